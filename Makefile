@@ -1,0 +1,49 @@
+# Every target works on a fresh Debian machine with Python 3.11+, git and network: nothing has to be set up by hand.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo test check bench lock image clean
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+setup: $(VENV)/.ready ## make .venv with the locked dependencies, and find or install a Java
+
+$(VENV)/.ready: requirements/dev.lock pyproject.toml scripts/setup.sh
+	@PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: setup ## a real Flink, a killed leader, the alert, the metric, the audit row: about a minute
+	@$(BIN)/flink-ha-sidecar demo
+
+test: setup ## all tests: real ZooKeeper, real Flink, real Spark
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup ## the figures of docs/benchmarks.md
+	@$(BIN)/python -m tests.bench
+
+lock: ## resolve the dependencies again (needs uv)
+	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	  pyproject.toml -o requirements/sidecar.lock
+	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	  --extra audit --extra spool-remote -c requirements/sidecar.lock pyproject.toml -o requirements/audit.lock
+	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	  --all-extras --group dev -c requirements/audit.lock pyproject.toml -o requirements/dev.lock
+
+image: ## build the container images (docker, podman or buildah): see deploy/README.md
+	@bash deploy/build-image.sh
+
+clean: ## remove what was made here
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Makes the virtual environment given as the first argument and sees to it that there is a Java for Flink, ZooKeeper and Spark.
+set -euo pipefail
+venv=$1
+python=${PYTHON:-python3}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+as_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+apt_install() {
+  say "installing $*"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null \
+    || die "apt-get could not install $*; install it and run this again"
+}
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+  || die "Python 3.11 or newer is needed as '$python'; install it, or name another: make setup PYTHON=/path/to/python3.12"
+
+"$python" -c 'import venv, ensurepip' 2>/dev/null \
+  || { as_root && apt_install python3-venv; } \
+  || die "Python's venv module is missing; run: apt-get install python3-venv"
+
+java_major() { "$1" -version 2>&1 | sed -nE '1s/.*version "([0-9]+).*/\1/p'; }
+java=${JAVA_HOME:+$JAVA_HOME/bin/java}
+java=${java:-java}
+major=$(java_major "$java" 2>/dev/null || true)
+if [ -z "$major" ] || [ "$major" -lt 17 ]; then
+  as_root || die "Java 17 or newer is needed (found: ${major:-none}); run: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+  apt_install openjdk-17-jre-headless
+fi
+
+[ -x "$venv/bin/python" ] || { say "making $venv"; "$python" -m venv "$venv"; }
+say "installing the locked dependencies (the first time: some 600 MB, most of it Spark)"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+# The project itself, without asking anybody for anything: its build backend is in the lock.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+say "ready: $venv"
