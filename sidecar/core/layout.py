@@ -1,0 +1,110 @@
+"""Where Flink keeps what, in all versions: paths ⇄ component ids.
+
+| layout | Flink       | leader of a cluster component          | leader of a job                          | contenders            |
+|--------|-------------|----------------------------------------|------------------------------------------|-----------------------|
+| Z1     | ≤ 1.13      | `/leader/<component>_lock`             | `/leader/<job>/job_manager_lock`         | `/leaderlatch/…`      |
+| Z2     | 1.14        | `/leader/<component>/connection_info`  | `/jobs/<job>/leader/connection_info`     | `/leader/<c>/latch`   |
+| Z3     | 1.15 - 1.18 | the same                               | `/leader/<job>/connection_info`          | `/leader/latch`       |
+| Z4     | ≥ 1.19      | the same                               | `/leader/job-<job>/connection_info`      | `/leader/latch`       |
+
+No layout is ever chosen: every place that exists is watched, and a leadership is held where its newest value stands. So a cluster may be
+upgraded under us. All paths here are relative to the namespace (`/flink/default`) and begin with a slash.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId
+
+
+class Layout(StrEnum):
+    """An era of Flink's paths in ZooKeeper, named by the versions that write it."""
+
+    Z1 = "1.13 or older"
+    Z2 = "1.14"
+    Z3 = "1.15 - 1.18"
+    Z4 = "1.19 or newer"
+
+
+LEADER = "/leader"
+JOBS = "/jobs"
+JOB_STORES = ("/jobgraphs", "/execution-plans")
+"""Where Flink keeps the jobs it would recover (`execution-plans` since 2.0). A job that is gone from here has ended."""
+
+_JOB_ID = re.compile(r"[0-9a-f]{32}")
+_CLUSTER_NAMES = "|".join(c.component.value for c in CLUSTER_COMPONENTS)
+_LEADER_NODES: tuple[tuple[Layout | None, re.Pattern[str]], ...] = (
+    (Layout.Z1, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})_lock")),
+    (None, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})/connection_info")),
+    (Layout.Z1, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/job_manager_lock")),
+    (Layout.Z2, re.compile(r"/jobs/(?P<job>[0-9a-f]{32})/leader/connection_info")),
+    (Layout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
+    (Layout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
+)
+_LATCHES = re.compile(rf"/leader/latch|/leader/(?:{_CLUSTER_NAMES})/latch|/leaderlatch/(?:{_CLUSTER_NAMES})_lock")
+
+
+class Wanted(Struct, frozen=True):
+    """What to watch: the values of `nodes`, and the children of `lists`."""
+
+    nodes: frozenset[str]
+    lists: frozenset[str]
+
+
+def namespace(root: str, cluster_id: str) -> str:
+    """Flink's own joining of `high-availability.zookeeper.path.root` and `high-availability.cluster-id` (`ZooKeeperUtils`)."""
+    parts = (part for path in (root, cluster_id) for part in [path.strip("/")] if part)
+    return "/" + "/".join(parts)
+
+
+def component_of(path: str) -> ComponentId | None:
+    """Whose leader information stands at `path`, or None where no leader's does."""
+    for _, pattern in _LEADER_NODES:
+        if match := pattern.fullmatch(path):
+            found = match.groupdict()
+            job_id = found.get("job")
+            return ComponentId(Component.JOB, job_id) if job_id else ComponentId(Component(found["component"]))
+    return None
+
+
+def layout_of(path: str) -> Layout | None:
+    """The only layout that has this leader path, or None where several share it."""
+    return next((layout for layout, pattern in _LEADER_NODES if pattern.fullmatch(path)), None)
+
+
+def is_latch(path: str) -> bool:
+    """Whether the children of `path` are the contenders for a leadership (Curator's `LeaderLatch`)."""
+    return _LATCHES.fullmatch(path) is not None
+
+
+def job_ids(names: Iterable[str]) -> frozenset[str]:
+    """The children of a job store that are jobs."""
+    return frozenset(name for name in names if _JOB_ID.fullmatch(name))
+
+
+def wanted(children: Mapping[str, Iterable[str]]) -> Wanted:
+    """What to watch next, given the children seen so far of each watched list (a list that does not exist has none)."""
+    leader = frozenset(children.get(LEADER, ()))
+    one_latch = "latch" in leader
+    nodes = set()
+    lists = {LEADER, JOBS, *JOB_STORES}
+    for component in CLUSTER_COMPONENTS:
+        name = component.component.value
+        nodes.add(f"{LEADER}/{name}/connection_info")
+        nodes.add(f"{LEADER}/{name}_lock")
+        if name in leader and not one_latch:
+            lists.add(f"{LEADER}/{name}/latch")
+        if f"{name}_lock" in leader:
+            lists.add(f"/leaderlatch/{name}_lock")
+    if one_latch:
+        lists.add(f"{LEADER}/latch")
+    nodes |= {f"{JOBS}/{job}/leader/connection_info" for job in job_ids(children.get(JOBS, ()))}
+    for name in leader:
+        if _JOB_ID.fullmatch(name):
+            nodes |= {f"{LEADER}/{name}/connection_info", f"{LEADER}/{name}/job_manager_lock"}
+        elif name.startswith("job-") and _JOB_ID.fullmatch(name.removeprefix("job-")):
+            nodes.add(f"{LEADER}/{name}/connection_info")
+    return Wanted(frozenset(nodes), frozenset(lists))

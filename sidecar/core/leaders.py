@@ -1,0 +1,59 @@
+"""Who leads, as data for people and scripts: `who` and `GET /api/v1/leaders`."""
+
+from msgspec import Struct
+
+from sidecar.core.layout import layout_of
+from sidecar.core.leadership import Blindness, Held, Unknown, Vacant
+from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.snapshot import Snapshot, contenders
+
+
+class Leader(Struct, frozen=True):
+    """One leadership. `state` is held, vacant or unknown; `contenders` is null where no latch can be seen."""
+
+    cluster_id: str
+    component: str
+    job_id: str | None
+    state: str
+    leader_address: str | None
+    leader_session_id: str | None
+    since: Timestamp
+    """When this was first seen to be so; the leader's own write, where the store tells its time."""
+    reason: str | None
+    contenders: int | None
+    flink: str | None
+    """The Flink versions that keep this leader where it is, where that tells."""
+
+
+def leaders(snapshot: Snapshot) -> list[Leader]:
+    """Every leadership of every watched cluster, in order."""
+    found = []
+    for cluster_id, cluster in sorted(snapshot.state.clusters.items()):
+        for component, known in sorted(
+            cluster.components.items(), key=lambda item: (item[0].job_id or "", item[0].component)
+        ):
+            held = known.leadership if isinstance(known.leadership, Held) else None
+            layout = layout_of(held.position.path) if held else None
+            found.append(
+                Leader(
+                    cluster_id,
+                    component.component.value,
+                    component.job_id,
+                    {Held: "held", Vacant: "vacant", Unknown: "unknown"}[type(known.leadership)],
+                    held.leader.address if held else None,
+                    str(held.leader.session_id) if held else None,
+                    timestamp(held.position.mtime * 1000 if held else known.since.wall),
+                    _reason(known.leadership.reason) if isinstance(known.leadership, Unknown) else None,
+                    contenders(cluster),
+                    layout.value if layout else None,
+                )
+            )
+    return found
+
+
+def _reason(blindness: Blindness) -> str:
+    return {
+        Blindness.UNSEEN: "not seen yet",
+        Blindness.VIEW_LOST: "the store is out of sight",
+        Blindness.UNREADABLE: "what is written cannot be read",
+    }[blindness]

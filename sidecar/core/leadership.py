@@ -1,0 +1,93 @@
+"""Components, their leaders, and the three things that can be true of a leadership: unknown, vacant, held."""
+
+from enum import StrEnum
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class Component(StrEnum):
+    """What Flink elects leaders for. One spelling for both stores."""
+
+    RESOURCE_MANAGER = "resource_manager"
+    DISPATCHER = "dispatcher"
+    REST_SERVER = "rest_server"
+    JOB = "job"
+
+
+class ComponentId(Struct, frozen=True, order=True):
+    """One leadership: a cluster component, or one job's JobMaster (`job_id`: 32 lower-case hex digits)."""
+
+    component: Component
+    job_id: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.component} {self.job_id}" if self.job_id else str(self.component)
+
+
+CLUSTER_COMPONENTS = (
+    ComponentId(Component.RESOURCE_MANAGER),
+    ComponentId(Component.DISPATCHER),
+    ComponentId(Component.REST_SERVER),
+)
+"""What every Flink cluster has, whether or not anything is written for it yet."""
+
+
+class LeaderInformation(Struct, frozen=True):
+    """Who leads, as the leader published it. Mirrors `org.apache.flink.runtime.leaderelection.LeaderInformation`."""
+
+    address: str
+    session_id: UUID
+
+
+def host_port(address: str) -> str:
+    """`host:port` in a leader's address, or the whole address where it has none: `pekko.tcp://flink@jm-0:6123/user/…` → `jm-0:6123`."""
+    try:
+        return urlsplit(address).netloc.rpartition("@")[2] or address
+    except ValueError:
+        return address
+
+
+class ZNodePosition(Struct, frozen=True, tag="znode"):
+    """Where in ZooKeeper's history a value was seen (`org.apache.zookeeper.data.Stat`). `mtime` is milliseconds since the epoch."""
+
+    path: str
+    czxid: int
+    mzxid: int
+    version: int
+    ephemeral_owner: int
+    mtime: int
+
+
+class Blindness(StrEnum):
+    """Why a leadership is unknown."""
+
+    UNSEEN = "unseen"
+    """Not looked at yet, since the start or since the view of the store came back."""
+    VIEW_LOST = "view_lost"
+    """The store has been out of sight for longer than the trust window."""
+    UNREADABLE = "unreadable"
+    """The bytes are not Flink's, or may not be read."""
+
+
+class Unknown(Struct, frozen=True, tag="unknown"):
+    """We cannot see. Never to be told as "there is no leader"."""
+
+    reason: Blindness = Blindness.UNSEEN
+    path: str | None = None
+    """UNREADABLE: where the bytes are."""
+
+
+class Vacant(Struct, frozen=True, tag="vacant"):
+    """We can see, and nobody leads."""
+
+
+class Held(Struct, frozen=True, tag="held"):
+    """Somebody leads."""
+
+    leader: LeaderInformation
+    position: ZNodePosition
+
+
+Leadership = Unknown | Vacant | Held

@@ -1,0 +1,89 @@
+"""What people read: one notice as a title and a plain-text body.
+
+Addresses and job ids come from the store and are untrusted: control characters never reach a message. Senders pass the text as text.
+"""
+
+from typing import Final
+
+from sidecar.core.alerts import Alert, Notice, Reason
+from sidecar.core.moment import SECOND, seconds, timestamp
+from sidecar.core.policy import Policy, Trigger
+
+MOST_LINES: Final = 25
+"""A storm of job leaders is one message with this many of them, and the number of the others."""
+MOST_CHARACTERS: Final = 200
+"""Of one untrusted value."""
+
+DUPLICATE_NOTE: Final = "This may be a duplicate: an earlier attempt may have arrived."
+
+
+def title(notice: Notice) -> str:
+    """One line: how bad, which cluster, what."""
+    label = "RESOLVED" if notice.reason is Reason.RESOLVED else notice.rule.severity.value.upper()
+    return f"[{label}] Flink {clean(notice.cluster_id)}: {_headline(notice)}"
+
+
+def body(notice: Notice, policy: Policy) -> str:
+    """Facts, one a line: each component, from whom to whom, when (UTC), vacant for how long."""
+    shown = notice.alerts[:MOST_LINES]
+    lines = [_line(notice, alert) for alert in shown]
+    if len(notice.alerts) > len(shown):
+        lines.append(f"… and {len(notice.alerts) - len(shown)} more")
+    facts = {
+        "alert": f"{notice.rule.alert} ({notice.reason.value})",
+        "cluster": clean(notice.cluster_id),
+        **{clean(name): clean(value) for name, value in policy.external_labels.items()},
+        "store": policy.stores[notice.cluster_id].value,
+        "observer": clean(policy.observer),
+    }
+    return "\n".join([*lines, "", *(f"{name}: {value}" for name, value in facts.items())])
+
+
+def clean(text: str) -> str:
+    """Untrusted text as one printable, bounded line."""
+    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[: MOST_CHARACTERS + 1])
+    return shown if len(shown) <= MOST_CHARACTERS else shown[:MOST_CHARACTERS] + "…"
+
+
+def _headline(notice: Notice) -> str:
+    alerts = tuple(alert for alert in notice.alerts if alert.ended is None) or notice.alerts
+    components = len({alert.component for alert in alerts})
+    what = f"{alerts[0].component}" if components == 1 else f"{components} components"
+    match notice.rule.on:
+        case Trigger.LEADER_CHANGED:
+            hosts = {(_host(alert.before), _host(alert.after)) for alert in notice.alerts}
+            before, after = hosts.pop()
+            if hosts or before == after:  # not one move from host to host: the first one stands for all
+                before, after = notice.alerts[0].before, notice.alerts[0].after
+            return f"leader of {what} changed: {_move(before, after)}"
+        case Trigger.VACANT if notice.reason is Reason.RESOLVED:
+            return f"{what} led again"
+        case Trigger.VACANT:
+            return f"no leader for {what}"
+
+
+def _line(notice: Notice, alert: Alert) -> str:
+    match notice.rule.on:
+        case Trigger.LEADER_CHANGED:
+            vacant = (
+                f", vacant for {seconds(int(alert.vacant_seconds * SECOND))}"
+                if alert.vacant_seconds is not None
+                else ""
+            )
+            return f"{alert.component}: {_move(alert.before, alert.after)} at {timestamp(alert.began.wall)}{vacant}"
+        case Trigger.VACANT if alert.ended is not None:
+            lasted = seconds(int((alert.vacant_seconds or 0) * SECOND))
+            after = f"led by {clean(alert.after)} again" if alert.after else "its job ended"
+            return f"{alert.component}: {after} at {timestamp(alert.ended.wall)}, vacant for {lasted}"
+        case Trigger.VACANT:
+            before = f" (before: {clean(alert.before)})" if alert.before else ""
+            return f"{alert.component}: no leader since {timestamp(alert.began.wall)}{before}"
+
+
+def _host(host_port: str | None) -> str | None:
+    return (host_port or "").rpartition(":")[0] or host_port
+
+
+def _move(before: str | None, after: str | None) -> str:
+    before, after = clean(before or "?"), clean(after or "?")
+    return f"{before} → {after}" if before != after else f"{after}, with a new session id"

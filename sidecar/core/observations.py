@@ -1,0 +1,98 @@
+"""What the shell tells the core: raw, undecoded, and when it was seen."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from sidecar.core.leadership import ZNodePosition
+from sidecar.core.moment import Moment
+
+
+class ConnectionState(StrEnum):
+    """Our own connection to the store, in the words of Curator's `ConnectionState`."""
+
+    CONNECTED = "CONNECTED"
+    SUSPENDED = "SUSPENDED"
+    LOST = "LOST"
+
+
+class Outcome(StrEnum):
+    """How one attempt to deliver a notification ended."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    """Refused or not reached: it will be tried again."""
+    TIMED_OUT = "timed_out"
+    """Cut off at the time limit: it may have arrived, so the next attempt is a possible duplicate."""
+    REJECTED = "rejected"
+    """Trying again cannot help: no such receiver, or a URL that nothing can send to."""
+
+
+class Observed(Struct, frozen=True):
+    """Anything that was observed, and when."""
+
+    at: Moment
+
+
+class SeenInCluster(Observed, frozen=True):
+    """Anything that a driver saw in one cluster's store."""
+
+    cluster_id: str
+
+
+class ViewObserved(SeenInCluster, frozen=True):
+    """Our connection to the store changed. CONNECTED begins a re-read of everything, which `SnapshotCompleted` ends."""
+
+    connection: ConnectionState
+
+
+class SnapshotCompleted(SeenInCluster, frozen=True):
+    """Every path that exists has been read since the last CONNECTED: what was not seen now is not there."""
+
+
+class NodeObserved(SeenInCluster, frozen=True):
+    """The value of a path that may hold leader information, or that there is nothing (`position` None)."""
+
+    path: str
+    data: bytes = b""
+    position: ZNodePosition | None = None
+
+
+class NodeRefused(SeenInCluster, frozen=True):
+    """The store has the path and would not show it (for example: no permission)."""
+
+    path: str
+    reason: str
+
+
+class ChildrenObserved(SeenInCluster, frozen=True):
+    """The children of a path: contenders of a latch, or the jobs in a job store. None where the path does not exist."""
+
+    path: str
+    names: tuple[str, ...] = ()
+
+
+class DeliverySettled(Observed, frozen=True):
+    """One attempt to deliver ended. `detail` is one line for people, free of secrets."""
+
+    delivery_id: str
+    outcome: Outcome
+    detail: str = ""
+
+
+class Started(Observed, frozen=True):
+    """The sidecar began, with whatever state an earlier one left."""
+
+
+class Ticked(Observed, frozen=True):
+    """Time passed."""
+
+
+class Stopped(Observed, frozen=True):
+    """The sidecar is about to end, in order."""
+
+
+ClusterObservation = ViewObserved | SnapshotCompleted | NodeObserved | NodeRefused | ChildrenObserved
+"""What a driver may tell."""
+
+Observation = ClusterObservation | DeliverySettled | Started | Ticked | Stopped

@@ -1,0 +1,143 @@
+"""What happened, as records: the audit log's view of one step of one cluster."""
+
+from typing import TypedDict
+
+from msgspec import Struct
+
+from sidecar.core.leadership import ComponentId, Held, LeaderInformation, ZNodePosition, host_port
+from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
+from sidecar.core.observations import ConnectionState
+from sidecar.core.policy import Policy
+from sidecar.core.records import Coverage, Position, Transition, record_id
+from sidecar.core.state import ComponentState, View
+from sidecar.core.transitions import Kind, Sight, pattern
+
+
+class Seen(Struct, frozen=True):
+    """What one observation says of one component."""
+
+    sight: Sight
+    leader: LeaderInformation | None = None
+    position: ZNodePosition | None = None
+    path: str | None = None
+    reason: str | None = None
+
+
+class Envelope(TypedDict):
+    """What every record of one step has in common."""
+
+    cluster_id: str
+    external_labels: dict[str, str]
+    store: str
+    observer: str
+    observed_at: Timestamp
+
+
+class Scribe:
+    """Writes the records of one step of one cluster."""
+
+    def __init__(self, policy: Policy, cluster_id: str, at: Moment) -> None:
+        self._policy = policy
+        self._cluster_id = cluster_id
+        self._at = at
+        self._envelope: Envelope = {
+            "cluster_id": cluster_id,
+            "external_labels": policy.external_labels,
+            "store": policy.stores[cluster_id].value,
+            "observer": policy.observer,
+            "observed_at": timestamp(at.wall),
+        }
+
+    def coverage(self, view: View, until: Moment) -> Coverage:
+        """What this observer could see, from where it was last recorded `until` then."""
+        begun, ended = timestamp(view.since.wall), timestamp(max(view.since.wall, until.wall))
+        return Coverage(
+            id=record_id("coverage", self._cluster_id, self._policy.observer, begun, view.sighting),
+            from_=begun,
+            to=ended,
+            state=view.sighting.value,
+            **self._envelope,
+        )
+
+    def transition(
+        self, component: ComponentId, known: ComponentState, seen: Seen, kind: Kind, connection: ConnectionState | None
+    ) -> Transition:
+        """What happened to `component`, of which this was `known`."""
+        held = known.leadership if isinstance(known.leadership, Held) else None
+        before = held.leader if held else None
+        position = seen.position or (held.position if held and kind is not Kind.OBSCURED else None)
+        vacant = self._at.steady - known.vacated_at.steady if seen.leader and known.vacated_at else None
+        return Transition(
+            id=self._transition_id(component, known, seen, kind),
+            component=component.component.value,
+            job_id=component.job_id,
+            kind=kind.value,
+            pattern=pattern(known.leadership, kind, held_after=seen.leader is not None),
+            before_session_id=str(before.session_id) if before else None,
+            before_address=before.address if before else None,
+            after_session_id=str(seen.leader.session_id) if seen.leader else None,
+            after_address=seen.leader.address if seen.leader else None,
+            last_known_session_id=str(known.last_known.session_id) if known.last_known else None,
+            last_known_address=known.last_known.address if known.last_known else None,
+            same_leader=bool(
+                seen.leader and known.last_known and seen.leader.session_id == known.last_known.session_id
+            ),
+            same_process=_same_process(held, seen),
+            unobserved=_unobserved(held, seen),
+            vacant_seconds=round(vacant / SECOND, 6) if vacant is not None else None,
+            view=connection.value if connection else "NOT_CONNECTED",
+            reason=seen.reason,
+            written_at=timestamp(seen.position.mtime * 1000) if seen.position else None,
+            position=_recorded(position) if position else None,
+            **self._envelope,
+        )
+
+    def _transition_id(self, component: ComponentId, known: ComponentState, seen: Seen, kind: Kind) -> str:
+        what = (
+            "transition",
+            self._cluster_id,
+            self._policy.stores[self._cluster_id],
+            component.component,
+            component.job_id,
+            kind,
+        )
+        before = known.leadership if isinstance(known.leadership, Held) else None
+        session = before.leader.session_id if before else None
+        match kind:
+            case Kind.GRANTED | Kind.CHANGED | Kind.READDRESSED:
+                assert seen.position  # noqa: S101  these have a leader
+                return record_id(*what, session, seen.position.czxid, seen.position.mzxid)
+            case Kind.REVOKED:
+                assert before  # noqa: S101  only a held leadership is revoked
+                return record_id(*what, session, before.position.czxid, before.position.mzxid)
+            case Kind.RETIRED if known.last_known and known.last_position:
+                # Whether its leader or its graph went first: the job ended once.
+                return record_id(*what, known.last_known.session_id, known.last_position.czxid)
+            case _:  # about our view, not about Flink: ours alone
+                return record_id(*what, self._policy.observer, self._at.wall, self._at.steady)
+
+
+def _same_process(before: Held | None, seen: Seen) -> bool | None:
+    """Whether the leader after is the process of before, where the facts decide: one session is one process, another host is another."""
+    if before is None or seen.leader is None or seen.position is None:
+        return None
+    if before.position.ephemeral_owner and before.position.ephemeral_owner == seen.position.ephemeral_owner:
+        return True
+    return None if host_port(before.leader.address) == host_port(seen.leader.address) else False
+
+
+def _unobserved(before: Held | None, seen: Seen) -> int | None:
+    """Writes between two values of one znode that nobody saw. Across znodes the versions say nothing."""
+    if before is None or seen.position is None or before.position.czxid != seen.position.czxid:
+        return None
+    return seen.position.version - before.position.version - 1
+
+
+def _recorded(position: ZNodePosition) -> Position:
+    return Position(
+        path=position.path,
+        czxid=position.czxid,
+        mzxid=position.mzxid,
+        version=position.version,
+        ephemeral_owner=position.ephemeral_owner,
+    )

@@ -1,0 +1,101 @@
+"""The audit log's records: one definition, from which the JSON lines, the journal and the Parquet tables follow (CONTRACTS: Records).
+
+A field may be added (then SCHEMA rises); none is renamed, retyped or removed.
+"""
+
+from typing import Final
+from uuid import UUID, uuid5
+
+from msgspec import Struct
+
+from sidecar.core.moment import Timestamp
+
+SCHEMA: Final = 1
+
+_NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
+
+
+def record_id(*what_happened: object) -> str:
+    """The UUIDv5 of what happened: the same for every observer that saw the same, and for the same observer a second time."""
+    return str(uuid5(_NAMESPACE, "\x1f".join(str(fact) for fact in what_happened)))
+
+
+class Position(Struct, frozen=True, kw_only=True):
+    """The store's own coordinates of what was seen. ZooKeeper fills the first five, Kubernetes the others."""
+
+    path: str | None = None
+    czxid: int | None = None
+    mzxid: int | None = None
+    version: int | None = None
+    ephemeral_owner: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    holder_identity: str | None = None
+    acquire_time: str | None = None
+
+
+class Record(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """The envelope of every record. `recorded_at` is stamped by the owner's loop when the record goes to the journal."""
+
+    schema: int = SCHEMA
+    id: str
+    cluster_id: str
+    external_labels: dict[str, str]
+    store: str
+    observer: str
+    observed_at: Timestamp
+    recorded_at: Timestamp = Timestamp("")
+
+
+class Transition(Record, frozen=True, kw_only=True, tag="transition"):
+    """One row of the leadership table happened to one component."""
+
+    component: str
+    job_id: str | None
+    kind: str
+    pattern: str
+    before_session_id: str | None
+    before_address: str | None
+    after_session_id: str | None
+    after_address: str | None
+    last_known_session_id: str | None
+    last_known_address: str | None
+    same_leader: bool
+    """The leader after is the one last known before."""
+    same_process: bool | None
+    unobserved: int | None
+    """Changes between before and after that nobody could see; null: not knowable."""
+    vacant_seconds: float | None
+    """For how long nobody was seen to lead before this leader; null: there was no vacancy, or its beginning was not seen."""
+    view: str
+    reason: str | None
+    """OBSCURED: why we cannot see."""
+    written_at: Timestamp | None
+    position: Position | None
+    episode_id: str | None = None
+
+
+class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_": "from"}):
+    """A stretch of time in which this observer could see (`seeing`) or not (`blind`). Availability counts covered time only."""
+
+    from_: Timestamp
+    to: Timestamp
+    state: str
+
+
+class Notification(Record, frozen=True, kw_only=True, tag="notification"):
+    """One thing that happened to one alert on its way to one destination: queued, then the outcome of each attempt."""
+
+    alert: str
+    fingerprint: str
+    receiver: str
+    destination: str
+    reason: str
+    outcome: str
+    attempt: int
+    possible_duplicate: bool
+    detail: str | None
+
+
+AnyRecord = Transition | Coverage | Notification
+"""Every record type that is written today. Episode, evidence and annotation follow the same envelope."""

@@ -1,0 +1,100 @@
+"""The state as rows of a journal, and back. Only what a step touched becomes rows: untouched values are the same objects."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct, json
+
+from sidecar.core.alerts import Alerts, Group, Key, Pending, PendingKey
+from sidecar.core.deliveries import Delivery
+from sidecar.core.leadership import ComponentId
+from sidecar.core.moment import Moment
+from sidecar.core.state import ClusterState, ComponentState, State, View
+
+_K = TypeVar("_K")
+
+_TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
+    "alive": (str, Moment),
+    "view": (str, View),
+    "component": (tuple[str, ComponentId], ComponentState),
+    "pending": (PendingKey, Pending),
+    "group": (Key, Group),
+    "delivery": (str, Delivery),
+}
+"""Key and value of each kind of row."""
+
+_NO_COMPONENTS: Final[Mapping[ComponentId, ComponentState]] = {}
+
+
+class Row(Struct, frozen=True):
+    """One value of the state as JSON, or that it is gone (`value` None)."""
+
+    kind: str
+    key: bytes
+    value: bytes | None
+
+
+def changes(before: State, after: State) -> Iterator[Row]:
+    """The rows that turn `before` into `after`."""
+    yield from _diff("alive", _alive(before), _alive(after))
+    yield from _diff("pending", before.alerts.pending, after.alerts.pending)
+    yield from _diff("group", before.alerts.groups, after.alerts.groups)
+    yield from _diff("delivery", before.outbox, after.outbox)
+    for name in {**before.clusters, **after.clusters}:
+        old, new = before.clusters.get(name), after.clusters.get(name)
+        if old is not new:
+            yield from _diff("view", _view(name, old), _view(name, new))
+            components = _diff(
+                "component",
+                old.components if old else _NO_COMPONENTS,
+                new.components if new else _NO_COMPONENTS,
+                prefix=name,
+            )
+            yield from components
+
+
+def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
+    """The state that the rows hold, and one line for each row that is not understood (and left out)."""
+    found: dict[str, dict[Any, Any]] = {kind: {} for kind in _TYPES}
+    problems = []
+    for row in rows:
+        if row.kind in _TYPES and row.value is not None:
+            key_type, value_type = _TYPES[row.kind]
+            try:
+                found[row.kind][json.decode(row.key, type=key_type)] = json.decode(row.value, type=value_type)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                problems.append(f"a row of kind {row.kind} is not understood and left out: {error}")
+    clusters = {
+        name: ClusterState(
+            view, {component: known for (cluster, component), known in found["component"].items() if cluster == name}
+        )
+        for name, view in found["view"].items()
+    }
+    outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
+    return State(clusters, Alerts(found["pending"], found["group"]), outbox, found["alive"].get("")), problems
+
+
+def _diff(
+    kind: str, before: Mapping[_K, Struct], after: Mapping[_K, Struct], prefix: str | None = None
+) -> Iterator[Row]:
+    if before is after:
+        return
+    for key in before:
+        if key not in after:
+            yield Row(kind, _key(key, prefix), None)
+    for key, value in after.items():
+        if before.get(key) is not value:
+            yield Row(kind, _key(key, prefix), json.encode(value))
+
+
+def _key(key: object, prefix: str | None) -> bytes:
+    return json.encode(key if prefix is None else (prefix, key))
+
+
+def _alive(state: State) -> Mapping[str, Moment]:
+    return {"": state.alive} if state.alive else {}
+
+
+def _view(name: str, cluster: ClusterState | None) -> Mapping[str, View]:
+    return {name: cluster.view} if cluster else {}

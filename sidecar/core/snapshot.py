@@ -1,0 +1,95 @@
+"""What everybody else may look at: one immutable picture of the owner's state, published after each turn."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.moment import Moment
+from sidecar.core.records import AnyRecord, Notification, Transition
+from sidecar.core.state import ClusterState, State
+from sidecar.core.transitions import Kind
+
+DELAY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+"""Upper bounds in seconds of the histogram "store write → seen"."""
+
+_SEEN_WRITES: Final = frozenset({Kind.GRANTED.value, Kind.CHANGED.value, Kind.READDRESSED.value})
+
+
+class Delays(Struct, frozen=True):
+    """How long it took from the store's write until it was seen: one count per bucket (the last: longer than all), and their sum."""
+
+    counts: tuple[int, ...] = (0,) * (len(DELAY_BUCKETS) + 1)
+    total: float = 0.0
+
+    def with_one(self, delay: float) -> "Delays":
+        at = next((place for place, bound in enumerate(DELAY_BUCKETS) if delay <= bound), len(DELAY_BUCKETS))
+        return Delays((*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :]), self.total + delay)
+
+
+class Tally(Struct, frozen=True):
+    """What has been counted since the process began."""
+
+    transitions: Mapping[tuple[str, str, str], int] = {}
+    """By cluster, component, kind."""
+    unobserved: int = 0
+    notifications: Mapping[tuple[str, str, str], int] = {}
+    """By receiver, reason, outcome."""
+    delays: Delays = Delays()
+
+    def with_records(self, records: Iterable[AnyRecord]) -> "Tally":
+        """The tally after these records too."""
+        transitions, notifications = dict(self.transitions), dict(self.notifications)
+        unobserved, delays = self.unobserved, self.delays
+        for record in records:
+            match record:
+                case Transition(cluster_id=cluster_id, component=component, kind=kind):
+                    key = (cluster_id, component, kind)
+                    transitions[key] = transitions.get(key, 0) + 1
+                    unobserved += record.unobserved or 0
+                    if kind in _SEEN_WRITES and record.written_at:
+                        delays = delays.with_one(_seconds_between(record.written_at, record.observed_at))
+                case Notification():
+                    key = (record.receiver, record.reason, record.outcome)
+                    notifications[key] = notifications.get(key, 0) + 1
+        return replace(self, transitions=transitions, unobserved=unobserved, notifications=notifications, delays=delays)
+
+
+class Health(Struct, frozen=True):
+    """How the sidecar itself is."""
+
+    journal_problem: str | None = None
+    """Why records cannot be written to disk at present."""
+    unsaved_records: int = 0
+    """Records that wait in memory for the journal."""
+    lost_records: int = 0
+    """Records given up because too many waited."""
+    spool_pending: int = 0
+    """Records in the journal that are in no segment yet."""
+
+
+class Snapshot(Struct, frozen=True):
+    """The owner's state at one moment."""
+
+    at: Moment
+    state: State = State()
+    tally: Tally = Tally()
+    health: Health = Health()
+
+    @property
+    def ready(self) -> bool:
+        """Every watched cluster has been seen whole, and can be seen now."""
+        clusters = self.state.clusters.values()
+        return bool(clusters) and all(cluster.view.complete for cluster in clusters)
+
+
+def contenders(cluster: ClusterState) -> int | None:
+    """How many JobManagers contend for leadership, or None where no latch was seen. Up to Flink 1.14 there is a latch per component."""
+    return max(cluster.contenders.values(), default=None)
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    """Never negative: the store's clock and ours differ."""
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())

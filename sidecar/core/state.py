@@ -1,0 +1,82 @@
+"""What the owner's thread knows. Values, never changed in place: a step makes new ones and shares what stayed the same."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from sidecar.core.alerts import Alerts
+from sidecar.core.deliveries import Delivery
+from sidecar.core.leadership import (
+    CLUSTER_COMPONENTS,
+    ComponentId,
+    LeaderInformation,
+    Leadership,
+    Unknown,
+    ZNodePosition,
+)
+from sidecar.core.moment import Moment
+from sidecar.core.observations import ConnectionState
+
+
+class ComponentState(Struct, frozen=True):
+    """One leadership and what is worth remembering of its past."""
+
+    leadership: Leadership
+    since: Moment
+    last_known: LeaderInformation | None = None
+    """The leader seen last, kept through vacancy, blindness and restarts."""
+    last_position: ZNodePosition | None = None
+    """Where that leader stood."""
+    vacated_at: Moment | None = None
+    """When the present vacancy was seen to begin."""
+    registered: bool | None = None
+    """Jobs: whether Flink would recover the job. False: it would have, and has forgotten it. None: it was never seen in a job store."""
+
+
+class Sighting(StrEnum):
+    """Whether this observer can see a cluster's store."""
+
+    SEEING = "seeing"
+    BLIND = "blind"
+
+
+class View(Struct, frozen=True):
+    """Our view of one cluster's store."""
+
+    connection: ConnectionState | None = None
+    """None until the first connection."""
+    complete: bool = False
+    """Everything has been read since the last CONNECTED."""
+    obscure_at: int | None = None
+    """When trust in what was seen ends (steady), while the view is gone."""
+    sighting: Sighting = Sighting.BLIND
+    since: Moment = Moment(0, 0)
+    """Since when `sighting` is so, or up to where it has been recorded."""
+
+
+class ClusterState(Struct, frozen=True):
+    """One Flink cluster."""
+
+    view: View
+    components: Mapping[ComponentId, ComponentState]
+    jobs: Mapping[str, frozenset[str]] = {}
+    """The jobs in each job store, by its path."""
+    contenders: Mapping[str, int] = {}
+    """How many contend, by latch path."""
+
+
+class State(Struct, frozen=True):
+    """All that survives a restart, and nothing else does."""
+
+    clusters: Mapping[str, ClusterState] = {}
+    alerts: Alerts = Alerts()
+    outbox: Mapping[str, Delivery] = {}
+    """What is still to be delivered, oldest first."""
+    alive: Moment | None = None
+    """Until when the sidecar is known to have run."""
+
+
+def fresh_cluster(at: Moment) -> ClusterState:
+    """A cluster of which nothing has been seen."""
+    return ClusterState(View(since=at), {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS})
