@@ -1,0 +1,26 @@
+"""Settings: typed, strict, one loader. Every mistake is one clear line (SettingsError), and no line holds a secret."""
+
+from sidecar.settings.errors import SettingsError
+from sidecar.settings.loader import load, load_cluster
+from sidecar.settings.model import (
+    HttpSettings,
+    LedgerMode,
+    Receiver,
+    Secret,
+    Settings,
+    SpoolSettings,
+    ZooKeeperSettings,
+)
+
+__all__ = [
+    "HttpSettings",
+    "LedgerMode",
+    "Receiver",
+    "Secret",
+    "Settings",
+    "SettingsError",
+    "SpoolSettings",
+    "ZooKeeperSettings",
+    "load",
+    "load_cluster",
+]

@@ -1,0 +1,134 @@
+"""Rules, route and receivers: from the configuration and its rule files, or the shipped rules."""
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sidecar.core.policy import Grouping, Rule, Severity, Trigger
+from sidecar.settings import keys
+from sidecar.settings.durations import SECOND
+from sidecar.settings.errors import SettingsError, expected
+from sidecar.settings.given import Given
+from sidecar.settings.model import Receiver, Secret
+from sidecar.settings.section import Section
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_NAME_IS: Final = "1 to 64 letters, digits, _, - or ."
+_MAX_SECRET: Final = 16 << 10
+
+
+class Alerting(NamedTuple):
+    """Who is told what, and when."""
+
+    rules: tuple[Rule, ...]
+    receivers: tuple[Receiver, ...]
+    routed_to: str | None
+    grouping: Grouping
+
+
+def read_alerting(documents: Sequence[Section]) -> Alerting:
+    """What all documents say together: rules and receivers add up, the route stands in one of them. No rules: the shipped ones."""
+    rules = _rules(documents)
+    receivers = _receivers(documents)
+    routes = [document for document in documents if "route" in document]
+    if len(routes) > 1:
+        raise routes[1].error("route", f"there is a route already, in {routes[0].where}: keep one")
+    route = (routes or documents)[0].section("route", keys.ROUTE)
+    return Alerting(rules, receivers, _routed_to(route, receivers), _grouping(route))
+
+
+def shipped_rules() -> Section:
+    """The rules of `rules/default.yaml`: in the installed package, or in the repository where it is installed editable."""
+    from sidecar.settings.document import parse  # noqa: PLC0415  imports ruamel.yaml
+
+    installed = files("sidecar") / "default_rules" / "default.yaml"
+    source = installed if installed.is_file() else Path(__file__).parents[2] / "rules" / "default.yaml"
+    try:
+        text = source.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"the shipped rules are missing from this installation ({source}): install it again"
+        ) from error
+    return Section(parse(text, "the shipped rules"), keys.RULE_FILE, "the shipped rules", None)
+
+
+def _rules(documents: Sequence[Section]) -> tuple[Rule, ...]:
+    sources = [document for document in documents if "rules" in document] or [shipped_rules()]
+    rules: dict[str, Rule] = {}
+    for section in (section for source in sources for section in source.sections("rules", keys.RULE)):
+        rule = _rule(section)
+        if rule.alert in rules:
+            raise section.error("alert", f'there is a rule "{rule.alert}" already: rename one')
+        rules[rule.alert] = rule
+    return tuple(rules.values())
+
+
+def _rule(section: Section) -> Rule:
+    alert = section.get("alert").matching(_NAME, _NAME_IS)
+    on = section.get("on")
+    if on.text in keys.TRIGGERS_NOT_YET:
+        raise on.wrong("is not supported yet: remove the rule")
+    trigger = on.choice(Trigger)
+    if trigger is not Trigger.VACANT and "for" in section:
+        raise section.error("for", "only a vacancy lasts: remove it, or write on: vacant")
+    return Rule(alert, trigger, section.get("severity").choice(Severity), section.get("for").duration())
+
+
+def _receivers(documents: Sequence[Section]) -> tuple[Receiver, ...]:
+    receivers: dict[str, Receiver] = {}
+    for section in (section for document in documents for section in document.sections("receivers", keys.RECEIVER)):
+        name = section.get("name").matching(_NAME, _NAME_IS)
+        if name in receivers:
+            raise section.error("name", f'there is a receiver "{name}" already: rename one')
+        urls = tuple(_url(url) for url in section.texts("urls"))
+        if not urls:
+            raise SettingsError(f"{section.where}: the receiver has no urls: give it at least one")
+        receivers[name] = Receiver(name, urls, section.get("send_resolved").flag())
+    return tuple(receivers.values())
+
+
+def _url(url: Given) -> Secret:
+    """The URL itself, or the content of the file that `file:PATH` names. Errors say where it stands, never what it is."""
+    text = url.text.strip()
+    if text.startswith("file:"):
+        path = (url.folder or Path.cwd()) / text.removeprefix("file:")
+        try:
+            with path.open("rb") as file:
+                text = file.read(_MAX_SECRET).decode().strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise url.wrong(f"cannot be read: {reason}") from error
+        if not text or not text.isprintable():
+            raise url.wrong("must hold one URL, in one line")
+    if not text:
+        raise url.error("is empty: give an Apprise URL")
+    return Secret(text)
+
+
+def _routed_to(route: Section, receivers: Sequence[Receiver]) -> str | None:
+    names = [receiver.name for receiver in receivers]
+    chosen = route.find("receiver")
+    if chosen is not None:
+        if chosen.text not in names:
+            raise chosen.wrong(
+                f"is none of the receivers: {expected(names, chosen.text) if names else 'there are none'}"
+            )
+        return chosen.text
+    if len(names) > 1:
+        raise SettingsError(
+            f"{route.where}: several receivers ({', '.join(names)}): say in route.receiver which one gets the alerts"
+        )
+    return names[0] if names else None
+
+
+def _grouping(route: Section) -> Grouping:
+    labels = route.texts("group_by")
+    if "group_by" in route and [label.text for label in labels] != ["cluster_id"]:
+        raise route.error("group_by", "other than [cluster_id] is not supported yet")
+    return Grouping(
+        wait=route.get("group_wait").duration(),
+        interval=route.get("group_interval").duration(at_least=SECOND),
+        repeat=route.get("repeat_interval").duration(at_least=SECOND),
+    )

@@ -1,0 +1,98 @@
+"""Which cluster is meant: named on the command line, in the environment, in the configuration, or by Flink's own configuration."""
+
+import os
+import re
+from collections import ChainMap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from sidecar.core.layout import namespace
+from sidecar.settings import keys
+from sidecar.settings.durations import DAY, MILLISECOND, SECOND
+from sidecar.settings.errors import SettingsError
+from sidecar.settings.flink_conf import configurations, read_flink_conf
+from sidecar.settings.given import Given
+from sidecar.settings.model import ZooKeeperSettings
+
+FLINK_CONF_DIR: Final = "FLINK_CONF_DIR"
+"""Flink's own variable."""
+IMAGE_CONF_DIR: Final = Path("/opt/flink/conf")
+"""Where Flink's image has its configuration."""
+
+_SERVER = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+
+Place = Mapping[str, Given]
+"""What one place gives: `flink_conf` or `zookeeper`, and keys of `keys.ZOOKEEPER`, other than the quorum."""
+
+
+def find_cluster(*places: Place) -> ZooKeeperSettings:
+    """The cluster that the first of `places` names that names one; each other value comes from the first place that gives it.
+
+    A place that names its cluster in the other way (Flink's configuration here, a quorum there) means another one and is passed over.
+    Where none names it, Flink's configuration is looked for. Raises SettingsError.
+    """
+    for place in places:
+        if place.keys() >= {"flink_conf", "zookeeper"}:
+            raise place["zookeeper"].error(f"the cluster is named by {place['flink_conf'].where} too: give one of them")
+    way = next((way for place in places for way in ("flink_conf", "zookeeper") if way in place), "flink_conf")
+    other = "flink_conf" if way == "zookeeper" else "zookeeper"
+    given = ChainMap(*(dict(place) for place in places if other not in place))
+    if way == "flink_conf":
+        given = ChainMap(*given.maps, dict(read_flink_conf(given.get(way) or _flink_conf_dir())))
+    return _settings(given)
+
+
+def _flink_conf_dir() -> Given:
+    if named := os.environ.get(FLINK_CONF_DIR):
+        return Given(named, named, FLINK_CONF_DIR)
+    image = Given(str(IMAGE_CONF_DIR), str(IMAGE_CONF_DIR), "Flink's configuration")
+    if configurations(image):
+        return image
+    raise SettingsError(
+        "which Flink cluster? give --flink-conf DIR (the folder of Flink's config.yaml), or --zookeeper HOST:PORT[,…] "
+        "[--root /flink] [--cluster-id /default]; in the configuration: flink_conf_dir, or zookeeper.quorum"
+    )
+
+
+def _settings(given: Place) -> ZooKeeperSettings:
+    def value(key: str) -> Given:
+        default = keys.ZOOKEEPER.defaults[key] or ""
+        return given.get(key) or Given(default, default, f"the default of {key}")
+
+    root, cluster_id = value("root"), value("cluster_id")
+    for path in (root, cluster_id):
+        _demand_path(path, path.text.strip("/"))
+    name = cluster_id.text.strip("/") or root.text.strip("/")
+    if not name:
+        raise cluster_id.error("root and cluster id are both empty: give the cluster an id")
+    return ZooKeeperSettings(
+        quorum=_quorum(given["zookeeper"]),
+        namespace=namespace(root.text, cluster_id.text),
+        cluster_id=name,
+        session_timeout=_patience(value("session_timeout")),
+        connection_timeout=_patience(value("connection_timeout")),
+        tolerate_suspended=value("tolerate_suspended_connections").flag(),
+    )
+
+
+def _quorum(given: Given) -> str:
+    quorum = "".join(given.text.split())
+    servers, slash, chroot = quorum.partition("/")
+    for server in servers.split(","):
+        match = _SERVER.fullmatch(server)
+        if not match or not 0 < int(match["port"] or 2181) < 1 << 16:
+            raise given.wrong("is no list of ZooKeeper servers: write it like zk-1:2181,zk-2:2181")
+    if slash:
+        _demand_path(given, chroot)
+    return quorum
+
+
+def _demand_path(given: Given, path: str) -> None:
+    """ZooKeeper's own rules for a path, of which `path` is the middle."""
+    if path and any(part in {"", ".", ".."} for part in path.split("/")):
+        raise given.wrong("is no path of ZooKeeper: it has an empty part, or one that is . or ..")
+
+
+def _patience(timeout: Given) -> float:
+    return timeout.duration(at_least=10 * MILLISECOND, at_most=24 * DAY) / SECOND  # 31 bits of milliseconds on the wire

@@ -1,0 +1,66 @@
+"""Every key there is, with its default as one would write it. docs/configuration.md is held to this by a test."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Keys(NamedTuple):
+    """The keys of one section."""
+
+    defaults: Mapping[str, str | None]
+    """None where a key has no default."""
+    not_yet: frozenset[str] = frozenset()
+    """What is to come: told apart from a mistake."""
+
+
+CONFIG: Final = Keys(
+    {
+        "flink_conf_dir": None,
+        "zookeeper": None,
+        "observer": None,
+        "external_labels": None,
+        "state_dir": "/var/lib/flink-ha-sidecar",
+        "spool": None,
+        "ledger": None,
+        "trust_window": "3s",
+        "http": None,
+        "rule_files": None,
+        "rules": None,
+        "route": None,
+        "receivers": None,
+    },
+    not_yet=frozenset({"kubernetes", "clusters", "inhibit_rules", "time_intervals"}),
+)
+RULE_FILE: Final = Keys(
+    {"rules": None, "route": None, "receivers": None}, not_yet=frozenset({"inhibit_rules", "time_intervals"})
+)
+ZOOKEEPER: Final = Keys(
+    {
+        "quorum": None,
+        "root": "/flink",
+        "cluster_id": "/default",
+        "session_timeout": "1m",
+        "connection_timeout": "15s",
+        "tolerate_suspended_connections": "false",
+    }
+)
+SPOOL: Final = Keys(
+    {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"},
+)
+LEDGER: Final = Keys({"mode": "auto"})
+HTTP: Final = Keys({"host": "0.0.0.0", "port": "9250"})  # noqa: S104  probes and Prometheus come from outside the pod
+RULE: Final = Keys(
+    {"alert": None, "on": None, "for": "0", "severity": "warning"},
+    not_yet=frozenset({"summary", "count", "within"}),
+)
+ROUTE: Final = Keys(
+    {"receiver": None, "group_by": "[cluster_id]", "group_wait": "5s", "group_interval": "1m", "repeat_interval": "4h"},
+    not_yet=frozenset({"matchers", "routes", "continue", "active_time_intervals", "mute_time_intervals"}),
+)
+RECEIVER: Final = Keys({"name": None, "urls": None, "send_resolved": "true"})
+
+TRIGGERS_NOT_YET: Final = frozenset({"episodes"})
+
+OVERRIDES: Final = ("flink_conf", "zookeeper", "root", "cluster_id", "observer", "state_dir", "spool")
+"""What the command line and the environment can say: `--flink-conf`, FLINK_HA_SIDECAR_FLINK_CONF, …"""
+ENVIRONMENT_PREFIX: Final = "FLINK_HA_SIDECAR_"

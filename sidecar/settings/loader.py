@@ -1,0 +1,115 @@
+"""From files, environment and command line to settings: the only way in."""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from sidecar.settings import keys
+from sidecar.settings.alerting import read_alerting
+from sidecar.settings.cluster import Place, find_cluster
+from sidecar.settings.durations import MILLISECOND, SECOND
+from sidecar.settings.given import Given, overrides_of
+from sidecar.settings.keys import Keys
+from sidecar.settings.model import HttpSettings, LedgerMode, Settings, SpoolSettings, ZooKeeperSettings
+from sidecar.settings.nodes import Table
+from sidecar.settings.section import Section
+
+_OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
+_RESERVED_LABELS: Final = frozenset({"alert", "cluster_id", "component", "severity"})
+_CLUSTER_OVERRIDES: Final = ("flink_conf", "zookeeper", "root", "cluster_id")
+
+
+def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
+    """The settings of `run`: `overrides` (what the command line gave, by the names in `keys.OVERRIDES`; None: nothing) over
+    the environment (FLINK_HA_SIDECAR_…) over the file `config` over the defaults. Without a file, everything else has its default.
+
+    Raises SettingsError: one clear line, without any secret.
+    """
+    line, environment = overrides_of(overrides)
+    file = (
+        _document(config, keys.CONFIG) if config else Section(Table({}, {}, 1), keys.CONFIG, "the configuration", None)
+    )
+    documents = [file, *(_document(given.path(), keys.RULE_FILE) for given in file.texts("rule_files"))]
+    alerting = read_alerting(documents)
+    spool, http = file.section("spool", keys.SPOOL), file.section("http", keys.HTTP)
+    return Settings(
+        zookeeper=find_cluster(_cluster_of(line), _cluster_of(environment), _cluster_of_file(file)),
+        observer=_observer(line.get("observer") or environment.get("observer") or file.find("observer")),
+        external_labels=_external_labels(file),
+        state_dir=(line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path(),
+        spool=SpoolSettings(
+            directory=_directory(line.get("spool") or environment.get("spool") or spool.get("url")),
+            roll_interval=spool.get("roll_interval").duration(at_least=100 * MILLISECOND) / SECOND,
+            roll_records=spool.get("roll_records").integer(1, 1_000_000),
+        ),
+        ledger=file.section("ledger", keys.LEDGER).get("mode").choice(LedgerMode),
+        trust_window=file.get("trust_window").duration() / SECOND,
+        http=HttpSettings(host=_not_empty(http.get("host")), port=http.get("port").integer(0, (1 << 16) - 1)),
+        rules=alerting.rules,
+        receivers=alerting.receivers,
+        routed_to=alerting.routed_to,
+        grouping=alerting.grouping,
+    )
+
+
+def load_cluster(overrides: Mapping[str, object]) -> ZooKeeperSettings:
+    """Only where the cluster is, for commands that need no configuration: `overrides` over the environment over Flink's own configuration.
+
+    Raises SettingsError.
+    """
+    return find_cluster(*(_cluster_of(place) for place in overrides_of(overrides)))
+
+
+def _document(path: Path, known: Keys) -> Section:
+    from sidecar.settings.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
+
+    return Section(parse(read_text(path), str(path)), known, str(path), path.absolute().parent)
+
+
+def _cluster_of(place: Place) -> Place:
+    return {name: given for name, given in place.items() if name in _CLUSTER_OVERRIDES}
+
+
+def _cluster_of_file(file: Section) -> Place:
+    section = file.section("zookeeper", keys.ZOOKEEPER)
+    found = {"zookeeper" if key == "quorum" else key: section.find(key) for key in keys.ZOOKEEPER.defaults}
+    found["flink_conf"] = file.find("flink_conf_dir")
+    return {name: given for name, given in found.items() if given is not None}
+
+
+def _observer(given: Given | None) -> str:
+    """The name of this sidecar: also that of its folder in the spool."""
+    if given is None:
+        name = os.environ.get("POD_NAME") or socket.gethostname()
+        given = Given(name, name, "the observer's name, from POD_NAME or the host name")
+    return given.matching(_OBSERVER, "a name of letters, digits, _, - and .: set observer")
+
+
+def _external_labels(file: Section) -> dict[str, str]:
+    labels = file.labels("external_labels")
+    for name, given in labels.items():
+        if name in _RESERVED_LABELS:
+            raise given.error("alerts have a label of that name themselves: choose another")
+    return {name: given.text for name, given in labels.items()}
+
+
+def _directory(url: Given) -> Path:
+    """The folder that a path or a `file://` URL names."""
+    if "://" not in url.text:
+        return url.path()
+    parts = urlsplit(url.text)
+    if parts.scheme != "file":
+        raise url.error("only file:// is supported yet: give a folder on this machine")
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise url.error("must be like file:///var/spool/flink-ha-sidecar, with three slashes")
+    return Path(unquote(parts.path))
+
+
+def _not_empty(given: Given) -> str:
+    if not given.text:
+        raise given.error("is empty: give a value, or remove it")
+    return given.text

@@ -1,0 +1,123 @@
+"""The settings, typed. Times are seconds here and microseconds in the `Policy`; values are frozen."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.moment import SECOND
+from sidecar.core.policy import Destination, Grouping, Policy, Rule, Store
+
+
+class Secret:
+    """A text that shows itself to nobody: `reveal` where it is used, and nowhere else."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text: Final = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class ZooKeeperSettings(Struct, frozen=True):
+    """Where one Flink cluster keeps its leaders, and how patient its ZooKeeper clients are."""
+
+    quorum: str
+    """`host:port,host:port[/chroot]`, without blanks."""
+    namespace: str
+    """Flink's root path and cluster id, joined: `/flink/default`."""
+    cluster_id: str
+    """For people and records: without the slashes around it."""
+    session_timeout: float
+    connection_timeout: float
+    tolerate_suspended: bool
+    """Whether Flink's listeners keep their leader while the connection is SUSPENDED."""
+
+
+class SpoolSettings(Struct, frozen=True):
+    """Where records wait for the audit, and when a segment is sealed."""
+
+    directory: Path
+    roll_interval: float
+    roll_records: int
+
+
+class HttpSettings(Struct, frozen=True):
+    """Where metrics and health are served. Port 0 is any free one."""
+
+    host: str
+    port: int
+
+
+class LedgerMode(StrEnum):
+    """Who makes several sidecars one voice."""
+
+    AUTO = "auto"
+    STORE = "store"
+    LOCAL = "local"
+
+
+class Receiver(Struct, frozen=True):
+    """Somebody to tell: every one of `urls`, and whether also that it is over."""
+
+    name: str
+    urls: tuple[Secret, ...]
+    send_resolved: bool
+
+    def destinations(self) -> tuple[Destination, ...]:
+        return tuple(Destination(self.name, index, self.send_resolved) for index in range(len(self.urls)))
+
+
+class Settings(Struct, frozen=True):
+    """Everything the operator decided."""
+
+    zookeeper: ZooKeeperSettings
+    observer: str
+    external_labels: dict[str, str]
+    state_dir: Path
+    spool: SpoolSettings
+    ledger: LedgerMode
+    trust_window: float
+    http: HttpSettings
+    rules: tuple[Rule, ...]
+    receivers: tuple[Receiver, ...]
+    routed_to: str | None
+    """The receiver that alerts go to; None where there is no receiver."""
+    grouping: Grouping
+
+    def policy(self) -> Policy:
+        """What the core needs of it."""
+        return Policy(
+            observer=self.observer,
+            stores={self.zookeeper.cluster_id: Store.ZOOKEEPER},
+            external_labels=self.external_labels,
+            trust_window=round(self.trust_window * SECOND),
+            rules=self.rules,
+            destinations=tuple(
+                destination
+                for receiver in self.receivers
+                if receiver.name == self.routed_to
+                for destination in receiver.destinations()
+            ),
+            grouping=self.grouping,
+        )
+
+    def destination_urls(self) -> dict[str, str]:
+        """The secret URL of each destination by its name (`ops#0`), of every receiver: what is queued outlives a change of route."""
+        return {
+            destination.name: url.reveal()
+            for receiver in self.receivers
+            for destination, url in zip(receiver.destinations(), receiver.urls, strict=True)
+        }

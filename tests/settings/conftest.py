@@ -1,0 +1,40 @@
+"""A machine that says nothing of its own about Flink or us."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in os.environ:
+        if name.startswith(("FLINK_", "POD_NAME")):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr("sidecar.settings.cluster.IMAGE_CONF_DIR", tmp_path / "opt-flink-conf")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a configuration file."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "sidecar.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def conf_dir(tmp_path: Path) -> Path:
+    """The folder of a Flink with ZooKeeper."""
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(
+        "high-availability:\n  type: zookeeper\n  cluster-id: /orders\n  zookeeper: {quorum: 'zk:2181'}\n"
+    )
+    return folder

@@ -1,0 +1,134 @@
+"""Which cluster is meant, when several places have something to say."""
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.settings import SettingsError, ZooKeeperSettings, load, load_cluster
+from tests.settings.conftest import Write
+
+
+def test_a_quorum_is_enough() -> None:
+    """Everything else is as in a Flink that was told nothing more."""
+    assert load_cluster({"zookeeper": "zk-1:2181, zk-2:2181"}) == ZooKeeperSettings(
+        quorum="zk-1:2181,zk-2:2181",
+        namespace="/flink/default",
+        cluster_id="default",
+        session_timeout=60.0,
+        connection_timeout=15.0,
+        tolerate_suspended=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "quorum", ["zk", "zk:2181", "10.0.0.1:1,10.0.0.2", "[2001:db8::1]:2181", "zk_1.ns.svc:2181/chroot/a"]
+)
+def test_a_quorum_is_what_zookeepers_clients_take(quorum: str) -> None:
+    """Names, addresses, ports where they differ from 2181, and a chroot at the end."""
+    assert load_cluster({"zookeeper": quorum}).quorum == quorum
+
+
+@pytest.mark.parametrize(
+    "quorum", ["", ",", "zk:", "zk:0", "zk:65536", "zk:2181,", "zk://zk:2181", "u:p@zk:2181", "zk:1;zk:2", "a/../b"]
+)
+def test_anything_else_is_no_quorum(quorum: str) -> None:
+    """The line says what is wrong before anything is connected to."""
+    with pytest.raises(SettingsError, match=r"^--zookeeper: .* is no (list of ZooKeeper servers|path of ZooKeeper)"):
+        load_cluster({"zookeeper": quorum})
+
+
+@pytest.mark.parametrize(
+    ("root", "cluster_id", "namespace", "name"),
+    [
+        ("/flink", "/default", "/flink/default", "default"),
+        ("flink/", "a/b/", "/flink/a/b", "a/b"),
+        ("//root//", "//namespace//", "/root/namespace", "namespace"),
+        ("////", "namespace", "/namespace", "namespace"),
+        ("/flink", "/", "/flink", "flink"),
+    ],
+)
+def test_paths_are_joined_as_flink_joins_them(root: str, cluster_id: str, namespace: str, name: str) -> None:
+    """Slashes around the parts do not matter; a cluster without an id is called by its root."""
+    found = load_cluster({"zookeeper": "zk", "root": root, "cluster_id": cluster_id})
+    assert (found.namespace, found.cluster_id) == (namespace, name)
+
+
+def test_the_environment_says_what_the_command_line_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value comes from the first place that gives it; an empty variable gives nothing."""
+    monkeypatch.setenv("FLINK_HA_SIDECAR_ZOOKEEPER", "env:1")
+    monkeypatch.setenv("FLINK_HA_SIDECAR_ROOT", "/env")
+    monkeypatch.setenv("FLINK_HA_SIDECAR_CLUSTER_ID", "")
+    found = load_cluster({"zookeeper": "line:1", "root": None})
+    assert (found.quorum, found.namespace) == ("line:1", "/env/default")
+
+
+def test_command_line_over_environment_over_file(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
+    """The file's own values apply where nothing stands above them."""
+    config = write("zookeeper: {quorum: 'file:1', root: /file, cluster_id: file, session_timeout: 20s}\n")
+    monkeypatch.setenv("FLINK_HA_SIDECAR_ROOT", "/env")
+    found = load(config, {"cluster_id": "line"}).zookeeper
+    assert (found.quorum, found.namespace, found.session_timeout) == ("file:1", "/env/line", 20.0)
+
+
+def test_a_place_that_names_the_cluster_otherwise_is_passed_over(write: Write, conf_dir: Path) -> None:
+    """--flink-conf means the cluster of that Flink, whatever root and id the file gives to another quorum; and the other way round."""
+    config = write("zookeeper: {quorum: 'file:1', root: /file, cluster_id: file}\n")
+    assert load(config, {"flink_conf": conf_dir}).zookeeper.namespace == "/flink/orders"
+    config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: app-1}}\n")
+    assert load(config, {"zookeeper": "line:1"}).zookeeper.namespace == "/flink/default"
+
+
+def test_flinks_configuration_can_be_completed(write: Write, conf_dir: Path) -> None:
+    """On YARN the cluster id stands in no file of Flink's: it can be given beside the folder."""
+    config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: application_1, session_timeout: 10s}}\n")
+    found = load(config, {}).zookeeper
+    assert (found.quorum, found.namespace, found.session_timeout) == ("zk:2181", "/flink/application_1", 10.0)
+    assert load_cluster({"flink_conf": conf_dir, "cluster_id": "x"}).namespace == "/flink/x"
+
+
+def test_a_cluster_named_twice_is_an_error(write: Write, conf_dir: Path) -> None:
+    """Two ways in one place: nobody can tell which was meant."""
+    with pytest.raises(SettingsError) as error:
+        load_cluster({"flink_conf": conf_dir, "zookeeper": "zk"})
+    assert str(error.value) == "--zookeeper: the cluster is named by --flink-conf too: give one of them"
+    config = write("flink_conf_dir: /opt/flink/conf\nzookeeper:\n  quorum: zk\n")
+    with pytest.raises(SettingsError) as error:
+        load(config, {})
+    assert str(error.value) == (
+        f"{config}:3: zookeeper.quorum: the cluster is named by {config}:1: flink_conf_dir too: give one of them"
+    )
+
+
+def test_flinks_own_places_are_looked_at_last(monkeypatch: pytest.MonkeyPatch, conf_dir: Path, tmp_path: Path) -> None:
+    """FLINK_CONF_DIR, then the folder of Flink's image."""
+    (tmp_path / "opt-flink-conf").mkdir()
+    (tmp_path / "opt-flink-conf" / "flink-conf.yaml").write_text(
+        "high-availability: zookeeper\nhigh-availability.zookeeper.quorum: image\n"
+    )
+    assert load_cluster({}).quorum == "image"
+    monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
+    assert load_cluster({}).quorum == "zk:2181"
+    assert load_cluster({"zookeeper": "line"}).quorum == "line"
+
+
+def test_a_flink_conf_dir_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who set FLINK_CONF_DIR meant it."""
+    monkeypatch.setenv("FLINK_CONF_DIR", str(tmp_path / "nowhere"))
+    with pytest.raises(SettingsError, match=r"^FLINK_CONF_DIR: there is no folder"):
+        load_cluster({})
+
+
+def test_no_cluster_at_all_is_one_line_that_says_what_to_give() -> None:
+    """Nothing given, nothing found."""
+    with pytest.raises(SettingsError) as error:
+        load_cluster({})
+    assert str(error.value) == (
+        "which Flink cluster? give --flink-conf DIR (the folder of Flink's config.yaml), or --zookeeper HOST:PORT[,…] "
+        "[--root /flink] [--cluster-id /default]; in the configuration: flink_conf_dir, or zookeeper.quorum"
+    )
+
+
+def test_a_name_that_is_no_setting_is_a_mistake_of_the_caller() -> None:
+    """Whoever wires a command to the settings hears of a misspelling at once."""
+    with pytest.raises(TypeError, match="no such settings: zokeeper"):
+        load_cluster({"zokeeper": "zk"})

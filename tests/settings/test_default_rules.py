@@ -1,0 +1,19 @@
+"""The shipped rules, as the repository has them."""
+
+from pathlib import Path
+
+from sidecar.core.moment import SECOND
+from sidecar.core.policy import Rule, Severity, Trigger
+from sidecar.settings import load
+
+RULES = Path(__file__).parents[2] / "rules" / "default.yaml"
+
+
+def test_the_shipped_rules_are_a_rule_file_like_any_other() -> None:
+    """A copy of them in a configuration means the same as giving none."""
+    rules = load(RULES, {"zookeeper": "zk"}).rules
+    assert rules == (
+        Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED, Severity.WARNING),
+        Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, 30 * SECOND),
+    )
+    assert load(None, {"zookeeper": "zk"}).rules == rules

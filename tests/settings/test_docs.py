@@ -1,0 +1,83 @@
+"""docs/configuration.md says what the code does."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sidecar.settings import flink_conf, keys, load
+from sidecar.settings.keys import Keys
+from tests.settings.conftest import Write
+
+DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+TEXT = DOCS.read_text(encoding="utf-8")
+SECTIONS: dict[str, Keys] = {
+    "Top level": keys.CONFIG,
+    "`zookeeper`": keys.ZOOKEEPER,
+    "`spool`": keys.SPOOL,
+    "`ledger`": keys.LEDGER,
+    "`http`": keys.HTTP,
+    "`rules`": keys.RULE,
+    "`route`": keys.ROUTE,
+    "`receivers`": keys.RECEIVER,
+}
+
+
+def section(title: str) -> str:
+    """What stands under a heading."""
+    headings = [*re.finditer(r"^#+ (.*)$", TEXT, re.MULTILINE)]
+    spans = {here[1]: TEXT[here.end() : after.start()] for here, after in pairwise(headings)}
+    return spans.get(title, TEXT[headings[-1].end() :])
+
+
+def words(cell: str) -> list[str]:
+    """The code in a cell."""
+    return re.findall(r"`([^`]*)`", cell)
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of a section's table."""
+    lines = [line for line in section(title).splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_every_key_is_documented_with_its_default(title: str) -> None:
+    """The tables have the keys of the code, in its order, with its defaults."""
+    documented = {words(key)[0]: next(iter(words(default)), None) for key, default, _ in rows(title)}
+    assert list(documented.items()) == list(SECTIONS[title].defaults.items())
+
+
+def test_what_is_to_come_is_documented() -> None:
+    """Every word that is refused as "not supported yet" is named."""
+    to_come = {key for known in (*SECTIONS.values(), keys.RULE_FILE) for key in known.not_yet}
+    documented = {word.removeprefix("on: ") for word in words(section("Not yet"))}
+    assert documented == to_come | keys.TRIGGERS_NOT_YET
+
+
+def test_every_override_is_documented() -> None:
+    """Option and variable of each, side by side."""
+    documented = [
+        (words(option)[0].split()[0], words(variable)[0])
+        for option, variable, _ in rows("Command line, environment, configuration")
+    ]
+    assert documented == [
+        (f"--{name.replace('_', '-')}", keys.ENVIRONMENT_PREFIX + name.upper()) for name in keys.OVERRIDES
+    ]
+
+
+def test_flinks_keys_are_documented_in_flinks_order() -> None:
+    """The current key first, then its deprecated spellings as Flink asks them."""
+    options = [flink_conf._TYPE, *flink_conf._OPTIONS.values()]  # the table itself: what is documented is what is read
+    assert [(*words(key), *words(older)) for key, older, _ in rows("Flink's own configuration")] == [
+        option.keys for option in options
+    ]
+
+
+def test_the_smallest_configuration_works(write: Write, monkeypatch: pytest.MonkeyPatch, conf_dir: Path) -> None:
+    """The first example is a whole configuration."""
+    example = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)[0]
+    monkeypatch.setenv("SLACK_URL", "slack://a/b/c")
+    monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
+    assert load(write(example), {}).destination_urls() == {"ops#0": "slack://a/b/c"}
