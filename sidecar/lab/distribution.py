@@ -1,0 +1,176 @@
+"""Flink's own jars, fetched once per version: `apache-flink-libraries` on the Python Package Index is the real distribution."""
+
+import fcntl
+import os
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from sidecar.lab.errors import LabError
+from sidecar.lab.processes import Process
+
+_FETCH_SECONDS = 3600.0
+_PROGRESS_SECONDS = 5.0
+_POLL_SECONDS = 0.2
+_COPY_BYTES = 1 << 20
+_PACKAGE_SIZE = re.compile(rb"\.(?:whl|tar\.gz) \((\d+)[.\d]* MB\)")
+
+
+def flink_home(version: str, progress: Callable[[str], None]) -> Path:
+    """The folder whose `lib/` holds the jars of that Flink version, from the user's cache; fetched into it first where it is missing.
+
+    The cache is $FLINK_HA_SIDECAR_CACHE, else $XDG_CACHE_HOME/flink-ha-sidecar, else ~/.cache/flink-ha-sidecar. The folder appears there
+    complete or not at all; of several processes that ask at once, one fetches. `progress` gets a line now and then while it waits.
+    Raises LabError.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise LabError(f"{version!r} is no Flink version: give one like 2.3.0")
+    cache = _cache_folder()
+    home = cache / f"flink-{version}"
+    try:
+        if not home.is_dir():
+            cache.mkdir(parents=True, exist_ok=True)
+            with _one_at_a_time(cache, progress):
+                if not home.is_dir():
+                    _fetch(version, home, progress)
+    except OSError as error:
+        raise LabError(
+            f"could not fetch Flink {version} into {cache}: {error.strerror or error}; "
+            "it takes 1 GB while it is fetched; another place can be named in FLINK_HA_SIDECAR_CACHE"
+        ) from error
+    return home
+
+
+def _cache_folder() -> Path:
+    if named := os.environ.get("FLINK_HA_SIDECAR_CACHE"):
+        return Path(named).expanduser().absolute()
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "flink-ha-sidecar"
+
+
+@contextmanager
+def _one_at_a_time(cache: Path, progress: Callable[[str], None]) -> Iterator[None]:
+    """One download at a time in this cache, also of different versions: several pips at once have failed. The kernel frees the lock."""
+    deadline = time.monotonic() + _FETCH_SECONDS
+    with (cache / "lock").open("w") as lock:
+        told = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise LabError(
+                        f"another process has been fetching into {cache} for {_FETCH_SECONDS / 60:g} minutes: end it"
+                    ) from None
+            if not told:
+                progress("another process is fetching Flink: waiting for it")
+                told = True
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+def _fetch(version: str, home: Path, progress: Callable[[str], None]) -> None:
+    for leftover in home.parent.glob(".*.partial"):  # from one that was interrupted: who holds the lock is alone
+        shutil.rmtree(leftover, ignore_errors=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{home.name}.", suffix=".partial", dir=home.parent))
+    try:
+        (staging / "tmp").mkdir()
+        archive = _download(version, staging, progress)
+        progress(f"unpacking Flink {version}")
+        _unpack(archive, staging / "home" / "lib")
+        (staging / "home").rename(home)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _download(version: str, staging: Path, progress: Callable[[str], None]) -> Path:
+    """Lets pip download the package, with its temporary files in `staging` too, where their growth can be seen."""
+    downloaded = staging / "download"
+    log = staging / "pip.log"
+    options = (
+        "--no-deps",
+        "--no-cache-dir",
+        "--no-input",
+        "--progress-bar",
+        "off",
+        "--disable-pip-version-check",
+        "--dest",
+        str(downloaded),
+    )
+    command = (sys.executable, "-m", "pip", "download", *options, f"apache-flink-libraries=={version}")
+    pip = Process("pip", command, log, environment=os.environ | {"TMPDIR": str(staging / "tmp")})
+    started = time.monotonic()
+    told = started
+    progress(f"fetching Flink {version} with pip, once (200 to 330 MB)")
+    pip.start()
+    try:
+        while pip.running:
+            time.sleep(_POLL_SECONDS)
+            if time.monotonic() - started > _FETCH_SECONDS:
+                raise LabError(f"fetching Flink {version} took more than {_FETCH_SECONDS / 60:g} minutes")
+            if time.monotonic() - told > _PROGRESS_SECONDS:
+                told = time.monotonic()
+                progress(_download_state(version, staging, log))
+    finally:
+        pip.kill()
+    archives = list(downloaded.glob("apache?flink?libraries-*"))
+    if pip.wait(0) or len(archives) != 1:
+        raise LabError(f"pip could not fetch Flink {version} (package apache-flink-libraries): {pip.last_words()}")
+    return archives[0]
+
+
+def _download_state(version: str, staging: Path, log: Path) -> str:
+    total = _PACKAGE_SIZE.search(log.read_bytes())
+    have = max((_size(file) for file in staging.rglob("*")), default=0)
+    of = f" ({int(total[1])} MB)" if total else ""
+    if total and have >= int(total[1]) * 1_000_000:
+        return f"fetching Flink {version}{of}: pip prepares it"
+    return f"fetching Flink {version}{of} … {have / 1e6:.0f} MB"
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # pip has moved it in between
+        return 0
+
+
+def _unpack(archive: Path, lib: Path) -> None:
+    """Copies the jars of the archive's lib folder (wheel: pyflink/lib, sdist: */deps/lib) into `lib`."""
+    lib.mkdir(parents=True)
+    try:
+        if archive.suffix == ".whl":
+            with zipfile.ZipFile(archive) as wheel:
+                for name in filter(_is_library, wheel.namelist()):
+                    with wheel.open(name) as jar:
+                        _copy(jar, lib / PurePosixPath(name).name)
+        else:
+            with tarfile.open(archive) as sdist:
+                for member in sdist:
+                    if member.isfile() and _is_library(member.name) and (packed := sdist.extractfile(member)):
+                        with packed:
+                            _copy(packed, lib / PurePosixPath(member.name).name)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
+        raise LabError(f"{archive.name} is damaged ({error}): try again") from error
+    if not any(lib.glob("flink-dist*.jar")):
+        raise LabError(f"{archive.name} holds no flink-dist jar: it is not a Flink distribution the lab knows")
+
+
+def _is_library(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.suffix == ".jar" and path.parent.parts[-1:] == ("lib",) and path.parts[-3] in {"pyflink", "deps"}
+
+
+def _copy(jar: IO[bytes], to: Path) -> None:
+    with to.open("wb") as file:
+        shutil.copyfileobj(jar, file, _COPY_BYTES)

@@ -1,0 +1,300 @@
+"""A real Flink cluster on this machine: ZooKeeper, JobManagers, a TaskManager, and a job that never ends."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sidecar.core.leadership import LeaderInformation
+from sidecar.core.wire import decode_connection_info
+from sidecar.lab import rest
+from sidecar.lab.distribution import flink_home
+from sidecar.lab.errors import LabError
+from sidecar.lab.java import find_java, java_command, java_environment
+from sidecar.lab.processes import Server, free_port
+from sidecar.lab.rest import RestError
+from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT, TASK_MANAGER_HEAP_MEGABYTES, write_conf_dir
+from sidecar.lab.zookeeper import ZooKeeper
+
+_JOB_MANAGER_HEAP_MEGABYTES = 512
+_JOB_JAR = Path(__file__).parent / "job" / "never-ending-job.jar"
+_OLDEST = (1, 15)
+_POLL_SECONDS = 0.1
+_PATIENCE_SECONDS = 120.0
+
+T = TypeVar("T")
+
+
+class _FlinkServer(Server):
+    """A JVM of Flink, configured by `folder`/conf and by settings of its own."""
+
+    def __init__(self, name: str, folder: Path, home: Path, java: Path) -> None:
+        super().__init__(name, folder / f"{name}.log", java_environment())
+        self._folder = folder
+        self._home = home
+        self._java = java
+
+    def _command(self, main: str, heap_megabytes: int, settings: dict[str, object]) -> Sequence[str]:
+        # Nothing but these two kinds of options: Flink 2 stops reading at the first that it does not know, without a word.
+        options = ("--configDir", str(self._folder / "conf"), *(f"-D{key}={value}" for key, value in settings.items()))
+        return java_command(self._java, self._home, self._folder, heap_megabytes, main, *options, log=self.log)
+
+
+class JobManager(_FlinkServer):
+    """One JobManager process; started again, it has the same ports. Ready: its REST server answers, whether it leads or not."""
+
+    rest_port = 0
+    rpc_port = 0
+
+    @property
+    def rest_address(self) -> str:
+        """`http://127.0.0.1:PORT`, once it was started."""
+        return f"http://127.0.0.1:{self.rest_port}"
+
+    def choose_ports(self) -> None:
+        self.rest_port = free_port()
+        self.rpc_port = free_port()
+
+    def build_command(self) -> Sequence[str]:
+        return self._command(
+            "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
+            _JOB_MANAGER_HEAP_MEGABYTES,
+            {
+                "rest.port": self.rest_port,
+                "rest.bind-port": self.rest_port,
+                "high-availability.jobmanager.port": self.rpc_port,
+            },
+        )
+
+    def is_ready(self) -> bool:
+        try:
+            rest.call(self.rest_address, "GET", "/config")
+        except RestError:
+            return False
+        return True
+
+
+class TaskManager(_FlinkServer):
+    """One TaskManager process with two slots. Ready: the leading resource manager knows it."""
+
+    def __init__(
+        self, name: str, folder: Path, home: Path, java: Path, registered: Callable[[], Collection[str]]
+    ) -> None:
+        """`registered` tells the resource ids of the TaskManagers that the cluster knows now."""
+        super().__init__(name, folder, home, java)
+        self._registered = registered
+        self._starts = 0
+
+    @property
+    def resource_id(self) -> str:
+        """Another one for each start, so that what the cluster still remembers of the last one is not taken for this one."""
+        return f"{self.name}-{self._starts}"
+
+    def choose_ports(self) -> None:
+        """Flink does."""
+
+    def build_command(self) -> Sequence[str]:
+        self._starts += 1
+        return self._command(
+            "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
+            TASK_MANAGER_HEAP_MEGABYTES,
+            {"taskmanager.resource-id": self.resource_id},
+        )
+
+    def is_ready(self) -> bool:
+        return self.resource_id in self._registered()
+
+
+class Lab:
+    """A Flink cluster in HA mode with its own ZooKeeper, all of it on 127.0.0.1 and in `folder`, which keeps configuration and logs.
+
+    `zookeeper` and `taskmanager` exist from `start` on. All processes end with `stop`, with the `with` block, or with this process.
+    """
+
+    zookeeper: ZooKeeper
+    taskmanager: TaskManager
+
+    def __init__(
+        self,
+        folder: Path,
+        flink_version: str = "2.3.0",
+        *,
+        session_timeout: timedelta = timedelta(seconds=5),
+        progress: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        """`session_timeout`: after how long a silent JobManager counts as dead. `progress` gets a line at every step."""
+        version = re.fullmatch(r"(\d+)\.(\d+)\.\d+", flink_version)
+        if not version:
+            raise LabError(f"{flink_version!r} is no Flink version: give one like 2.3.0")
+        self._version = (int(version[1]), int(version[2]))
+        if self._version < _OLDEST:
+            raise LabError(
+                f"Flink {flink_version} needs Java 11 for its ZooKeeper client; the lab runs Flink 1.15 and newer, on Java 17"
+            )
+        self.folder = folder.absolute()
+        self.flink_version = flink_version
+        self.conf_dir = self.folder / "conf"
+        self.cluster_id = CLUSTER_ID
+        self.jobmanagers: list[JobManager] = []
+        self._session_timeout = session_timeout
+        self._progress = progress
+        self._processes: list[Server] = []
+
+    def start(self, jobmanagers: int = 2) -> None:
+        """Starts ZooKeeper, that many JobManagers and a TaskManager; all serve when it returns. On failure, nothing is left running."""
+        if self.conf_dir.exists():
+            raise LabError(f"{self.folder} already holds a lab: give it an empty folder")
+        try:
+            self._start(jobmanagers)
+        except OSError as error:
+            self.stop()
+            raise LabError(
+                f"could not start Flink {self.flink_version} in {self.folder}: {error.strerror or error}"
+            ) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, jobmanagers: int) -> None:
+        self._java = find_java()
+        self._home = flink_home(self.flink_version, self._progress)
+        self._progress("starting ZooKeeper")
+        self.zookeeper = ZooKeeper(self.folder / "zookeeper", self._home, self._java)
+        self._processes.append(self.zookeeper)
+        self.zookeeper.start()
+        write_conf_dir(
+            self.conf_dir, self._version, self.zookeeper.address, self.folder / "data", self._session_timeout
+        )
+        self._progress(f"starting Flink {self.flink_version}: {jobmanagers} JobManagers, 1 TaskManager")
+        for _ in range(jobmanagers):
+            self._new_jobmanager()
+        self.taskmanager = TaskManager(
+            "taskmanager", self.folder, self._home, self._java, self._registered_taskmanagers
+        )
+        self._processes.append(self.taskmanager)
+        for server in (*self.jobmanagers, self.taskmanager):
+            server.launch()
+        for server in (*self.jobmanagers, self.taskmanager):
+            server.await_ready()
+
+    def stop(self) -> None:
+        """Kills every process of the lab; may be called at any time, also twice. Takes a second at most when the machine is not stuck."""
+        stuck = []
+        for process in reversed(self._processes):
+            try:
+                process.kill()
+            except LabError as error:
+                stuck.append(error)
+        if stuck:
+            raise stuck[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def add_jobmanager(self) -> JobManager:
+        """Starts one more JobManager, a standby."""
+        jobmanager = self._new_jobmanager()
+        jobmanager.start()
+        return jobmanager
+
+    def leading(self) -> JobManager | None:
+        """The JobManager whose dispatcher leads according to ZooKeeper, if that process (and ZooKeeper) is alive."""
+        try:
+            node = self.zookeeper.read(f"{PATH_ROOT}/{CLUSTER_ID}/leader/dispatcher/connection_info")
+        except LabError:
+            return None
+        if node is None:
+            return None
+        data, written_at = node
+        leader = decode_connection_info(data)
+        if not isinstance(leader, LeaderInformation):
+            return None
+        for jobmanager in self.jobmanagers:
+            if jobmanager.running and f"@127.0.0.1:{jobmanager.rpc_port}/" in leader.address:
+                # A node older than the process is what an earlier process on the same ports has left.
+                return jobmanager if written_at >= jobmanager.started_at else None
+        return None
+
+    def wait_for_leader(self, timeout: float = _PATIENCE_SECONDS) -> JobManager:
+        """The JobManager that leads, as soon as one does. Raises LabError after `timeout` seconds."""
+        return self._until("a JobManager to lead", self.leading, timeout)
+
+    def submit_job(self, *, wait_for_checkpoint: bool = True) -> str:
+        """Submits the job that never ends; its id (32 hex digits), once all its tasks run and, if wanted, a checkpoint is complete."""
+        leader = self.wait_for_leader()
+        self._progress("submitting a job that never ends")
+        jar = self._until("Flink to take the job's jar", lambda: rest.upload_jar(leader.rest_address, _JOB_JAR))
+        answer = rest.call(leader.rest_address, "POST", f"/jars/{jar}/run", b"{}", timeout=_PATIENCE_SECONDS)
+        job_id = str(answer["jobid"])
+        self.wait_for_job(job_id, checkpoint=wait_for_checkpoint)
+        return job_id
+
+    def wait_for_job(self, job_id: str, *, checkpoint: bool = True, timeout: float = _PATIENCE_SECONDS) -> None:
+        """Waits until all tasks of the job run and its present JobMaster has completed a checkpoint. Raises LabError after `timeout` s."""
+        self._until(f"job {job_id} to run", lambda: self._is_at_work(job_id, checkpoint) or None, timeout)
+
+    def job_state(self, job_id: str) -> str | None:
+        """The state in Flink's words ("RUNNING", "RESTARTING", "CANCELED", …); None while no JobManager can tell, or none knows the job."""
+        try:
+            return str(self._ask("GET", f"/jobs/{job_id}")["state"])
+        except RestError:
+            return None
+
+    def cancel_job(self, job_id: str) -> None:
+        """Cancels the job; it is CANCELED when this returns."""
+        self._ask("PATCH", f"/jobs/{job_id}?mode=cancel")
+        self._until(f"job {job_id} to be cancelled", lambda: self.job_state(job_id) == "CANCELED" or None)
+
+    def _new_jobmanager(self) -> JobManager:
+        jobmanager = JobManager(f"jobmanager-{len(self.jobmanagers) + 1}", self.folder, self._home, self._java)
+        self.jobmanagers.append(jobmanager)
+        self._processes.append(jobmanager)
+        return jobmanager
+
+    def _registered_taskmanagers(self) -> set[str]:
+        try:
+            return {taskmanager["id"] for taskmanager in self._ask("GET", "/taskmanagers")["taskmanagers"]}
+        except RestError:
+            return set()
+
+    def _is_at_work(self, job_id: str, checkpoint: bool) -> bool:
+        job = self._ask("GET", f"/jobs/{job_id}")
+        states = {job["state"], *(vertex["status"] for vertex in job["vertices"])}
+        if states != {"RUNNING"}:
+            return False
+        return not checkpoint or self._ask("GET", f"/jobs/{job_id}/checkpoints")["counts"]["completed"] > 0
+
+    def _ask(self, method: str, path: str) -> dict[str, Any]:
+        """The first answer of a JobManager; one that does not lead asks the one that does."""
+        failure = RestError("no JobManager is running")
+        for jobmanager in self.jobmanagers:
+            if jobmanager.running and not jobmanager.paused:
+                try:
+                    return rest.call(jobmanager.rest_address, method, path)
+                except RestError as error:
+                    failure = error
+        raise failure
+
+    def _until(self, what: str, probe: Callable[[], T | None], timeout: float = _PATIENCE_SECONDS) -> T:
+        """What `probe` gives as soon as it is not None. A RestError is "not yet"."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                result = probe()
+                reason = ""
+            except RestError as error:
+                result = None
+                reason = f" ({error})"
+            if result is not None:
+                return result
+            if time.monotonic() > deadline:
+                raise LabError(f"waited {timeout:g} s for {what}{reason}; the logs are in {self.folder}")
+            time.sleep(_POLL_SECONDS)

@@ -1,0 +1,243 @@
+"""Child processes that cannot outlive us, and servers among them."""
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from sidecar.lab.errors import LabError
+
+_REAP_SECONDS = 10.0
+_READY_SECONDS = 120.0
+_POLL_SECONDS = 0.05
+_TAIL_BYTES = 16_384
+_STACK_FRAME = re.compile(r"\s+at |\s*\.\.\. \d+ (more|common frames)")
+_PORT_TAKEN = re.compile(r"BindException|Address already in use")
+_ATTEMPTS = 3
+
+# Below the range from which Linux takes ports for outgoing connections (32768 and up): none of those can come in between.
+_PORTS = range(20_000, 30_000)
+_given_ports: set[int] = set()
+_given_ports_lock = threading.Lock()
+
+# Linux sends the signal of PR_SET_PDEATHSIG when the *thread* ends that started the child: this one lasts as long as the interpreter.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
+
+# Becomes the wanted program after it has asked the kernel to be killed when its parent ends.
+_TRAMPOLINE = """\
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens now; never the same one twice in this process.
+
+    Another process may still take it before it is used, so what binds it must be ready to choose again: see `Server`.
+    """
+    with _given_ports_lock:
+        for port in random.sample(_PORTS, len(_PORTS)):
+            if port not in _given_ports and _can_be_bound(port):
+                _given_ports.add(port)
+                return port
+    raise LabError(
+        f"no free port of 127.0.0.1 is left between {_PORTS.start} and {_PORTS.stop - 1}: end what listens there"
+    )
+
+
+def _can_be_bound(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as the servers do: a closed connection does not block a port
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class Process:
+    """One child process in a session of its own, its output appended to `log`. It is killed when this process ends, however it ends.
+
+    It may be started again after it has ended. A signal to a process that has ended does nothing.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` None: ours."""
+        self.name = name
+        self.command = tuple(command)
+        self.log = log
+        self.paused = False
+        self.started_at = 0.0
+        """When it was last started, in seconds since the epoch."""
+        self._environment = environment
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    def start(self) -> None:
+        """Starts it; a process that runs is left alone."""
+        if self.running:
+            return
+        self.started_at = time.time()
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.log.open("ab") as log:
+                self._log_start = log.tell()
+                trampoline = [sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(os.getpid()), *self.command]
+                self._child = _starter.submit(
+                    lambda: subprocess.Popen(
+                        trampoline,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        env=self._environment,
+                        start_new_session=True,
+                    )
+                ).result()
+        except OSError as error:
+            raise LabError(f"could not start {self.name}, logging to {self.log}: {error.strerror}") from error
+        self.paused = False
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and has not ended; true while it is paused."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Its process id, also after it has ended."""
+        if self._child is None:
+            raise LabError(f"{self.name} was never started")
+        return self._child.pid
+
+    def kill(self) -> None:
+        """SIGKILL to it and its children; it has ended when this returns."""
+        if self.running:
+            with suppress(ProcessLookupError):  # it ended in between
+                os.killpg(self.pid, signal.SIGKILL)
+            self.wait(_REAP_SECONDS)
+
+    def terminate(self) -> None:
+        """SIGTERM. A paused process acts on it when it is resumed."""
+        self._send(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._send(signal.SIGSTOP)
+        self.paused = self.running
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._send(signal.SIGCONT)
+        self.paused = False
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code (-N: ended by signal N). Raises LabError when it still runs after `timeout` seconds."""
+        if self._child is None:
+            raise LabError(f"{self.name} was never started")
+        try:
+            return self._child.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise LabError(
+                f"{self.name} (pid {self.pid}) has not ended after {timeout:g} s; its log is {self.log}"
+            ) from error
+
+    def stop(self, grace: float = 5.0) -> None:
+        """Ends it in bounded time: SIGTERM, and SIGKILL after `grace` seconds."""
+        self.resume()
+        self.terminate()
+        if self._child is not None:
+            try:
+                self.wait(grace)
+            except LabError:
+                self.kill()
+
+    def last_words(self) -> str:
+        """The last line of its log that says something, of this start; stack frames do not."""
+        lines = [line for line in self._tail().splitlines() if line.strip() and not _STACK_FRAME.match(line)]
+        return lines[-1].strip() if lines else "(nothing)"
+
+    def _tail(self) -> str:
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._child is not None:
+            self._child.send_signal(number)
+
+
+class Server(Process, ABC):
+    """A process that has started when it serves. Its command follows from the ports that `choose_ports` took."""
+
+    def __init__(self, name: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(name, (), log, environment)
+        self._has_served = False
+
+    def start(self) -> None:
+        """Starts it and waits until it serves: first on ports that are free, later again on the same. Raises LabError when it cannot."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Starts it without waiting, so that several can come up together."""
+        if not self.running:
+            if not self._has_served:
+                self.choose_ports()
+            try:
+                self.command = tuple(self.build_command())
+            except OSError as error:
+                raise LabError(f"could not write the configuration of {self.name}: {error}") from error
+            super().start()
+
+    def await_ready(self) -> None:
+        """Waits until it serves, on other ports if those chosen first were taken in between."""
+        deadline = time.monotonic() + _READY_SECONDS
+        attempts = 1
+        while not (self.running and self.is_ready()):
+            if not self.running:
+                if self._has_served or attempts == _ATTEMPTS or not _PORT_TAKEN.search(self._tail()):
+                    code = self.wait(0)
+                    raise LabError(
+                        f"{self.name} ended with exit code {code} while starting; the end of {self.log}: {self.last_words()}"
+                    )
+                attempts += 1
+                self.launch()
+            if time.monotonic() > deadline:
+                self.kill()
+                raise LabError(
+                    f"{self.name} does not serve after {_READY_SECONDS:g} s; the end of {self.log}: {self.last_words()}"
+                )
+            time.sleep(_POLL_SECONDS)
+        self._has_served = True
+
+    @abstractmethod
+    def choose_ports(self) -> None:
+        """Takes free ports for the first start."""
+
+    @abstractmethod
+    def build_command(self) -> Sequence[str]:
+        """The command line, for the ports chosen; writes what it needs on disk."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether it serves now. Must answer within seconds."""

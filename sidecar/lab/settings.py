@@ -1,0 +1,85 @@
+"""The configuration of the lab's Flink clusters, written the way that version of Flink has it."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+CLUSTER_ID = "lab"
+PATH_ROOT = "/flink"
+
+TASK_MANAGER_HEAP_MEGABYTES = 256
+"""The sum of the two heap sizes below."""
+
+_LOCAL = {
+    "jobmanager.rpc.address": "127.0.0.1",
+    "jobmanager.bind-host": "127.0.0.1",
+    "rest.address": "127.0.0.1",
+    "rest.bind-address": "127.0.0.1",
+    "taskmanager.host": "127.0.0.1",
+    "taskmanager.bind-host": "127.0.0.1",
+}
+
+# Without Flink's start scripts nobody computes these for the TaskManager: every one is needed.
+_TASK_MANAGER = {
+    "taskmanager.numberOfTaskSlots": 2,
+    "taskmanager.cpu.cores": 1.0,
+    "taskmanager.memory.framework.heap.size": "128m",
+    "taskmanager.memory.task.heap.size": "128m",
+    "taskmanager.memory.framework.off-heap.size": "64m",
+    "taskmanager.memory.task.off-heap.size": "0m",
+    "taskmanager.memory.managed.size": "0m",
+    "taskmanager.memory.network.min": "32m",
+    "taskmanager.memory.network.max": "32m",
+    "taskmanager.memory.jvm-metaspace.size": "128m",
+    "taskmanager.memory.jvm-overhead.min": "64m",
+    "taskmanager.memory.jvm-overhead.max": "64m",
+}
+
+
+def write_conf_dir(
+    conf_dir: Path, version: tuple[int, int], quorum: str, data: Path, session_timeout: timedelta
+) -> None:
+    """Writes a Flink configuration folder as users have it: Flink 2: `config.yaml`, nested; Flink 1: `flink-conf.yaml`, flat.
+
+    High availability in the ZooKeeper at `quorum`; checkpoints and recovery data in `data`; a job is restarted without end.
+    """
+    milliseconds = session_timeout // timedelta(milliseconds=1)
+    flink_2 = version >= (2, 0)
+    settings: dict[str, Any] = {
+        **_LOCAL,
+        **_TASK_MANAGER,
+        "high-availability.type" if version >= (1, 17) else "high-availability": "zookeeper",
+        "high-availability.storageDir": f"file://{data / 'ha'}",
+        "high-availability.cluster-id": f"/{CLUSTER_ID}",
+        "high-availability.zookeeper.quorum": quorum,
+        "high-availability.zookeeper.path.root": PATH_ROOT,
+        "high-availability.zookeeper.client.session-timeout": f"{milliseconds} ms" if flink_2 else milliseconds,
+        "execution.checkpointing.dir" if flink_2 else "state.checkpoints.dir": f"file://{data / 'checkpoints'}",
+        "web.refresh-interval": 500,  # how old an answer of the REST API may be, in milliseconds
+        "restart-strategy.type" if version >= (1, 19) else "restart-strategy": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 2_147_483_647,
+        "restart-strategy.fixed-delay.delay": "200 ms",
+    }
+    conf_dir.mkdir(parents=True, exist_ok=True)
+    if flink_2:
+        yaml = YAML()
+        yaml.default_flow_style = False
+        with (conf_dir / "config.yaml").open("w") as file:
+            yaml.dump(_nested(settings), file)
+    else:
+        lines = (f"{key}: {value}\n" for key, value in settings.items())
+        (conf_dir / "flink-conf.yaml").write_text("".join(lines))
+
+
+def _nested(settings: dict[str, Any]) -> dict[str, Any]:
+    """`{"a.b": 1}` as `{"a": {"b": 1}}`."""
+    tree: dict[str, Any] = {}
+    for key, value in settings.items():
+        *parents, leaf = key.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
+    return tree

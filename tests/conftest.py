@@ -1,0 +1,80 @@
+"""Fixtures that start real servers, for every test that wants one."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.lab.distribution import flink_home
+from sidecar.lab.flink import Lab
+from sidecar.lab.java import find_java
+from sidecar.lab.zookeeper import ZooKeeper
+
+FLINK_2 = "2.3.0"
+FLINK_1 = "1.20.5"
+
+
+def _tell(line: str) -> None:
+    print(f"lab: {line}", file=sys.stderr)  # noqa: T201 — pytest shows it beside a failure
+
+
+@pytest.fixture(scope="session")
+def java() -> Path:
+    """The Java of this machine."""
+    return find_java()
+
+
+@pytest.fixture(scope="session")
+def flink_2_home() -> Path:
+    """The distribution of Flink 2.3.0."""
+    return flink_home(FLINK_2, _tell)
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
+    """A ZooKeeper server of its own for one test, without Flink."""
+    server = ZooKeeper(tmp_path / "zookeeper", flink_2_home, java)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A running cluster with two JobManagers and a TaskManager, shared by the tests of a module.
+
+    Flink 2.3.0, or what `@pytest.mark.parametrize("lab", ["1.20.5", …], indirect=True)` says.
+    """
+    version: str = getattr(request, "param", FLINK_2)
+    with Lab(tmp_path_factory.mktemp("lab") / f"Flink {version}", version, progress=_tell) as cluster:
+        cluster.start()
+        yield cluster
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], bool]:
+    """Whether a condition becomes true within 10 s."""
+
+    def wait(condition: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + 10
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return condition()
+
+    return wait
+
+
+@pytest.fixture
+def alive() -> Callable[[int], bool]:
+    """Whether a process still runs; one that has ended and was not reaped by its parent does not."""
+
+    def look(pid: int) -> bool:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return status.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+    return look

@@ -1,0 +1,1 @@
+"""The lab does what tests and the demo rely on."""

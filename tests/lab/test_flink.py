@@ -1,0 +1,86 @@
+"""The lab's Flink fails over as Flink does."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sidecar.lab.errors import LabError
+from sidecar.lab.flink import Lab
+
+Alive = Callable[[int], bool]
+Eventually = Callable[[Callable[[], bool]], bool]
+
+
+@pytest.mark.parametrize("version", ["1.14.6", "1.13.6"])
+def test_flink_that_needs_java_11_is_refused(version: str, tmp_path: Path) -> None:
+    """Versions whose ZooKeeper client cannot connect on Java 17 are refused before anything is fetched."""
+    with pytest.raises(LabError) as caught:
+        Lab(tmp_path, version)
+    assert str(caught.value) == (
+        f"Flink {version} needs Java 11 for its ZooKeeper client; the lab runs Flink 1.15 and newer, on Java 17"
+    )
+
+
+def test_a_folder_is_used_once(tmp_path: Path) -> None:
+    """An earlier lab's configuration and data are not overwritten."""
+    (tmp_path / "conf").mkdir()
+    with Lab(tmp_path) as lab, pytest.raises(LabError, match="already holds a lab: give it an empty folder"):
+        lab.start()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("lab", ["2.3.0", "1.20.5"], indirect=True)
+def test_the_standby_takes_over_and_the_job_goes_on(lab: Lab, alive: Alive) -> None:
+    """With its leader killed by -9, a cluster gets the standby as leader and the job runs and checkpoints again; stop leaves no process."""
+    job = lab.submit_job()
+    assert re.fullmatch("[0-9a-f]{32}", job)
+    leader = lab.wait_for_leader()
+    [standby] = [jobmanager for jobmanager in lab.jobmanagers if jobmanager is not leader]
+
+    leader.kill()
+    assert lab.leading() is None
+    assert lab.wait_for_leader(timeout=60) is standby
+    lab.wait_for_job(job)
+    assert lab.job_state(job) == "RUNNING"
+
+    rest_address = leader.rest_address
+    leader.start()
+    assert (leader.rest_address, lab.leading()) == (rest_address, standby)
+    third = lab.add_jobmanager()
+    assert (len(lab.jobmanagers), lab.jobmanagers[2], lab.leading()) == (3, third, standby)
+
+    lab.taskmanager.kill()
+    lab.taskmanager.start()
+    lab.wait_for_job(job)
+    lab.cancel_job(job)
+    assert lab.job_state(job) == "CANCELED"
+
+    pids = [process.pid for process in (lab.zookeeper, *lab.jobmanagers, lab.taskmanager)]
+    assert all(map(alive, pids))
+    lab.stop()
+    lab.stop()
+    assert not any(map(alive, pids))
+
+
+@pytest.mark.e2e
+def test_a_paused_leader_loses_its_leadership(lab: Lab, eventually: Eventually) -> None:
+    """A leader that is stopped, not dead, is replaced after the session timeout and comes back as a standby."""
+    leader = lab.wait_for_leader()
+    [standby] = [jobmanager for jobmanager in lab.jobmanagers if jobmanager is not leader]
+    leader.pause()
+    assert lab.leading() is leader
+    assert eventually(lambda: lab.leading() is standby)
+    leader.resume()
+    assert eventually(leader.is_ready)
+    assert lab.leading() is standby
+
+
+@pytest.mark.e2e
+def test_without_zookeeper_nobody_is_said_to_lead(lab: Lab) -> None:
+    """While ZooKeeper is down there is no leader to name; when it is back, one leads again."""
+    lab.zookeeper.kill()
+    assert lab.leading() is None
+    lab.zookeeper.start()
+    assert lab.wait_for_leader() in lab.jobmanagers
