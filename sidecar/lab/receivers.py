@@ -1,0 +1,174 @@
+"""Where alerts arrive: a webhook and a mail server on 127.0.0.1 that keep what they get."""
+
+import asyncio
+import json
+import math
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from aiosmtpd.smtp import SMTP
+from msgspec import Struct
+
+_MOST_BYTES: Final = 1 << 20
+_SECONDS: Final = 10.0
+
+
+class Message(Struct, frozen=True):
+    """One message as it arrived. `at` is in seconds since the epoch; `raw` is the body of the request, or the whole mail."""
+
+    at: float
+    title: str
+    body: str
+    raw: bytes
+
+
+class HttpReceiver:
+    """A webhook. It keeps what is posted, and answers with `status` and `headers` after `answer_after` seconds; `math.inf`: never.
+
+    The three may be changed while it runs.
+    """
+
+    def __init__(self, status: int = 200, answer_after: float = 0.0, headers: Mapping[str, str] | None = None) -> None:
+        self.status = status
+        self.answer_after = answer_after
+        self.headers = headers or {}
+        self.received: list[Message] = []
+        self.stopping = threading.Event()
+        self._server: _WebServer | None = None
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:PORT`, once it was started."""
+        return f"127.0.0.1:{self._server.server_port}" if self._server else ""
+
+    @property
+    def url(self) -> str:
+        """The Apprise URL of it."""
+        return f"json://{self.address}/"
+
+    def start(self) -> None:
+        """It receives when this returns. It is started once."""
+        self._server = _WebServer(self)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="http-receiver", daemon=True).start()
+
+    def stop(self) -> None:
+        """It receives nothing more; whoever still waits for an answer gets none. May be called twice, or before `start`."""
+        if self._server and not self.stopping.is_set():
+            self.stopping.set()
+            self._server.shutdown()
+            self._server.server_close()
+
+
+class MailReceiver:
+    """A mail server without TLS or log-in. It keeps each mail, and answers with `status` after `answer_after` seconds; `math.inf`: never.
+
+    Both may be changed while it runs.
+    """
+
+    def __init__(self, status: int = 250, answer_after: float = 0.0) -> None:
+        self.status = status
+        self.answer_after = answer_after
+        self.received: list[Message] = []
+        self._port = 0
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """The Apprise URL of it."""
+        return f"mailto://127.0.0.1:{self._port}?smtp=127.0.0.1&mode=insecure&from=flink@example.com&to=operator@example.com"
+
+    def start(self) -> None:
+        """It receives when this returns. It is started once."""
+        port = Future[int]()
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(port),), name="mail-receiver", daemon=True
+        )
+        self._thread.start()
+        self._port = port.result(_SECONDS)
+
+    def stop(self) -> None:
+        """It receives nothing more; whoever still waits for an answer gets none. May be called twice, or before `start`."""
+        if self._loop and self._stop and self._thread:
+            with suppress(RuntimeError):  # the loop has been closed: this is the second call
+                self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(_SECONDS)
+
+    async def handle_DATA(self, _server: SMTP, _session: Any, envelope: Any) -> str:  # noqa: N802 aiosmtpd calls it so
+        """Takes one mail over. Called by aiosmtpd."""
+        mail = message_from_bytes(envelope.content, policy=policy.default)
+        text = mail.get_body(("plain", "html"))
+        body = text.get_content() if text else ""
+        self.received.append(Message(time.time(), str(mail["Subject"] or ""), body, envelope.content))
+        if self.answer_after == math.inf:
+            await asyncio.Event().wait()
+        await asyncio.sleep(self.answer_after)
+        return f"{self.status} {'Accepted' if self.status < 300 else 'Not accepted'}"
+
+    async def _serve(self, port: Future[int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        try:
+            server = await self._loop.create_server(
+                lambda: SMTP(
+                    self, hostname="localhost", data_size_limit=_MOST_BYTES, timeout=_SECONDS, loop=self._loop
+                ),
+                "127.0.0.1",
+                0,
+            )
+        except OSError as error:
+            port.set_exception(error)
+            return
+        port.set_result(server.sockets[0].getsockname()[1])
+        await self._stop.wait()
+        server.close()
+
+
+class _WebServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, receiver: HttpReceiver) -> None:
+        super().__init__(("127.0.0.1", 0), _Webhook)
+        self.receiver = receiver
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that goes away is none of our errors."""
+
+
+class _Webhook(BaseHTTPRequestHandler):
+    server: _WebServer
+    timeout = _SECONDS
+
+    def do_POST(self) -> None:
+        """Keep it, wait, answer."""
+        receiver = self.server.receiver
+        raw = self.rfile.read(min(int(self.headers.get("Content-Length", 0)), _MOST_BYTES))
+        receiver.received.append(_posted(raw))
+        if receiver.stopping.wait(None if receiver.answer_after == math.inf else receiver.answer_after):
+            self.close_connection = True
+            return
+        self.send_response(receiver.status)
+        for name, value in receiver.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")  # what Slack answers, and what its callers expect
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing: what arrived is in `received`."""
+
+
+def _posted(raw: bytes) -> Message:
+    """As `json://` posts it; of anything else, `raw` is all there is."""
+    try:
+        fields = json.loads(raw)
+        return Message(time.time(), fields["title"], fields["message"], raw)
+    except (ValueError, TypeError, KeyError):
+        return Message(time.time(), "", "", raw)

@@ -1,0 +1,250 @@
+"""Carries notifications out: each attempt is a child process that sends one message through Apprise and ends.
+
+A child keeps Apprise out of the resident sidecar, and one that hangs can be ended for certain (docs/adr/0002-send-from-a-child-process.md).
+URLs are secrets: a child gets its own on stdin, never in its command line or its environment.
+"""
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from sidecar.core.alerts import Reason
+from sidecar.core.deliveries import Delivery
+from sidecar.core.messages import DUPLICATE_NOTE
+from sidecar.core.observations import Outcome
+from sidecar.core.policy import Severity
+
+CAPACITY: Final = 1024
+"""Deliveries that may wait for a worker. The core hands out one per destination at a time, so there are fewer."""
+
+_GRACE: Final = 3.0
+_REAP: Final = 2.0
+_CHECK_LIMIT: Final = 30.0
+
+# How bad it is, in Apprise's words.
+_TYPES: Final = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
+
+# What it may take to reach a service. Nothing else: the environment often holds the very secrets that are kept out of sight here.
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+_CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIES, *map(str.upper, _PROXIES))
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Sends what it is given, `workers` deliveries at a time, and tells how each attempt ended.
+
+    `urls` are Apprise URLs by destination. An attempt takes at most `time_limit` seconds. `settle` is called once for every `send`, with
+    the delivery's id, the outcome and one line for people, free of secrets: from a worker thread, where `send` and `stop` say nothing else.
+    """
+
+    def __init__(
+        self,
+        urls: Mapping[str, str],
+        settle: Callable[[str, Outcome, str], None],
+        *,
+        time_limit: float = 20.0,
+        workers: int = 4,
+    ) -> None:
+        self._urls = dict(urls)
+        self._settle = settle
+        self._time_limit = time_limit
+        self._workers = workers
+        self._threads: list[threading.Thread] = []
+        self._changed = threading.Condition()
+        self._waiting: deque[Delivery] = deque()
+        self._sending: set[_Child] = set()
+        self._stopping = False
+        self._cut_off = False
+
+    def start(self) -> None:
+        """Begin to send, also what was given before."""
+        with self._changed:
+            if self._threads or self._stopping:
+                return
+            names = [f"notifier-{number}" for number in range(self._workers)]
+            self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+            for thread in self._threads:
+                thread.start()
+
+    def stop(self) -> None:
+        """End within seconds. What is being sent gets a short grace and is then cut off: TIMED_OUT.
+
+        What still waits is not sent: FAILED, settled from here. May be called twice, or before `start`.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._await_workers(_GRACE)
+        with self._changed:
+            self._cut_off = True
+            for child in self._sending:
+                child.kill()
+            unsent = list(self._waiting)
+            self._waiting.clear()
+        self._await_workers(_REAP)
+        for delivery in unsent:
+            self._report(delivery, Outcome.FAILED, "not sent: the sidecar is stopping")
+
+    def send(self, delivery: Delivery) -> None:
+        """Send soon; never blocks. After `stop`, or beyond CAPACITY, it is settled at once, in the caller's thread: FAILED."""
+        with self._changed:
+            accepted = not self._stopping and len(self._waiting) < CAPACITY
+            if accepted:
+                self._waiting.append(delivery)
+                self._changed.notify()
+        if not accepted:
+            reason = "the sidecar is stopping" if self._stopping else f"{CAPACITY} others wait"
+            self._report(delivery, Outcome.FAILED, f"not sent: {reason}")
+
+    def _await_workers(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                if self._stopping:
+                    return
+                delivery = self._waiting.popleft()
+            self._report(delivery, *self._attempt(delivery))
+
+    def _attempt(self, delivery: Delivery) -> tuple[Outcome, str]:
+        url = self._urls.get(delivery.destination)
+        if url is None:
+            return Outcome.REJECTED, "this destination is not configured any more"
+        try:
+            child = _Child()
+        except OSError as error:
+            return Outcome.FAILED, f"could not start the sender: {error.strerror}"
+        with self._changed:
+            self._sending.add(child)
+            if self._cut_off:
+                child.kill()
+        try:
+            answer = child.ask(_message(delivery, url, self._time_limit), _Answer, self._time_limit)
+        except _NoAnswerError as error:
+            reason = "the sidecar is stopping" if self._cut_off else str(error)
+            return Outcome.TIMED_OUT, f"{reason}; the message may have arrived"
+        finally:
+            with self._changed:
+                self._sending.discard(child)
+            child.end()
+        return answer.outcome, answer.detail
+
+    def _report(self, delivery: Delivery, outcome: Outcome, detail: str) -> None:
+        try:
+            self._settle(delivery.id, outcome, detail)
+        except Exception:  # noqa: BLE001 a worker outlives whatever happens outside, or a destination would be silent for ever
+            _log.exception("could not record that delivery %s is %s", delivery.id, outcome)
+
+
+def check_urls(urls: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with each URL that nothing can be sent to: one line by destination, free of secrets. Nothing is sent."""
+    if not urls:
+        return {}
+    try:
+        child = _Child()
+    except OSError as error:
+        return dict.fromkeys(urls, f"could not be checked: could not start the sender: {error.strerror}")
+    try:
+        return child.ask({"urls": dict(urls)}, dict[str, str], _CHECK_LIMIT)
+    except _NoAnswerError as error:
+        return dict.fromkeys(urls, f"could not be checked: {error}")
+    finally:
+        child.end()
+
+
+def _message(delivery: Delivery, url: str, seconds: float) -> dict[str, Any]:
+    body = f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body
+    notify_type = "success" if delivery.reason is Reason.RESOLVED else _TYPES[delivery.severity]
+    return {"url": url, "title": delivery.title, "body": body, "notify_type": notify_type, "seconds": seconds}
+
+
+class _Answer(Struct):
+    outcome: Outcome
+    detail: str
+
+
+class _NoAnswerError(Exception):
+    """The sender did not say how it went."""
+
+
+class _Child:
+    """One `sidecar.sinks.sender`, in a process group of its own. It answers one request; when we are gone, it ends."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        self._ended = False
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "sidecar.sinks.sender"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+                process_group=0,
+            )
+        except OSError:
+            self._ours.close()
+            raise
+        finally:
+            theirs.close()
+
+    def ask(self, request: Mapping[str, Any], kind: type[_T], seconds: float) -> _T:
+        """The answer to the one request. Raises _NoAnswerError when there is none of this kind within `seconds`."""
+        deadline = time.monotonic() + seconds
+        answer = bytearray()
+        try:
+            self._ours.settimeout(seconds)
+            self._ours.sendall(json.dumps(request).encode() + b"\n")
+            while not answer.endswith(b"\n"):
+                self._ours.settimeout(max(deadline - time.monotonic(), 0.001))
+                part = self._ours.recv(65536)
+                if not part:
+                    raise _NoAnswerError(f"the sender ended without an answer (exit code {self.end()})")
+                answer += part
+            return msgspec.json.decode(answer, type=kind)
+        except TimeoutError:
+            raise _NoAnswerError(f"no answer within {seconds:g} s") from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise _NoAnswerError(f"the sender did not answer: {type(error).__name__}") from error
+
+    def kill(self) -> None:
+        """Have it end now, from any thread: whoever waits for its answer gets none."""
+        with self._lock:
+            if not self._ended:
+                self._signal()
+
+    def end(self) -> int | None:
+        """Have it end now, and give back what it holds. Its exit code; None when the kernel does not let go of it."""
+        with self._lock:
+            if not self._ended:
+                self._ended = True  # from here on its process id may belong to somebody else
+                self._signal()
+                self._ours.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP)
+        return self._process.returncode
+
+    def _signal(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)

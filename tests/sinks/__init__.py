@@ -1,0 +1,1 @@
+"""What leaves the sidecar arrives, or is known not to have."""
