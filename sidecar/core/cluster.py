@@ -1,6 +1,6 @@
 """One cluster: raw observations in, the next state and its records out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -145,6 +145,8 @@ class _Change:
     def cover(self, sighting: Sighting, until: Moment) -> None:
         """Record the stretch that ends at `until`, and begin one of `sighting` there."""
         view = self.view
+        # The wall clock may jump back: stretches never overlap.
+        until = Moment(until.steady, max(view.since.wall, until.wall))
         if until.steady > view.since.steady and (
             view.sighting is not sighting or until.steady - view.since.steady >= COVERAGE_INTERVAL
         ):

@@ -29,14 +29,14 @@ def body(notice: Notice, policy: Policy) -> str:
     lines = [_line(notice, alert) for alert in shown]
     if len(notice.alerts) > len(shown):
         lines.append(f"… and {len(notice.alerts) - len(shown)} more")
-    facts = {
-        "alert": f"{notice.rule.alert} ({notice.reason.value})",
-        "cluster": clean(notice.cluster_id),
-        **{clean(name): clean(value) for name, value in policy.external_labels.items()},
-        "store": policy.stores[notice.cluster_id].value,
-        "observer": clean(policy.observer),
-    }
-    return "\n".join([*lines, "", *(f"{name}: {value}" for name, value in facts.items())])
+    facts = [
+        ("alert", f"{notice.rule.alert} ({notice.reason.value})"),
+        ("cluster", notice.cluster_id),
+        ("store", policy.stores[notice.cluster_id].value),
+        ("observer", policy.observer),
+        *policy.external_labels.items(),
+    ]
+    return "\n".join([*lines, "", *(f"{clean(name)}: {clean(value)}" for name, value in facts)])
 
 
 def clean(text: str) -> str:

@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """Refused or not reached: it will be tried again."""
     TIMED_OUT = "timed_out"
-    """Cut off at the time limit: it may have arrived, so the next attempt is a possible duplicate."""
+    """Cut off at the time limit or while the answer was awaited: it may have arrived, so the next attempt is a possible duplicate."""
     REJECTED = "rejected"
     """Trying again cannot help: no such receiver, or a URL that nothing can send to."""
 

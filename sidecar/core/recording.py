@@ -50,11 +50,10 @@ class Scribe:
 
     def coverage(self, view: View, until: Moment) -> Coverage:
         """What this observer could see, from where it was last recorded `until` then."""
-        begun, ended = timestamp(view.since.wall), timestamp(max(view.since.wall, until.wall))
         return Coverage(
-            id=record_id("coverage", self._cluster_id, self._policy.observer, begun, view.sighting),
-            from_=begun,
-            to=ended,
+            id=record_id("coverage", self._cluster_id, self._policy.observer, view.since.wall, view.since.steady),
+            from_=timestamp(view.since.wall),
+            to=timestamp(until.wall),
             state=view.sighting.value,
             **self._envelope,
         )

@@ -1,0 +1,143 @@
+"""Prometheus metrics, computed from the newest snapshot at each scrape: a series that is not true any more is not there any more."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from sidecar import __version__
+from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, Held, Vacant
+from sidecar.core.moment import SECOND
+from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot, contenders
+
+_STATES: Final = ("held", "vacant", "unknown")
+_COMPONENTS: Final = tuple(component.value for component in Component)
+
+
+def renderer(snapshot: Callable[[], Snapshot], stores: dict[str, str]) -> Callable[[], bytes]:
+    """A function that renders the newest snapshot in Prometheus' text format. `stores`: which store each cluster is in."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_SnapshotCollector(snapshot, stores))
+    return lambda: generate_latest(registry)
+
+
+class _SnapshotCollector(Collector):
+    def __init__(self, snapshot: Callable[[], Snapshot], stores: dict[str, str]) -> None:
+        self._snapshot = snapshot
+        self._stores = stores
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        yield InfoMetricFamily("flink_ha_sidecar", "This sidecar.", value={"version": __version__})
+        yield from _leadership(snapshot)
+        yield _views(snapshot, self._stores)
+        yield from _tally(snapshot)
+        yield from _own_health(snapshot)
+
+
+def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
+    leadership = GaugeMetricFamily(
+        "flink_ha_leadership", "How many leaderships are in this state.", labels=["cluster_id", "component", "state"]
+    )
+    info = GaugeMetricFamily(
+        "flink_ha_leader_info", "Who leads.", labels=["cluster_id", "component", "leader_address", "leader_session_id"]
+    )
+    vacant = GaugeMetricFamily(
+        "flink_ha_vacant_seconds",
+        "For how long nobody has led (jobs: the longest).",
+        labels=["cluster_id", "component"],
+    )
+    contending = GaugeMetricFamily(
+        "flink_ha_contenders", "JobManagers that contend for leadership.", labels=["cluster_id"]
+    )
+    for cluster_id, cluster in snapshot.state.clusters.items():
+        counts = dict.fromkeys(((component, state) for component in _COMPONENTS for state in _STATES), 0)
+        longest: dict[str, float] = {component.component.value: 0.0 for component in CLUSTER_COMPONENTS}
+        for component, known in cluster.components.items():
+            name = component.component.value
+            match known.leadership:
+                case Held(leader):
+                    counts[name, "held"] += 1
+                    if component.job_id is None:
+                        info.add_metric([cluster_id, name, leader.address, str(leader.session_id)], 1)
+                case Vacant():
+                    counts[name, "vacant"] += 1
+                    lasted = (snapshot.at.steady - known.since.steady) / SECOND
+                    longest[name] = max(lasted, longest.get(name, 0.0))
+                case _:
+                    counts[name, "unknown"] += 1
+                    if component.job_id is None:
+                        del longest[name]  # we cannot see: not 0, but nothing
+        for (name, state), count in counts.items():
+            leadership.add_metric([cluster_id, name, state], count)
+        for name, lasted in longest.items():
+            vacant.add_metric([cluster_id, name], lasted)
+        number = contenders(cluster)
+        if number is not None and cluster.view.complete:
+            contending.add_metric([cluster_id], number)
+    yield from (leadership, info, vacant, contending)
+
+
+def _views(snapshot: Snapshot, stores: dict[str, str]) -> Metric:
+    view = GaugeMetricFamily(
+        "flink_ha_view_up",
+        "1 while the store is seen whole: then, and only then, no leader means no leader.",
+        labels=["cluster_id", "store"],
+    )
+    for cluster_id, cluster in snapshot.state.clusters.items():
+        view.add_metric([cluster_id, stores.get(cluster_id, "")], int(cluster.view.complete))
+    return view
+
+
+def _tally(snapshot: Snapshot) -> Iterator[Metric]:
+    tally = snapshot.tally
+    transitions = CounterMetricFamily(
+        "flink_ha_leader_transitions", "Leadership transitions seen.", labels=["cluster_id", "component", "kind"]
+    )
+    for transition, count in tally.transitions.items():
+        transitions.add_metric(transition, count)
+    yield transitions
+    yield CounterMetricFamily(
+        "flink_ha_unobserved_changes", "Changes that the store counted and nobody could see.", value=tally.unobserved
+    )
+    notifications = CounterMetricFamily(
+        "flink_ha_notifications", "Notifications on their way.", labels=["receiver", "reason", "outcome"]
+    )
+    for notification, count in tally.notifications.items():
+        notifications.add_metric(notification, count)
+    yield notifications
+    delay = HistogramMetricFamily("flink_ha_observation_delay_seconds", "From the store's write until it was seen.")
+    so_far, buckets = 0, []
+    for bound, count in zip((*(str(bound) for bound in DELAY_BUCKETS), "+Inf"), tally.delays.counts, strict=True):
+        so_far += count
+        buckets.append((bound, float(so_far)))
+    delay.add_metric([], buckets, tally.delays.total)
+    yield delay
+
+
+def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
+    health = snapshot.health
+    yield GaugeMetricFamily(
+        "flink_ha_outbox_pending", "Deliveries that are not settled.", value=len(snapshot.state.outbox)
+    )
+    yield GaugeMetricFamily(
+        "flink_ha_spool_pending_records", "Records that are in no segment yet.", value=health.spool_pending
+    )
+    yield GaugeMetricFamily(
+        "flink_ha_journal_up", "1 while records are on disk.", value=int(health.journal_problem is None)
+    )
+    yield GaugeMetricFamily(
+        "flink_ha_unsaved_records", "Records that wait in memory for the disk.", value=health.unsaved_records
+    )
+    yield CounterMetricFamily(
+        "flink_ha_lost_records", "Records given up for want of disk and memory.", value=health.lost_records
+    )

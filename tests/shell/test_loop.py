@@ -1,0 +1,147 @@
+"""The owner's loop: recorded before told, and nothing told twice that was marked."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.clock import Clock
+from sidecar.core.deliveries import Delivery
+from sidecar.core.moment import Moment
+from sidecar.core.observations import DeliverySettled, Observation, Outcome
+from sidecar.core.policy import Grouping, Policy
+from sidecar.journal import Journal, JournalReader
+from sidecar.loop import Loop
+from tests.shell.scenes import POLICY, failover, first_sight
+
+QUICK = Policy(
+    POLICY.observer,
+    POLICY.stores,
+    rules=POLICY.rules,
+    destinations=POLICY.destinations[:1],
+    grouping=Grouping(wait=100_000),
+)
+
+
+class House:
+    """A loop with its journal, and what it asked to be sent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = Journal(folder)
+        self.reader = JournalReader(folder)
+        state = self.journal.open()
+        self.sent: list[Delivery] = []
+        self.recorded_when_sent: list[int] = []
+        self.died = threading.Event()
+        self.clock = Clock(state.alive)
+        self.loop = Loop(QUICK, self.journal, state, self.clock, send=self.send, sealed=lambda: 0, died=self.died.set)
+
+    def send(self, delivery: Delivery) -> None:
+        self.sent.append(delivery)
+        self.recorded_when_sent.append(len(self.reader.records(0, 1000)))
+
+    def bring(self, observations: list[Observation]) -> None:
+        """Bring a scene in, as if it happened now."""
+        now = self.clock()
+        for observation in observations:
+            self.loop.observe(replaced(observation, now))
+
+    def close(self) -> None:
+        self.loop.stop()
+        self.journal.close()
+        self.reader.close()
+
+
+def replaced(observation: Observation, at: Moment) -> Observation:
+    return replace(observation, at=at)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> "House":
+    return House(tmp_path)
+
+
+def test_a_failover_is_recorded_before_it_is_told(house: House) -> None:
+    """When the delivery is handed out, every record of the failover is on disk already."""
+    house.loop.start()
+    house.bring(first_sight()[1:])
+    house.bring(failover(0, term=2))
+    wait_until(lambda: house.sent)
+    house.close()
+    discovered, revoked, granted, coverage, queued = 3, 3, 3, 1, 1
+    assert house.recorded_when_sent == [discovered + revoked + granted + coverage + queued]
+
+
+def test_what_was_marked_is_not_told_again_after_a_restart_and_what_was_not_is(tmp_path: Path) -> None:
+    """A claim without an outcome comes back as a possible duplicate; a delivered one never does."""
+    first = House(tmp_path)
+    first.loop.start()
+    first.bring(first_sight()[1:])
+    first.bring(failover(0, term=2))
+    wait_until(lambda: first.sent)
+    first.close()
+
+    second = House(tmp_path)
+    second.loop.start()
+    wait_until(lambda: second.sent)
+    again = second.sent[0]
+    assert (again.id, again.possible_duplicate) == (first.sent[0].id, True)
+    second.loop.observe(DeliverySettled(second.clock(), again.id, Outcome.DELIVERED))
+    wait_until(lambda: not second.loop.snapshot.state.outbox)
+    second.close()
+
+    third = House(tmp_path)
+    third.loop.start()
+    began = third.clock()
+    wait_until(lambda: third.loop.snapshot.at > began)
+    third.close()
+    assert third.sent == []
+
+
+def test_stopping_records_what_is_still_in_the_inbox(house: House) -> None:
+    """A stop drains; the last thing in the journal is what was covered until then."""
+    house.loop.start()
+    house.bring(first_sight()[1:])
+    house.loop.stop()
+    kinds = [line for _, line in house.reader.records(0, 100)]
+    house.close()
+    assert len([line for line in kinds if b"DISCOVERED" in line]) == 3
+    assert b'"state":"seeing"' in kinds[-1]
+
+
+def test_an_error_in_the_owner_is_not_silent(house: House) -> None:
+    """Whoever started the loop is told that it died, and observers are not held up by a dead one."""
+    house.loop.start()
+    house.loop.observe("not an observation")  # type: ignore[arg-type]  # what must not happen
+    assert house.died.wait(10)
+    house.loop.observe(first_sight()[0])
+    house.close()
+
+
+def test_stop_without_start_and_twice(house: House) -> None:
+    """Stopping is boring."""
+    house.loop.stop()
+    house.loop.stop()
+    house.close()
+
+
+def test_the_snapshot_is_ready_when_everything_was_seen(house: House) -> None:
+    """Before the first complete view there is no readiness."""
+    house.loop.start()
+    scene = first_sight()
+    house.bring(scene[1:-1])
+    wait_until(lambda: len(house.loop.snapshot.tally.transitions) == 3)
+    assert not house.loop.snapshot.ready
+    house.bring(scene[-1:])
+    wait_until(lambda: house.loop.snapshot.ready)
+    house.close()

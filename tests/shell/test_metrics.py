@@ -1,0 +1,89 @@
+"""What Prometheus is told is what the snapshot says."""
+
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+
+from sidecar.core.observations import ConnectionState, Ticked, ViewObserved
+from sidecar.core.snapshot import Health, Snapshot, Tally
+from sidecar.core.state import State
+from sidecar.core.step import Append, Effect
+from sidecar.sinks.metrics import renderer
+from tests.shell.scenes import CLUSTER, PATHS, at, failover, first_sight, gone, held, leader_bytes, play
+
+
+def scraped(
+    state: State, effects: list[Effect], second: float, health: Health | None = None
+) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample by name and labels."""
+    tally = Tally().with_records([effect.record for effect in effects if isinstance(effect, Append)])
+    text = renderer(lambda: Snapshot(at(second), state, tally, health or Health()), {CLUSTER: "zookeeper"})().decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return name, frozenset(labels.items())
+
+
+def test_a_failover_is_counted_by_component_and_kind() -> None:
+    """Three components lost their leader and got another."""
+    found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
+    for component in ("resource_manager", "dispatcher", "rest_server"):
+        for kind in ("DISCOVERED", "REVOKED", "GRANTED"):
+            assert (
+                found[key("flink_ha_leader_transitions_total", cluster_id=CLUSTER, component=component, kind=kind)] == 1
+            )
+        assert found[key("flink_ha_leadership", cluster_id=CLUSTER, component=component, state="held")] == 1
+    assert found[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 1
+
+
+def test_who_leads_is_information_and_the_leader_of_before_is_gone() -> None:
+    """No stale series: one leader a component."""
+    found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
+    leaders = [dict(labels)["leader_address"] for name, labels in found if name == "flink_ha_leader_info"]
+    assert leaders == ["pekko.tcp://flink@jm-2:6123/user/rpc/x_1"] * 3
+
+
+def test_a_vacancy_grows_and_a_lost_view_is_no_vacancy() -> None:
+    """Vacant for seven seconds; and once we cannot see, there is no number at all."""
+    scene = [*first_sight(), gone(10, PATHS[1])]
+    seen = scraped(*play(scene), second=17)
+    dispatcher = key("flink_ha_vacant_seconds", cluster_id=CLUSTER, component="dispatcher")
+    assert seen[dispatcher] == 7
+    assert seen[key("flink_ha_vacant_seconds", cluster_id=CLUSTER, component="rest_server")] == 0
+    blind = scraped(
+        *play([*scene, ViewObserved(at(18), CLUSTER, ConnectionState.SUSPENDED), Ticked(at(30))]), second=31
+    )
+    assert dispatcher not in blind
+    assert blind[key("flink_ha_leadership", cluster_id=CLUSTER, component="dispatcher", state="unknown")] == 1
+    assert blind[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 0
+
+
+def test_the_delay_of_each_write_is_in_one_bucket() -> None:
+    """The histogram's count is the number of writes seen, and its buckets add up."""
+    state, effects = play([*first_sight(), *failover(10, term=2)])
+    found = scraped(state, effects, second=13)
+    assert found[key("flink_ha_observation_delay_seconds_count")] == 3
+    assert found[key("flink_ha_observation_delay_seconds_bucket", le="0.005")] == 3
+
+
+def test_hostile_addresses_stay_inside_their_label() -> None:
+    """Quotes and newlines in an address make no second sample."""
+    hostile = held(5, PATHS[0], 2)
+    address = 'x"} 1\nflink_ha_view_up{cluster_id="default"} 0\n#'
+    state, effects = play([*first_sight(), replace(hostile, data=leader_bytes(address, 2))])
+    found = scraped(state, effects, second=6)
+    assert address in [dict(labels).get("leader_address") for _, labels in found]
+    assert [value for (name, _), value in found.items() if name == "flink_ha_view_up"] == [1]
+
+
+def test_trouble_with_the_journal_can_be_seen() -> None:
+    """A journal that cannot be written is a metric."""
+    found = scraped(*play(first_sight()), second=1, health=Health("disk full", 12, 3, 4))
+    assert found[key("flink_ha_journal_up")] == 0
+    assert found[key("flink_ha_unsaved_records")] == 12
+    assert found[key("flink_ha_lost_records_total")] == 3
+    assert found[key("flink_ha_spool_pending_records")] == 4
