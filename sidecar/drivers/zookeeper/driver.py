@@ -1,0 +1,283 @@
+"""The driver's one thread: the connection's states and the answers in, observations out."""
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from sidecar.core import layout
+from sidecar.core.moment import Moment
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ClusterObservation,
+    ConnectionState,
+    NodeObserved,
+    NodeRefused,
+    SnapshotCompleted,
+    ViewObserved,
+)
+from sidecar.drivers.zookeeper.session import Answer, Children, Question, Refused, Session, Value
+from sidecar.drivers.zookeeper.tree import Tree, Watched
+from sidecar.ports import Observer
+
+_log = logging.getLogger("sidecar.zookeeper")
+
+_READS_IN_FLIGHT = 200
+_LONGEST_SILENCE = 10.0
+_CUT_AGAIN_SECONDS = 1.0
+_REFUSED_INTERVAL = 30.0
+_ANEW_SECONDS = 2.0
+_SAY_INTERVAL = 60.0
+_GOODBYE_SECONDS = 1.5
+_STOP_SECONDS = 4.5
+
+
+class ZooKeeperDriver:
+    """Sees one Flink cluster's leaders in ZooKeeper. Mirrors `org.apache.flink.runtime.leaderretrieval.ZooKeeperLeaderRetrievalDriver`.
+
+    All components and jobs, the layouts of all Flink versions, one connection, four threads (this one and kazoo's three). A connection
+    that is open and silent is cut after 10 s or a third of the session timeout; one that cannot be had again within the session timeout
+    is LOST, also where no server is left to say so.
+    """
+
+    def __init__(
+        self,
+        quorum: str,
+        namespace: str,
+        cluster_id: str,
+        clock: Callable[[], Moment],
+        *,
+        session_timeout: float = 60.0,
+        connection_timeout: float = 15.0,
+    ) -> None:
+        """`quorum` as in `h1:2181,h2:2181[/chroot]`, `namespace` as in `/flink/default`; observed paths are relative to it.
+
+        `clock` is called in several threads. Timeouts in seconds, as Flink's `high-availability.zookeeper.client.*`. Raises ValueError
+        when the quorum cannot be read.
+        """
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._session_timeout = session_timeout
+        self._connection_timeout = connection_timeout
+        self._longest_silence = min(_LONGEST_SILENCE, session_timeout / 3)
+        # Bounded by what is put in: one call for each read in flight, each path's watch, and each attempt to connect, a second apart.
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._where = f"{''.join(quorum.split()).rstrip('/')}/{namespace.strip('/')}".rstrip("/")
+        try:
+            self._session = self._new_session()
+        except ValueError as error:
+            raise ValueError(f"ZooKeeper quorum {quorum!r} is not like host:port,host:port/chroot: {error}") from error
+        self._tree = Tree()
+        self._view: ConnectionState | None = None
+        self._connection = 0  # counts connections, so that a late answer of an earlier one is not taken for one of this
+        self._reads_in_flight = 0
+        self._due: dict[Callable[[], None], float] = {}  # what to do next, and when (monotonic)
+        self._probe_answered = threading.Event()
+        self._probed_at = 0.0
+        self._why = "unknown reason"
+        self._said: dict[str, float] = {}
+        self._observer: Observer | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    def start(self, observer: Observer) -> None:
+        if self._thread is None and not self._stopping.is_set():
+            self._observer = observer
+            self._thread = threading.Thread(target=self._run, name="zookeeper-driver", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is None:
+            return
+        deadline = time.monotonic() + _STOP_SECONDS
+        self._inbox.put(lambda: None)
+        self._thread.join(_GOODBYE_SECONDS)
+        if self._thread.is_alive():
+            self._session.drop()  # it waits for a server that is silent
+            self._thread.join(deadline - time.monotonic())
+        if self._thread.is_alive():
+            _log.warning("left the connection to ZooKeeper %s to itself: it did not end in time", self._where)
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._after(0, self._session.open)
+        while not self._stopping.is_set():
+            try:
+                self._take_one()
+            except Exception:  # noqa: BLE001  the ear must not go deaf: from whatever surprise, it begins anew
+                _log.exception("reading ZooKeeper %s failed", self._where)
+                self._why = "an unexpected error"
+                self._inbox.put(self._gave_up)
+        self._session.close()
+
+    def _take_one(self) -> None:
+        wait = min(self._due.values(), default=math.inf) - time.monotonic()
+        with suppress(Empty):
+            self._inbox.get(timeout=min(max(0.0, wait), _SAY_INTERVAL))()
+        now = time.monotonic()
+        for act in [act for act, due in self._due.items() if due <= now]:
+            if self._due.pop(act, None):  # what was done before it may have called it off
+                act()
+        if self._view is ConnectionState.CONNECTED:
+            while self._reads_in_flight < _READS_IN_FLIGHT and (watched := self._tree.next()):
+                self._read(watched)
+
+    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+        self._due[act] = time.monotonic() + seconds
+
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    def _state_changed(self, at: Moment, state: ConnectionState) -> None:
+        self._forget_connection()
+        match state:
+            case ConnectionState.CONNECTED:
+                _log.info("connected to ZooKeeper %s", self._where)
+                self._said.clear()
+                self._probe_answered.set()  # what the last connection owes us is not due on this one
+                self._after(0, self._probe)
+                self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
+                self._tell_view(at, state)
+                self._tree.read_all()
+            case ConnectionState.SUSPENDED:
+                _log.warning("lost the connection to ZooKeeper %s: %s", self._where, self._why)
+                self._after(self._session_timeout, self._lose)
+                self._tell_view(at, state)
+            case ConnectionState.LOST:
+                self._tell_view(at, state)
+
+    def _forget_connection(self) -> None:
+        self._connection += 1
+        self._reads_in_flight = 0
+        self._due.clear()
+
+    def _lose(self) -> None:
+        """kazoo loses a session only when a server says so. The new one also forgets the old one's zxid, for which a server that came
+        back without its data would refuse us for ever.
+        """
+        self._begin_anew(after=0)
+
+    def _gave_up(self) -> None:
+        _log.warning("the connection to ZooKeeper %s ended (%s): beginning anew", self._where, self._why)
+        self._begin_anew(after=_jittered(_ANEW_SECONDS))
+
+    def _begin_anew(self, *, after: float) -> None:
+        self._tell_view(self._clock(), ConnectionState.LOST)
+        self._forget_connection()
+        self._session.close(goodbye=False)
+        self._session = self._new_session()
+        self._after(after, self._session.open)
+
+    def _new_session(self) -> Session:
+        clock, current = self._clock, object()
+        self._current = current
+
+        def put(act: Callable[[], None]) -> None:
+            self._inbox.put(partial(self._act_for, current, act))
+
+        return Session(
+            self._where,
+            self._session_timeout,
+            self._connection_timeout,
+            state_changed=lambda state: put(partial(self._state_changed, clock(), state)),
+            changed=lambda path: put(partial(self._tree.changed, path)),
+            deleted=lambda path: put(partial(self._deleted, clock(), path)),
+            failed=lambda why: put(partial(self._failed, clock(), why)),
+            ended=lambda: put(self._gave_up),
+        )
+
+    def _act_for(self, session: object, act: Callable[[], None]) -> None:
+        if session is self._current:  # what an earlier session still had to say would undo what is due for this one
+            act()
+
+    def _failed(self, at: Moment, why: str) -> None:
+        self._why = why
+        if self._view is ConnectionState.CONNECTED:
+            return  # SUSPENDED follows
+        now = time.monotonic()
+        if now - self._said.get(why, -_SAY_INTERVAL) >= _SAY_INTERVAL:
+            self._said[why] = now
+            _log.warning("no connection to ZooKeeper %s: %s; trying again", self._where, why)
+        if self._view is None:
+            self._tell_view(at, ConnectionState.SUSPENDED)
+
+    def _probe(self) -> None:
+        """Ask something now and then: kazoo believes in a connection for as long as it can put questions into it."""
+        now = time.monotonic()
+        if self._probe_answered.is_set():
+            answered = self._probe_answered = threading.Event()
+            self._probed_at = now
+            self._session.ask(Question.EXISTS, "/", lambda _: answered.set(), watch=False)
+            self._after(self._longest_silence / 3, self._probe)
+            return
+        silent = now - self._session.heard_at
+        patience = max(self._longest_silence - silent, self._probed_at + self._longest_silence * 2 / 3 - now)
+        if patience <= 0:
+            _log.warning("ZooKeeper %s has not answered for %.1f s: cutting the connection", self._where, silent)
+            self._session.drop()
+        self._after(max(patience, _CUT_AGAIN_SECONDS), self._probe)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _deleted(self, at: Moment, path: str) -> None:
+        """The deletion is told as it is: when it can be read, the next leader may stand there already, and nobody would know of it."""
+        if self._tree.deleted(path):
+            self._tell(NodeObserved(at, self._cluster_id, path))
+
+    def _read_refused(self) -> None:
+        self._tree.read_refused()
+        self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
+
+    def _read(self, watched: Watched) -> None:
+        self._reads_in_flight += 1
+        self._session.ask(watched.next, watched.path, partial(self._completed, self._connection, watched))
+
+    def _completed(self, connection: int, watched: Watched, result: Any) -> None:
+        self._inbox.put(partial(self._answered, connection, watched, self._clock(), result))
+
+    def _answered(self, connection: int, watched: Watched, at: Moment, result: Any) -> None:
+        if connection != self._connection:
+            return
+        self._reads_in_flight -= 1
+        answer = self._session.answer(watched.path, result)
+        if self._tree.answered(watched, answer) and (news := self._news(at, watched, answer)):
+            self._tell(news)
+        if self._tree.completed():
+            self._tell(SnapshotCompleted(at, self._cluster_id))
+
+    def _news(self, at: Moment, watched: Watched, answer: Answer) -> ClusterObservation | None:
+        path = watched.path
+        match watched.question, answer:
+            case Question.VALUE, Value(data, position):
+                return NodeObserved(at, self._cluster_id, path, data, position)
+            case Question.VALUE, Refused(reason):
+                return NodeRefused(at, self._cluster_id, path, reason)
+            case Question.VALUE, _:
+                return NodeObserved(at, self._cluster_id, path)
+            case _, Refused(reason):
+                _log.warning("cannot list %s in ZooKeeper %s: %s; trying again", path, self._where, reason)
+            case _ if layout.is_latch(path) or path in layout.JOB_STORES:
+                return ChildrenObserved(
+                    at, self._cluster_id, path, answer.names if isinstance(answer, Children) else ()
+                )
+        return None
+
+    def _tell_view(self, at: Moment, connection: ConnectionState) -> None:
+        if connection is not self._view:
+            self._view = connection
+            self._tell(ViewObserved(at, self._cluster_id, connection))
+
+    def _tell(self, observation: ClusterObservation) -> None:
+        if self._observer and not self._stopping.is_set():
+            self._observer(observation)
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, hides nothing

@@ -1,0 +1,165 @@
+"""Whatever is observed, in whatever order: no step raises, and what may never happen does not happen."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sidecar.core.leadership import ZNodePosition
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ConnectionState,
+    DeliverySettled,
+    NodeObserved,
+    NodeRefused,
+    Observation,
+    Outcome,
+    SnapshotCompleted,
+    Started,
+    Stopped,
+    Ticked,
+    ViewObserved,
+)
+from sidecar.core.policy import Destination, Grouping
+from sidecar.core.rows import assemble, changes
+from sidecar.core.state import State
+from sidecar.core.step import Send
+from tests.core.java import connection_info
+from tests.core.scenery import CLUSTER, JOB, OPS, POLICY, START
+from tests.core.witness import Witness
+
+OTHER_JOB = "ab" * 16
+PLACES = (
+    "/leader/dispatcher/connection_info",
+    "/leader/dispatcher_lock",
+    "/leader/rest_server/connection_info",
+    f"/leader/job-{JOB}/connection_info",
+    f"/leader/{JOB}/connection_info",
+    f"/jobs/{JOB}/leader/connection_info",
+    f"/leader/job-{OTHER_JOB}/connection_info",
+    "/leader/latch",
+)
+VALUES = (
+    b"",
+    b"garbage",
+    *(connection_info(address, UUID(int=session)) for address in ("a", "http://h:1") for session in (1, 2)),
+)
+IN_A_HURRY = replace(
+    POLICY,
+    destinations=(OPS, Destination("pager", 0, send_resolved=False)),
+    grouping=Grouping(wait=1 * SECOND, interval=5 * SECOND, repeat=60 * SECOND),
+)
+
+
+class Observer:
+    """One observer's core, its clock and its disk."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.now = Moment(START, START)
+        self._witness = Witness()
+        self._sent: list[str] = []
+        self.observe(Started(self.now))
+        self.observe(ViewObserved(self.now, CLUSTER, ConnectionState.CONNECTED))
+
+    def observe(self, observation: Observation) -> None:
+        self.state, effects = self._witness.step(IN_A_HURRY, self.state, observation)
+        self._sent += [effect.delivery.id for effect in effects if isinstance(effect, Send)]
+        self.waits(1)
+
+    def waits(self, micros: int, wall_jump: int = 0) -> None:
+        self.now = Moment(self.now.steady + micros, self.now.wall + micros + wall_jump)
+
+    def is_killed(self) -> None:
+        rows = list(changes(State(), self.state))
+        self.state, problems = assemble(rows)
+        assert problems == []
+        assert set(changes(State(), self.state)) == set(rows)
+        self.observe(Started(self.now))
+
+    def settles(self, which: int, outcome: Outcome) -> None:
+        if self._sent:
+            self.observe(DeliverySettled(self.now, self._sent[which % len(self._sent)], outcome))
+
+
+Event = Callable[[Observer], None]
+
+positions = st.builds(
+    lambda czxid, later, version, owner: ZNodePosition("", czxid, czxid + later, version, owner, START // 1000),
+    st.integers(1, 20),
+    st.integers(0, 10),
+    st.integers(0, 5),
+    st.sampled_from([0, 7, 8]),
+)
+
+
+def node(position: ZNodePosition | None, path: str, data: bytes) -> Event:
+    placed = replace(position, path=path) if position else None
+    return lambda o: o.observe(NodeObserved(o.now, CLUSTER, path, data, placed))
+
+
+def refused(path: str) -> Event:
+    return lambda o: o.observe(NodeRefused(o.now, CLUSTER, path, "no permission"))
+
+
+def view(connection: ConnectionState) -> Event:
+    return lambda o: o.observe(ViewObserved(o.now, CLUSTER, connection))
+
+
+def complete(o: Observer) -> None:
+    o.observe(SnapshotCompleted(o.now, CLUSTER))
+
+
+def children(path: str, names: list[str]) -> Event:
+    return lambda o: o.observe(ChildrenObserved(o.now, CLUSTER, path, tuple(names)))
+
+
+def tick(micros: int, wall_jump: int) -> Event:
+    def passes(o: Observer) -> None:
+        o.waits(micros, wall_jump)
+        o.observe(Ticked(o.now))
+
+    return passes
+
+
+def settled(which: int, outcome: Outcome) -> Event:
+    return lambda o: o.settles(which, outcome)
+
+
+def stopped(o: Observer) -> None:
+    o.observe(Stopped(o.now))
+
+
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(node, st.none() | positions, st.sampled_from(PLACES), st.sampled_from(VALUES)),
+    st.builds(refused, st.sampled_from(PLACES)),
+    st.builds(view, st.just(ConnectionState.CONNECTED) | st.sampled_from(ConnectionState)),
+    st.just(complete),
+    st.builds(
+        children,
+        st.sampled_from(["/jobgraphs", "/execution-plans", "/leader/latch", "/leader"]),
+        st.lists(st.sampled_from([JOB, OTHER_JOB, "locks"]), unique=True),
+    ),
+    st.builds(
+        tick,
+        st.sampled_from([0, SECOND, 4 * SECOND, 31 * SECOND, 3601 * SECOND]),
+        st.sampled_from([0, 0, 0, 5 * SECOND, -5 * SECOND]),
+    ),
+    st.builds(settled, st.integers(0, 9), st.sampled_from(Outcome)),
+    st.just(Observer.is_killed),
+    st.just(stopped),
+)
+
+
+@settings(max_examples=1000)
+@given(st.lists(EVENTS, max_size=60))
+def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> None:
+    """A transition is recorded exactly when a leadership moved, and begins where the last one ended; what cannot be seen is never told as
+    no leader; coverage has no gap and no overlap, even when the wall clock jumps; a state never changes and survives a kill.
+    """
+    observer = Observer()
+    for event in events:
+        event(observer)

@@ -1,0 +1,147 @@
+"""One step is a function of policy, state and observation, also when the policy changed under the state."""
+
+from msgspec.structs import replace
+
+from sidecar.core.observations import ConnectionState, Ticked
+from sidecar.core.policy import Policy, Rule, Severity, Store, Trigger
+from sidecar.core.step import step
+from tests.core.scenery import (
+    CLUSTER,
+    DISPATCHER,
+    LEADER_CHANGED,
+    NO_LEADER,
+    POLICY,
+    REST_SERVER,
+    THE_JOB,
+    B,
+    Sidecar,
+    job_manager,
+    watching,
+)
+
+C = job_manager("jm-c")
+
+
+def test_a_cluster_that_is_not_watched_any_more_is_forgotten_with_its_alerts() -> None:
+    """Its vacancy was firing when the configuration changed: the next process tells nothing of it, and runs."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(40)
+    flink.vacate(REST_SERVER)
+    sidecar.sees_changes()
+    sidecar.policy = replace(POLICY, stores={"another": Store.ZOOKEEPER})
+    sidecar.is_killed().waits(5 * 3600, tick=5)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert set(sidecar.state.clusters) == {"another"}
+
+
+def test_a_rule_that_is_gone_takes_its_alerts_with_it() -> None:
+    """The operator removed the rule while it was firing: nothing more is told of it."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(40)
+    sidecar.policy = replace(POLICY, rules=(LEADER_CHANGED,))
+    sidecar.is_killed().connects().waits(5 * 3600, tick=5)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.state.alerts.groups == {}
+
+
+def test_two_rules_on_one_trigger_are_two_alerts() -> None:
+    """A warning at once and a page after a minute: each with its own name and time."""
+    soon = Rule("NoLeaderYet", Trigger.VACANT, Severity.INFO, hold_for=0)
+    flink, sidecar = watching(policy=replace(POLICY, rules=(soon, NO_LEADER)))
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(60)
+    assert sidecar.told() == [("NoLeaderYet", "FIRST"), ("FlinkNoLeader", "FIRST")]
+
+
+def failover(policy: Policy) -> Sidecar:
+    """One cluster's history, seen by the observer of `policy`."""
+    flink, sidecar = watching(policy=policy)
+    sidecar.waits(float(len(policy.observer)))
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B)
+    sidecar.sees_changes()
+    flink.elect(C, DISPATCHER)
+    sidecar.sees_changes()
+    flink.forget()
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().is_cut_off().waits(10).connects()
+    return sidecar
+
+
+def test_two_observers_derive_the_same_ids_for_what_both_saw() -> None:
+    """What happened to Flink has one id, whoever saw it and when; what happened to a view is that observer's own."""
+    one, other, late = (failover(replace(POLICY, observer=name)) for name in ("sidecar-0", "sidecar-1", "sidecar-late"))
+    for ours, theirs, later in zip(one.transitions(), other.transitions(), late.transitions(), strict=True):
+        assert ours.kind == theirs.kind == later.kind
+        assert ours.observed_at == theirs.observed_at != later.observed_at
+        about_flink = ours.kind not in {"DISCOVERED", "OBSCURED"}
+        assert len({ours.id, theirs.id, later.id}) == (1 if about_flink else 3)
+
+
+def test_a_job_that_ended_has_one_id_whichever_went_first() -> None:
+    """One observer read the job store before the leader's place, the other one after it."""
+    ids = []
+    for graph_first in (True, False):
+        flink, sidecar = watching()
+        flink.forget()
+        flink.vacate(THE_JOB)
+        paths = [flink.path(THE_JOB)]
+        if graph_first:
+            sidecar.reads_lists([flink.job_store])
+            sidecar.reads(*paths)
+        else:
+            sidecar.reads(*paths)
+            sidecar.reads_lists([flink.job_store])
+        ids.append(sidecar.transitions(THE_JOB)[-1].id)
+    assert ids[0] == ids[1]
+
+
+def test_the_same_step_twice_gives_the_same() -> None:
+    """State and effects are a function of policy, state and observation: ids too."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B)
+    sidecar.sees_changes().waits(4.75)
+    due = Ticked(replace(sidecar.moment, steady=sidecar.now + 1_000_000))
+    first, second = (step(sidecar.policy, sidecar.state, due) for _ in range(2))
+    assert first == second
+    assert len(first[1]) == 2
+
+
+def test_two_clusters_are_watched_apart() -> None:
+    """What happens to one says nothing of the other."""
+    _, sidecar = watching(policy=replace(POLICY, stores={CLUSTER: Store.ZOOKEEPER, "other": Store.ZOOKEEPER}))
+    before = sidecar.state.clusters["other"]
+    sidecar.is_cut_off(ConnectionState.LOST).waits(10)
+    assert sidecar.state.clusters["other"] is before
+    assert {t.cluster_id for t in sidecar.transitions()} == {CLUSTER}
+
+
+def test_a_tick_that_changes_nothing_returns_the_state_itself() -> None:
+    """So that the journal has nothing to write while nothing happens."""
+    _, sidecar = watching()
+    before = sidecar.state
+    sidecar.waits(0.25)
+    assert sidecar.state is before
+
+
+def test_the_time_until_which_we_ran_is_kept_to_half_a_minute() -> None:
+    """A crash leaves no more of our own time uncertain than that."""
+    _, sidecar = watching()
+    for _ in range(200):
+        sidecar.waits(1)
+        assert sidecar.state.alive
+        assert sidecar.now - sidecar.state.alive.steady < 31_000_000
+
+
+def test_without_rules_everything_is_recorded_and_nothing_is_told() -> None:
+    """A sidecar that only keeps the audit log."""
+    flink, sidecar = watching(policy=replace(POLICY, rules=()))
+    flink.elect(B)
+    sidecar.sees_changes().waits(60)
+    assert [t.pattern for t in sidecar.transitions(DISPATCHER)] == ["A->B"]
+    assert sidecar.told() == []

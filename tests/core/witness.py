@@ -1,0 +1,111 @@
+"""A witness of every step, who objects to what may never be."""
+
+from collections.abc import Sequence
+
+from msgspec import msgpack
+
+from sidecar.core.deliveries import Stage
+from sidecar.core.leadership import ComponentId, Held, Leadership, Unknown, Vacant
+from sidecar.core.moment import timestamp
+from sidecar.core.observations import Observation, Started, Ticked, ViewObserved
+from sidecar.core.policy import Policy
+from sidecar.core.records import AnyRecord, Coverage, Transition
+from sidecar.core.state import State
+from sidecar.core.step import Append, Step, step
+from tests.core.scenery import CLUSTER, START
+
+Sight = tuple[str, str | None, str | None]
+"""What is true of a leadership, as records tell it: letter, session id, address."""
+UNKNOWN, VACANT, GONE = ("?", None, None), ("null", None, None), ("gone", None, None)
+Known = dict[ComponentId, Sight]
+
+
+def known(state: State) -> Known:
+    """What `state` says of each leadership."""
+    cluster = state.clusters.get(CLUSTER)
+    return {component: _told(now.leadership) for component, now in cluster.components.items()} if cluster else {}
+
+
+def _told(leadership: Leadership) -> Sight:
+    match leadership:
+        case Held(leader):
+            return "A", str(leader.session_id), leader.address
+        case Vacant():
+            return VACANT
+        case Unknown():
+            return UNKNOWN
+
+
+class Witness:
+    """Takes every step of one observer. `consistent`: what it observes is the history of a real store."""
+
+    def __init__(self, *, consistent: bool = False) -> None:
+        self._consistent = consistent
+        self._coverage: Coverage | None = None
+        self._ids: set[str] = set()
+
+    def step(self, policy: Policy, before: State, observation: Observation) -> Step:
+        """As `sidecar.core.step.step`, twice, with all that has to be true of it."""
+        picture = msgpack.encode(before)
+        after, effects = step(policy, before, observation)
+        assert msgpack.encode(before) == picture, "a state was changed in place"
+        assert (after, effects) == step(policy, before, observation), "the same step gave something else"
+        records = [effect.record for effect in effects if isinstance(effect, Append)]
+        earlier = known(before)
+        if isinstance(observation, Started):  # remembered, but not in sight
+            earlier = dict.fromkeys(earlier, UNKNOWN)
+            assert set(known(after).values()) == {UNKNOWN}
+        transitions = [record for record in records if isinstance(record, Transition)]
+        _check_transitions(earlier, known(after), transitions)
+        _check_sight(observation, after, transitions)
+        self._check_coverage(after, [record for record in records if isinstance(record, Coverage)])
+        self._check_ids(records)
+        under_way = [d.destination for d in after.outbox.values() if d.stage is Stage.SENDING]
+        assert len(set(under_way)) == len(under_way), "two deliveries to one destination at once"
+        return after, effects
+
+    def _check_coverage(self, after: State, stretches: Sequence[Coverage]) -> None:
+        for stretch in stretches:
+            assert stretch.from_ <= stretch.to
+            assert stretch.from_ == (self._coverage.to if self._coverage else timestamp(START)), "a gap, or an overlap"
+            self._coverage = stretch
+        if self._coverage:
+            assert timestamp(after.clusters[CLUSTER].view.since.wall) == self._coverage.to
+
+    def _check_ids(self, records: Sequence[AnyRecord]) -> None:
+        """An arbitrary sequence may show the same happening twice, with one id then; all that is about ourselves has its own."""
+        own = [
+            record.id
+            for record in records
+            if self._consistent or not isinstance(record, Transition) or record.kind in {"DISCOVERED", "OBSCURED"}
+        ]
+        assert len(set(own)) == len(own)
+        assert self._ids.isdisjoint(own), "an id was used twice"
+        self._ids.update(own)
+
+
+def _check_transitions(earlier: Known, later: Known, transitions: Sequence[Transition]) -> None:
+    """The transitions lead each leadership from where it was to where it is, one from the end of the other, and none leads nowhere."""
+    for component in earlier.keys() | later.keys():
+        # A new job begins unseen, or with nobody in a complete view: both without a record.
+        possible = {earlier[component]} if component in earlier else {UNKNOWN, VACANT}
+        for transition in transitions:
+            if (transition.component, transition.job_id) == (component.component.value, component.job_id):
+                left, _, right = transition.pattern.partition("->")
+                origin = (left, transition.before_session_id, transition.before_address)
+                assert origin in possible, "a transition from elsewhere"
+                after = ("A", transition.after_session_id, transition.after_address)
+                end = {"?": UNKNOWN, "null": VACANT, "gone": GONE}.get(right, after)
+                assert end != origin, "a transition to nowhere"
+                assert transition.vacant_seconds is None or transition.vacant_seconds >= 0
+                possible = {end}
+        assert later.get(component, GONE) in possible, "a leadership moved without a record"
+
+
+def _check_sight(observation: Observation, after: State, transitions: Sequence[Transition]) -> None:
+    """ "I cannot see" is never told as "there is no leader"."""
+    vacancies = [transition for transition in transitions if transition.pattern.endswith("->null")]
+    assert {transition.view for transition in vacancies} <= {"CONNECTED"}
+    assert not (vacancies and isinstance(observation, ViewObserved | Ticked | Started))
+    if any(transition.kind == "DISCOVERED" for transition in vacancies):
+        assert after.clusters[CLUSTER].view.complete, "nobody was found before all was looked at"
