@@ -1,0 +1,104 @@
+"""The composition root of `run`: everything is built here, in one straight line, and stopped in reverse order."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType
+
+from sidecar import __version__
+from sidecar.clock import Clock
+from sidecar.core.errors import OperatorError
+from sidecar.core.observations import DeliverySettled, Outcome
+from sidecar.drivers import driver_for
+from sidecar.journal import Journal, JournalReader
+from sidecar.loop import Loop
+from sidecar.settings import Settings, SettingsError
+from sidecar.sinks import metrics
+from sidecar.sinks.notifier import Notifier, check_urls
+from sidecar.sinks.spool import Spool
+from sidecar.web.server import Application, WebServer
+
+log = logging.getLogger("sidecar")
+
+
+class StartError(OperatorError):
+    """The sidecar cannot run here."""
+
+
+def check(settings: Settings) -> None:
+    """What can be checked without connecting to anything. Raises SettingsError."""
+    for destination, problem in check_urls(settings.destination_urls()).items():
+        raise SettingsError(f"receiver {destination}: {problem}")
+
+
+def run(settings: Settings) -> int:
+    """Run the sidecar until SIGTERM or SIGINT; the exit status. Raises SettingsError and StartError."""
+    check(settings)
+    ended = threading.Event()
+    died = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    def owner_died() -> None:
+        died.set()
+        ended.set()
+
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, end)
+
+    with ExitStack() as stopping:
+        _build(settings, stopping, owner_died)
+        log.info(
+            "flink-ha-sidecar %s watches cluster %s as %s",
+            __version__,
+            settings.zookeeper.cluster_id,
+            settings.observer,
+        )
+        ended.wait()
+        log.info("stopping")
+    return 1 if died.is_set() else 0
+
+
+def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], None]) -> None:
+    policy = settings.policy()
+    journal = Journal(settings.state_dir)
+    state = journal.open()
+    stopping.callback(journal.close)
+    clock = Clock(state.alive)
+
+    spool = Spool(
+        settings.spool.directory,
+        settings.observer,
+        JournalReader(settings.state_dir),
+        roll_interval=settings.spool.roll_interval,
+        roll_records=settings.spool.roll_records,
+    )
+
+    def settle(delivery_id: str, outcome: Outcome, detail: str) -> None:
+        loop.observe(DeliverySettled(clock(), delivery_id, outcome, detail))
+
+    notifier = Notifier(settings.destination_urls(), settle)
+    loop = Loop(policy, journal, state, clock, send=notifier.send, sealed=lambda: spool.sealed, died=owner_died)
+    stores = {name: store.value for name, store in policy.stores.items()}
+    application = Application(lambda: loop.snapshot, metrics.renderer(lambda: loop.snapshot, stores), clock)
+    try:
+        web = WebServer(application, settings.http.host, settings.http.port)
+    except OSError as error:
+        raise StartError(
+            f"cannot listen on {settings.http.host}:{settings.http.port}: {error.strerror}; set http.port to a free one"
+        ) from error
+    driver = driver_for(settings.zookeeper, clock)
+    # Stopped in reverse: first nothing new is seen, then what is under way is told, then all of it is recorded and sealed.
+    web.start()
+    stopping.callback(web.stop)
+    spool.start()
+    stopping.callback(spool.stop)
+    loop.start()
+    stopping.callback(loop.stop)
+    notifier.start()
+    stopping.callback(notifier.stop)
+    driver.start(loop.observe)
+    stopping.callback(driver.stop)

@@ -1,0 +1,32 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_CLUSTER = (
+    click.option(
+        "--flink-conf",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Flink's own configuration tells where the cluster is.",
+    ),
+    click.option(
+        "--zookeeper",
+        metavar="HOST:PORT[,…]",
+        help="The ZooKeeper quorum, when there is no Flink configuration at hand.",
+    ),
+    click.option("--root", metavar="PATH", help="high-availability.zookeeper.path.root  [/flink]"),
+    click.option("--cluster-id", metavar="ID", help="high-availability.cluster-id  [/default]"),
+)
+
+
+def cluster_options(command: _F) -> _F:
+    """Where the cluster is. Each option may also be given as FLINK_HA_SIDECAR_…"""
+    for option in reversed(_CLUSTER):
+        command = option(command)
+    return command

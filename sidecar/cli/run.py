@@ -1,0 +1,49 @@
+"""`run` and `config check`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sidecar.cli.options import cluster_options
+
+_CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The configuration file. Without it: defaults, environment, options.",
+)
+
+
+@click.command()
+@_CONFIG
+@cluster_options
+def run(config: Path | None, **overrides: Any) -> int:
+    """Run the sidecar until SIGTERM."""
+    from sidecar import app
+    from sidecar.settings import load
+
+    return app.run(load(config, overrides))
+
+
+@click.group()
+def config() -> None:
+    """Questions about the configuration."""
+
+
+@config.command()
+@_CONFIG
+@cluster_options
+def check(config: Path | None, **overrides: Any) -> None:
+    """Check the configuration without connecting to anything; say what it amounts to."""
+    from sidecar import app
+    from sidecar.settings import load
+
+    settings = load(config, overrides)
+    app.check(settings)
+    cluster, policy = settings.zookeeper, settings.policy()
+    click.echo(f"cluster    {cluster.cluster_id}: {cluster.namespace} in ZooKeeper {cluster.quorum}")
+    click.echo(f"observer   {policy.observer}")
+    click.echo(f"rules      {', '.join(rule.alert for rule in policy.rules) or 'none'}")
+    click.echo(f"told       {', '.join(destination.name for destination in policy.destinations) or 'nobody'}")
+    click.echo("ok")

@@ -1,0 +1,78 @@
+"""`watch` and `who`."""
+
+import signal
+from typing import Any, Literal
+
+import click
+from msgspec import json
+
+from sidecar.cli.options import cluster_options
+from sidecar.core.messages import clean
+
+_OUTPUT = click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+_Output = Literal["text", "json"]
+
+
+@click.command()
+@click.option(
+    "--view",
+    type=click.Choice(["transitions", "flink"]),
+    default="transitions",
+    show_default=True,
+    help="What happened, as this tool sees it; or the calls that Flink's own listeners get.",
+)
+@_OUTPUT
+@cluster_options
+def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: Any) -> None:
+    """Print what happens, from now on, until interrupted. Keeps no state and alerts nobody."""
+    from sidecar import viewer
+    from sidecar.settings import load_cluster
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    cluster = load_cluster(overrides)
+    if view == "flink":
+        for call in viewer.flink_calls(cluster):
+            leader = f"{clean(call.leader_address or 'null')} {call.leader_session_id or 'null'}"
+            _print(call, f"{call.at} {_component(call.component, call.job_id):45} {leader}", output)
+    else:
+        for record in viewer.transitions(cluster):
+            _print(record, _transition(record), output)
+
+
+@click.command()
+@_OUTPUT
+@click.option(
+    "--timeout",
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait until the store is seen whole.",
+)
+@cluster_options
+def who(output: _Output, timeout: float, **overrides: Any) -> None:
+    """Who leads each component now, since when, with how many contenders."""
+    from sidecar import viewer
+    from sidecar.settings import load_cluster
+
+    for leader in viewer.who(load_cluster(overrides), timeout):
+        component = _component(leader.component, leader.job_id)
+        told = clean(leader.leader_address or "") if leader.state == "held" else (leader.reason or "no leader")
+        contenders = "?" if leader.contenders is None else str(leader.contenders)
+        _print(leader, f"{component:45} {leader.state:8} since {leader.since}  contenders {contenders}  {told}", output)
+
+
+def _transition(record: Any) -> str:
+    before, after = (clean(address or "") for address in (record.before_address, record.after_address))
+    where = f"{before} -> {after}" if before and after else before or after or record.reason or ""
+    vacant = f"  vacant for {record.vacant_seconds:.3f} s" if record.vacant_seconds is not None else ""
+    component = _component(record.component, record.job_id)
+    return f"{record.observed_at} {record.kind:11} {record.pattern:8} {component:45} {where}{vacant}"
+
+
+def _component(component: str, job_id: str | None) -> str:
+    return f"{component} {job_id}" if job_id else component
+
+
+def _print(value: object, text: str, output: _Output) -> None:
+    # One object a line, flushed at once: whoever reads it acts on it.
+    print(json.encode(value).decode() if output == "json" else text, flush=True)
