@@ -41,6 +41,8 @@ lock: ## resolve the dependencies again (needs uv)
 	  --extra audit --extra spool-remote -c requirements/sidecar.lock pyproject.toml -o requirements/audit.lock
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	  --all-extras --group dev -c requirements/audit.lock pyproject.toml -o requirements/dev.lock
+	@printf 'hatchling\nsetuptools\n' | uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-header -c requirements/dev.lock - -o deploy/build.lock
 
 image: ## build the container images (docker, podman or buildah): see deploy/README.md
 	@bash deploy/build-image.sh
