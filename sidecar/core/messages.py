@@ -51,9 +51,10 @@ def _headline(notice: Notice) -> str:
     what = f"{alerts[0].component}" if components == 1 else f"{components} components"
     match notice.rule.on:
         case Trigger.LEADER_CHANGED:
-            hosts = {(_host(alert.before), _host(alert.after)) for alert in notice.alerts}
-            before, after = hosts.pop()
-            if hosts or before == after:  # not one move from host to host: the first one stands for all
+            (before, after), *others = {(_host(alert.before), _host(alert.after)) for alert in notice.alerts}
+            if others:
+                return f"leader of {what} changed, in {len(others) + 1} different moves"
+            if before == after:  # several processes on one host: ports tell them apart, and one pair stands for all
                 before, after = notice.alerts[0].before, notice.alerts[0].after
             return f"leader of {what} changed: {_move(before, after)}"
         case Trigger.VACANT if notice.reason is Reason.RESOLVED:

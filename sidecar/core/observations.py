@@ -47,7 +47,9 @@ class ViewObserved(SeenInCluster, frozen=True):
 
 
 class SnapshotCompleted(SeenInCluster, frozen=True):
-    """Every path that exists has been read since the last CONNECTED: what was not seen now is not there."""
+    """Every path that exists, and every one that was known, has been told of since the last CONNECTED: of what was not, there is
+    nothing.
+    """
 
 
 class NodeObserved(SeenInCluster, frozen=True):
