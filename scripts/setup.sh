@@ -26,7 +26,12 @@ java=${java:-java}
 major=$(java_major "$java" 2>/dev/null || true)
 if [ -z "$major" ] || [ "$major" -lt 17 ]; then
   as_root || die "Java 17 or newer is needed (found: ${major:-none}); run: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
-  apt_install openjdk-17-jre-headless
+  apt_install openjdk-17-jdk-headless
+fi
+# One test rebuilds the lab's job. Where nothing may be skipped, there has to be a compiler.
+if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v javac >/dev/null; then
+  as_root || die "javac is needed to run every test; run: apt-get install openjdk-17-jdk-headless"
+  apt_install openjdk-17-jdk-headless
 fi
 
 [ -x "$venv/bin/python" ] || { say "making $venv"; "$python" -m venv "$venv"; }

@@ -1,8 +1,9 @@
 """Fixtures that start real servers, for every test that wants one."""
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,21 @@ from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java
 from sidecar.lab.zookeeper import ZooKeeper
 
+NO_SKIPS = "FLINK_HA_SIDECAR_NO_SKIPS" in os.environ
+"""Set in CI: a test that cannot run there is a failure."""
+
 FLINK_2 = "2.3.0"
 FLINK_1 = "1.20.5"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where nothing may be skipped, a skipped test has failed."""
+    report = yield
+    if NO_SKIPS and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, where nothing may be: {report.longrepr}"
+    return report
 
 
 def _tell(line: str) -> None:

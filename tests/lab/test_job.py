@@ -17,7 +17,7 @@ JOB = Path(sidecar.lab.__file__).parent / "job"
 def test_the_kept_jar_is_what_the_source_compiles_to(version: str, tmp_path: Path) -> None:
     """Built again, against either generation of Flink, the jar is the same, byte for byte."""
     if not (shutil.which("javac") and shutil.which("jar")):
-        pytest.fail(
+        pytest.skip(  # a failure in CI: see tests/conftest.py
             "javac and jar are needed to rebuild the job: install a JDK (Debian: apt-get install openjdk-17-jdk-headless)"
         )
     rebuilt = tmp_path / "job.jar"
