@@ -101,8 +101,13 @@ def react(
     return alerts
 
 
-def tick(alerts: Alerts, rules: Sequence[Rule], grouping: Grouping, now: Moment) -> tuple[Alerts, list[Notice]]:
-    """What is due: vacancies that have lasted, groups that have waited."""
+def tick(
+    alerts: Alerts, rules: Sequence[Rule], grouping: Grouping, blind: Container[str], now: Moment
+) -> tuple[Alerts, list[Notice]]:
+    """What is due: vacancies that have lasted, groups that have waited.
+
+    `blind`: the clusters out of sight. What was seen of them is still told, but never said again as if it were so now.
+    """
     for waiting, pending in alerts.pending.items():
         if now.steady >= pending.due:
             alerts = _add(_drop_pending(alerts, waiting), waiting[:2], pending.alert, grouping, now)
@@ -113,6 +118,8 @@ def tick(alerts: Alerts, rules: Sequence[Rule], grouping: Grouping, now: Moment)
         if rule is None:  # the rule is gone from the configuration, and what it gathered with it
             alerts = _with_group(alerts, key, None)
         elif group.flush_at is not None and now.steady >= group.flush_at:
+            if key[1] in blind and not _has_news(group):
+                continue
             rest, notice = _flush(group, rule, key[1], grouping, now)
             notices.append(notice)
             alerts = _with_group(alerts, key, rest)
@@ -185,9 +192,12 @@ def _rescheduled(group: Group, grouping: Grouping, now: Moment) -> Group:
         return replace(group, flush_at=None)
     if group.told_at is None:
         return group if group.flush_at is not None else replace(group, flush_at=now.steady + grouping.wait)
-    news = any(not alert.told or alert.ended is not None for alert in group.alerts)
-    due = group.told_at + (grouping.interval if news else grouping.repeat)
+    due = group.told_at + (grouping.interval if _has_news(group) else grouping.repeat)
     return replace(group, flush_at=max(due, now.steady))
+
+
+def _has_news(group: Group) -> bool:
+    return any(not alert.told or alert.ended is not None for alert in group.alerts)
 
 
 def _flush(group: Group, rule: Rule, cluster_id: str, grouping: Grouping, now: Moment) -> tuple[Group, Notice]:

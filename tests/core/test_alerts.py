@@ -221,6 +221,16 @@ def test_a_vacancy_that_lasts_is_told_again_after_the_repeat_interval() -> None:
     ]
 
 
+def test_what_is_out_of_sight_is_not_said_again_as_if_it_were_so() -> None:
+    """A vacancy that was told, and then the store went away: no repetition of "no leader" until it can be seen again."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(60).is_cut_off().waits(9 * 3600, tick=5)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    sidecar.connects().waits(5)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "REPEAT_INTERVAL_ELAPSED")]
+
+
 def test_a_vacancy_that_spreads_is_told_after_the_group_interval() -> None:
     """GREW: the same group, one more component, not before a minute has passed."""
     flink, sidecar = watching()
