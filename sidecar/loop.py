@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
+from sidecar.core.messages import notification_line, transition_line
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Stopped, Ticked
 from sidecar.core.policy import Policy
+from sidecar.core.records import AnyRecord, Notification, Transition
 from sidecar.core.snapshot import Health, Snapshot
 from sidecar.core.state import State
 from sidecar.core.step import Append, Send, step_all
@@ -29,6 +31,8 @@ INBOX: Final = 10_000
 """Observations that may wait. A driver that brings more waits itself: it coalesces states meanwhile and loses no transition."""
 MOST_A_TURN: Final = 1_000
 """Observations that go into one transaction."""
+MOST_LOGGED: Final = 100
+"""Lines of log that one turn may make."""
 JOIN_SECONDS: Final = 10.0
 
 
@@ -116,6 +120,7 @@ class Loop:
         records = [replace(effect.record, recorded_at=recorded_at) for effect in effects if isinstance(effect, Append)]
         # Recorded before told. While the disk refuses we tell all the same: an alert that nobody gets is worse than one without a record.
         self._journal.commit(self._state, records, self._sealed())
+        _log(records)
         health = Health(
             self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.newest - self._sealed()
         )
@@ -124,3 +129,15 @@ class Loop:
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(effect.delivery)
+
+
+def _log(records: list[AnyRecord]) -> None:
+    """One line for each thing that happened; in a storm, the first of them and how many there were."""
+    for record in records[:MOST_LOGGED]:
+        match record:
+            case Transition():
+                log.info("%s", transition_line(record))
+            case Notification():
+                log.info("%s", notification_line(record))
+    if len(records) > MOST_LOGGED:
+        log.info("… and %d more records", len(records) - MOST_LOGGED)

@@ -7,7 +7,7 @@ import click
 from msgspec import json
 
 from sidecar.cli.options import cluster_options
-from sidecar.core.messages import clean
+from sidecar.core.messages import clean, transition_line
 
 _OUTPUT = click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 _Output = Literal["text", "json"]
@@ -36,7 +36,7 @@ def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: A
             _print(call, f"{call.at} {_component(call.component, call.job_id):45} {leader}", output)
     else:
         for record in viewer.transitions(cluster):
-            _print(record, _transition(record), output)
+            _print(record, f"{record.observed_at} {transition_line(record)}", output)
 
 
 @click.command()
@@ -59,14 +59,6 @@ def who(output: _Output, timeout: float, **overrides: Any) -> None:
         told = clean(leader.leader_address or "") if leader.state == "held" else (leader.reason or "no leader")
         contenders = "?" if leader.contenders is None else str(leader.contenders)
         _print(leader, f"{component:45} {leader.state:8} since {leader.since}  contenders {contenders}  {told}", output)
-
-
-def _transition(record: Any) -> str:
-    before, after = (clean(address or "") for address in (record.before_address, record.after_address))
-    where = f"{before} -> {after}" if before and after else before or after or record.reason or ""
-    vacant = f"  vacant for {record.vacant_seconds:.3f} s" if record.vacant_seconds is not None else ""
-    component = _component(record.component, record.job_id)
-    return f"{record.observed_at} {record.kind:11} {record.pattern:8} {component:45} {where}{vacant}"
 
 
 def _component(component: str, job_id: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from sidecar.core.alerts import Alert, Notice, Reason
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Policy, Trigger
+from sidecar.core.records import Notification, Transition
 
 MOST_LINES: Final = 25
 """A storm of job leaders is one message with this many of them, and the number of the others."""
@@ -37,6 +38,23 @@ def body(notice: Notice, policy: Policy) -> str:
         *policy.external_labels.items(),
     ]
     return "\n".join([*lines, "", *(f"{clean(name)}: {clean(value)}" for name, value in facts)])
+
+
+def transition_line(transition: Transition) -> str:
+    """What happened, as one line of a log or a terminal."""
+    before, after = (clean(address or "") for address in (transition.before_address, transition.after_address))
+    where = f"{before} -> {after}" if before and after else before or after or transition.reason or ""
+    vacant = f"  vacant for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
+    component = f"{transition.component} {transition.job_id}" if transition.job_id else transition.component
+    return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{vacant}".rstrip()
+
+
+def notification_line(notification: Notification) -> str:
+    """What became of a notification, as one line of a log."""
+    detail = f": {clean(notification.detail)}" if notification.detail else ""
+    attempt = f" (attempt {notification.attempt})" if notification.attempt else ""
+    told = f"{notification.alert} {notification.reason} to {notification.destination}"
+    return f"{told}: {notification.outcome}{attempt}{detail}"
 
 
 def clean(text: str) -> str:
