@@ -52,8 +52,7 @@ class Journal:
         """Why the last commit failed; None while all is on disk."""
         self.lost = 0
         """Records given up because too many waited."""
-        self.newest = 0
-        """The number of the newest record on disk."""
+        self._newest = 0
         self._saved = State()
         self._unsaved: deque[AnyRecord] = deque()
         self._sealed = 0
@@ -63,6 +62,11 @@ class Journal:
     def unsaved(self) -> int:
         """Records that wait in memory."""
         return len(self._unsaved)
+
+    @property
+    def unsealed(self) -> int:
+        """Records on disk that are in no segment yet, as far as commits were told."""
+        return self._newest - self._sealed
 
     def open(self) -> State:
         """The state that the last process left; an empty one where there was none, or none can be read (then `problem` says why)."""
@@ -118,7 +122,7 @@ class Journal:
                 # The same id is the same happening: a second time says nothing new.
                 cursor.executemany("INSERT OR IGNORE INTO record (id, line) VALUES (?, ?)", lines)
                 if lines:
-                    self.newest = _newest(connection)
+                    self._newest = _newest(connection)
                 if sealed > self._sealed:
                     cursor.execute("INSERT OR REPLACE INTO state VALUES ('sealed', '', ?)", (str(sealed),))
                     cursor.execute("DELETE FROM record WHERE seq <= ?", (sealed - KEPT_RECORDS,))
@@ -133,8 +137,8 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = self._opened()
             if loading:
-                self._saved, self._sealed = _load(connection), _sealed(connection)
-            self.newest = _newest(connection)
+                self._saved = _load(connection)
+            self._sealed, self._newest = _sealed(connection), _newest(connection)
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"cannot open {self.path}: {error}") from error
         self._connection = connection

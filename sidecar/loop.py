@@ -121,9 +121,7 @@ class Loop:
         # Recorded before told. While the disk refuses we tell all the same: an alert that nobody gets is worse than one without a record.
         self._journal.commit(self._state, records, self._sealed())
         _log(records)
-        health = Health(
-            self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.newest - self._sealed()
-        )
+        health = Health(self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.unsealed)
         tally = self.snapshot.tally.with_records(records) if records else self.snapshot.tally
         self.snapshot = Snapshot(now, self._state, tally, health)
         for effect in effects:

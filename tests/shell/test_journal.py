@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,25 @@ def test_what_changed_and_what_went_is_saved(tmp_path: Path) -> None:
     assert journal.commit(second, [])
     journal.close()
     assert reopened(tmp_path) == second
+
+
+def test_it_knows_how_many_records_are_in_no_segment(tmp_path: Path) -> None:
+    """From the first record of a new journal, and over a restart."""
+    state, records = scene()
+    journal = Journal(tmp_path)
+    journal.open()
+    assert journal.unsealed == 0
+    journal.commit(state, records)
+    assert journal.unsealed == len(records)
+    with closing(JournalReader(tmp_path)) as reader:
+        third = reader.records(0, 3)[-1][0]
+    journal.commit(state, [], sealed=third)
+    assert journal.unsealed == len(records) - 3
+    journal.close()
+    again = Journal(tmp_path)
+    again.open()
+    assert again.unsealed == len(records) - 3
+    again.close()
 
 
 def test_the_same_record_twice_is_one_record(tmp_path: Path) -> None:
@@ -162,6 +182,7 @@ def test_numbers_are_not_used_again_by_the_journal_that_replaces_a_lost_one(tmp_
 
 _WRITER = """
 import sys
+from contextlib import closing
 from pathlib import Path
 from sidecar.journal import Journal
 from sidecar.core.records import Coverage
