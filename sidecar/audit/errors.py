@@ -1,0 +1,54 @@
+"""The one exception of the audit, and how Spark's become it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sidecar.core.errors import OperatorError
+
+_OTHER_WORDS = {
+    "No space left on device": "no space is left on the device",
+    "Java heap space": "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g",
+    "Answer from Java side is empty": (_JVM_ENDED := "Spark's JVM was killed or has died"),
+}
+"""What a person can act upon, for what only a programmer understands."""
+
+_CLUTTER = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: | SQLSTATE: \w{5}")
+
+
+class AuditError(OperatorError):
+    """The audit cannot do what it was asked."""
+
+
+@contextmanager
+def failing_to(do_what: str) -> Iterator[None]:
+    """Whatever Spark, Java or the file system raises within becomes one AuditError: "cannot `do_what`: the reason"."""
+    try:
+        yield
+    except AuditError:
+        raise
+    except Exception as error:  # one border for everything that PySpark, Py4J and the operating system throw
+        raise AuditError(f"cannot {do_what}: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """Why, in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
+    if isinstance(error, ConnectionError):  # only the JVM is talked to from Python
+        return _JVM_ENDED
+    java = getattr(error, "java_exception", None)
+    text = _root_cause(java) if java is not None else str(error)
+    for words, better in _OTHER_WORDS.items():
+        if words in text:
+            return better
+    line = next((line for line in _CLUTTER.sub("", text).splitlines() if line.strip()), type(error).__name__)
+    return line.strip(" ;")
+
+
+def _root_cause(java: Any) -> str:
+    cause = java.getCause()
+    while cause is not None:
+        java, cause = cause, cause.getCause()
+    name = java.getClass().getSimpleName()
+    message = java.getMessage()
+    return f"{name}: {message}" if message else str(name)

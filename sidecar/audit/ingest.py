@@ -1,0 +1,204 @@
+"""Spool segments in, tables out: Structured Streaming knows which segments are new, `tables` sees to it that each record is there once."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from threading import Event, Lock
+from typing import Final
+
+from msgspec import Struct
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sidecar.audit.errors import AuditError, failing_to, reason
+from sidecar.audit.schema import BASE_VIEWS, QUARANTINE, RECORDS, table_of
+from sidecar.audit.segments import (
+    SUFFIX,
+    bad_lines,
+    bad_segments,
+    damages,
+    empty_segments,
+    literally,
+    read_segments,
+)
+from sidecar.audit.session import SQL_SETTINGS
+from sidecar.audit.storage import Storage
+from sidecar.audit.tables import Table, Writer
+
+_CHECKPOINTS: Final = "_checkpoints"
+_BATCH_BYTES: Final = 64 << 20
+"""Compressed; some half a million records."""
+_FOLLOW_INTERVAL: Final = "10 seconds"
+_POLL_SECONDS: Final = 1
+_FOREVER: Final = "365000d"
+_SEGMENT_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
+_OURS: Final = {*BASE_VIEWS, _CHECKPOINTS}
+
+_TABLES: Final = {
+    record_type: Table(
+        name=table_of(record_type),
+        schema=schema,
+        time="observed_at",
+        order=("cluster_id", "observed_at"),
+        first=("observed_at", "recorded_at", "observer"),
+    )
+    for record_type, schema in RECORDS.items()
+}
+_QUARANTINE: Final = Table(name="quarantine", schema=QUARANTINE, time="at", order=("file",), first=("at",))
+
+
+class IngestResult(Struct, frozen=True):
+    """What one ingest added to the audit log."""
+
+    rows: Mapping[str, int]
+    """How many rows each table (`transitions`, …) gained."""
+    quarantined: int
+    """How many lines, and damaged segments, went to the quarantine."""
+    files: int
+    """How many segments were read."""
+
+
+def ingest(
+    spark: SparkSession, spool: str, audit: str, *, follow: bool = False, stop: Event | None = None
+) -> IngestResult:
+    """Bring every record of the spool that is not in the audit log yet into it, and every line that is no record into its quarantine.
+
+    `spool` and `audit` are paths or URLs that Spark takes; the audit log is made where there is none. With `follow` it goes on, looking for
+    new segments every ten seconds, until `stop` is set. It may be ended at any moment, by `stop` or by force: a record is never in the log
+    twice, and what is missing comes with the next ingest. Raises AuditError.
+    """
+    with failing_to(f"ingest {spool} into {audit}"):
+        session = spark.newSession()
+        for key, value in SQL_SETTINGS.items():
+            session.conf.set(key, value)
+        source, target = Storage(session, spool), _audit_folder(session, audit)
+        if not source.is_folder():
+            raise AuditError(f"cannot ingest {spool}: there is no such folder")
+        with target.locked():
+            batches = _Batches(session, source, Writer(session, target))
+            batches.quarantine(empty_segments(source))
+            # A checkpoint belongs to one spool.
+            checkpoint = target.at(f"{_CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}")
+            with _explaining(checkpoint):
+                query = _start(session, source, checkpoint, batches, follow=follow)
+                batches.run(query, stop or Event())
+        return batches.result()
+
+
+def _audit_folder(session: SparkSession, url: str) -> Storage:
+    audit = Storage(session, url)
+    if not audit.is_folder():
+        audit.make()
+    elif (names := audit.names()) and not _OURS.intersection(names):
+        raise AuditError(f"{url} holds something else than an audit log ({names[0]}, …): name an empty or a new folder")
+    audit.make(_CHECKPOINTS)
+    return audit
+
+
+def _start(
+    session: SparkSession, spool: Storage, checkpoint: str, batches: "_Batches", *, follow: bool
+) -> StreamingQuery:
+    """A stream of the names of new segments: what is in them is read batch by batch, so that one damaged segment holds nothing up."""
+    segments = (
+        session.readStream.format("binaryFile")
+        .schema(_SEGMENT_FILE)
+        .option("recursiveFileLookup", True)
+        .option("pathGlobFilter", f"*{SUFFIX}")
+        .option("maxFileAge", _FOREVER)  # by default a segment that arrives a week late would be ignored
+        .option("maxBytesPerTrigger", _BATCH_BYTES)
+        .load(f"{literally(spool.url)}/*")  # the observers, also one whose folder's name Spark would take for hidden
+        .select("path")
+    )
+    writer = segments.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint)
+    writer = writer.trigger(processingTime=_FOLLOW_INTERVAL) if follow else writer.trigger(availableNow=True)
+    return writer.start()
+
+
+@contextmanager
+def _explaining(checkpoint: str) -> Iterator[None]:
+    """A power failure may leave a checkpoint that Spark cannot read any more. That costs time and no record, if one knows what to do."""
+    try:
+        yield
+    except Exception as error:
+        if any(sign in str(error) for sign in (checkpoint, "StreamMetadata")):
+            raise AuditError(
+                f"cannot go on from the checkpoint: {reason(error)}; delete {checkpoint} and ingest again, no record is lost by that"
+            ) from error
+        raise
+
+
+class _Batches:
+    """What becomes of each batch of the stream. Called by Spark on a thread of its own."""
+
+    def __init__(self, session: SparkSession, spool: Storage, writer: Writer) -> None:
+        self._session = session
+        self._spool = spool
+        self._writer = writer
+        self._working = Lock()
+        self._stopped = False
+        self._failure: Exception | None = None
+        self._rows: Counter[str] = Counter()
+        self._files = 0
+
+    def run(self, query: StreamingQuery, stop: Event) -> None:
+        """Wait until the query has ended or `stop` is set. When this returns or raises, no batch is at work any more."""
+        try:
+            while not stop.is_set() and not query.awaitTermination(_POLL_SECONDS):
+                pass
+        except PySparkException as error:
+            raise self._failure or error from error
+        finally:
+            query.stop()  # interrupts the batch at work, if any
+            with self._working:
+                self._stopped = True
+
+    def __call__(self, batch: DataFrame, _batch_id: int) -> None:
+        with self._working:
+            if self._stopped:
+                raise AuditError("stopped")  # so that the checkpoint does not take the batch as done
+            try:
+                self._take(sorted({row.path for row in batch.collect()}))
+            except Exception as error:
+                self._failure = error
+                raise
+
+    def quarantine(self, damaged: Mapping[str, str]) -> None:
+        """Record segments (URLs) of which something is lost, and what is wrong with each."""
+        if damaged:
+            rows = bad_segments(self._session, self._spool, damaged)
+            self._rows[_QUARANTINE.name] += self._writer.append(rows, _QUARANTINE)
+
+    def result(self) -> IngestResult:
+        """What was done so far."""
+        rows = {table.name: self._rows[table.name] for table in _TABLES.values()}
+        return IngestResult(rows=rows, quarantined=self._rows[_QUARANTINE.name], files=self._files)
+
+    def _take(self, segments: list[str]) -> None:
+        if not segments:
+            return
+        try:
+            self._write(read_segments(self._session, self._spool, segments))
+        except Exception as error:
+            if "FAILED_READ_FILE" not in str(error) or not (damaged := damages(self._spool, segments)):
+                raise
+            self._write(read_segments(self._session, self._spool, segments, damaged))
+            self.quarantine(damaged)
+        self._files += len(segments)
+
+    def _write(self, rows: DataFrame) -> None:
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)  # parsed once, for all tables
+        try:
+            good = F.when(F.col("reason").isNull(), F.col("record.type"))
+            for row in rows.groupBy(good.alias("type")).count().collect():
+                if row.type is None:
+                    self._rows[_QUARANTINE.name] += self._writer.append(bad_lines(rows), _QUARANTINE)
+                else:
+                    table = _TABLES[row.type]
+                    records = rows.where(good == row.type).select("record.*")
+                    self._rows[table.name] += self._writer.append(records, table)
+        finally:
+            rows.unpersist()

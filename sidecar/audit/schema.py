@@ -1,0 +1,108 @@
+"""Spark's schemas of the audit tables, all derived from the Structs in `sidecar.core.records`."""
+
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+from msgspec import Struct
+from msgspec.structs import fields
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sidecar.core.moment import Timestamp
+from sidecar.core.records import AnyRecord, Record
+
+EVENT_DATE: Final = "event_date"
+"""The UTC date of `observed_at`, by which every table is partitioned. It stands in the folder's name, not in the files."""
+
+_SCALARS: Final[dict[object, DataType]] = {
+    str: StringType(),
+    bool: BooleanType(),
+    int: LongType(),
+    float: DoubleType(),
+    Timestamp: TimestampType(),
+}
+
+
+def spark_type(annotation: Any) -> DataType:
+    """Spark's type for a field of a record. Every column may be null: rows of an older schema lack the newer fields."""
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return struct_type(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is dict and arguments[0] is str:
+        return MapType(StringType(), spark_type(arguments[1]))
+    if origin in {Union, UnionType}:
+        some = [argument for argument in arguments if argument is not NoneType]
+        if len(some) == 1:
+            return spark_type(some[0])
+    raise TypeError(f"the audit tables have no column type for {annotation}")
+
+
+def struct_type(struct: type[Struct]) -> StructType:
+    """The fields of `struct` as they are called in JSON, in their order; a record's begin with its `type`."""
+    tag = struct.__struct_config__.tag_field
+    columns = [StructField(tag, StringType())] if tag else []
+    return StructType(columns + [StructField(field.encode_name, spark_type(field.type)) for field in fields(struct)])
+
+
+ENVELOPE: Final = struct_type(Record)
+
+RECORDS: Final[dict[str, StructType]] = {
+    str(record.__struct_config__.tag): struct_type(record) for record in get_args(AnyRecord)
+}
+"""The schema of each type of record that is written today, by its `type`."""
+
+QUARANTINE: Final = StructType([
+    StructField("id", StringType()),
+    StructField("file", StringType()),
+    StructField("line", StringType()),
+    StructField("times", LongType()),
+    StructField("reason", StringType()),
+    StructField("at", TimestampType()),
+])  # fmt: skip
+"""What could not be taken into a table: `line` of segment `file` (below the spool; `line` is null where the segment itself is damaged), how
+many `times` it stands there, why, and when that was found."""
+
+_UNCOUNTABLE: Final = {"coverage", "evidence"}
+
+
+def table_of(record_type: str) -> str:
+    """The name of the table, and of the view, that holds the records of a type."""
+    return record_type if record_type in _UNCOUNTABLE else f"{record_type}s"
+
+
+BASE_VIEWS: Final[dict[str, StructType]] = (
+    {table_of(record_type): ENVELOPE for record_type in ("episode", "evidence", "annotation")}
+    | {table_of(record_type): schema for record_type, schema in RECORDS.items()}
+    | {"quarantine": QUARANTINE}
+)
+"""Every table that may be asked, there or not: what is not written yet has the columns that all records share."""
+
+
+def with_event_date(schema: StructType) -> StructType:
+    """A table as its readers see it."""
+    return StructType([*schema.fields, StructField(EVENT_DATE, DateType())])
+
+
+def any_record() -> StructType:
+    """One schema that every type of record fits, so that a line is parsed once, whatever it is.
+
+    Raises TypeError when two types of record mean different things by one name.
+    """
+    merged: dict[str, StructField] = {}
+    for schema in RECORDS.values():
+        for field in schema.fields:
+            if merged.setdefault(field.name, field).dataType != field.dataType:
+                raise TypeError(f"two types of record disagree about the type of {field.name}")
+    return StructType(list(merged.values()))

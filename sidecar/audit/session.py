@@ -1,0 +1,157 @@
+"""A Spark session of our own: started with what the audit needs, ended without a trace."""
+
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from sidecar.audit.errors import AuditError, reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SQL_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+"""What the audit relies on, whatever session it is given: PySpark's own defaults are the local time zone, Snappy and INT96."""
+
+_DEFAULTS: Final = SQL_SETTINGS | {
+    "spark.app.name": "flink-ha-sidecar audit",
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+}
+_LOCAL_DEFAULTS: Final = {
+    "spark.driver.host": "127.0.0.1",  # a machine that does not know its own name is no reason not to start
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "16",
+    # Most runs are short, and half of their CPU time went into optimizing code that then hardly ran (docs/audit.md: Measured).
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+_STOP_SECONDS: Final = 30.0
+_JAVA_CHECK_SECONDS: Final = 30.0
+_OLDEST_JAVA: Final = 17
+_EXCEPTION: Final = re.compile(r"\w(?:Exception|Error): (.+)")
+
+
+@contextmanager
+def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> "Iterator[SparkSession]":
+    """A Spark session with UTC and Parquet settings of the audit, on all cores of this machine unless `master` or `conf` say otherwise.
+
+    `master` and `conf` mean what they mean to spark-submit; `conf` wins over every default. Spark says nothing on standard output, and on
+    standard error only with a `spark.log.level` in `conf`. At the end its JVM has ended too. Must not be nested, nor used where another
+    Spark is active. Raises AuditError when Spark cannot start.
+    """
+    try:
+        from pyspark import SparkConf  # noqa: PLC0415  PySpark is an optional extra, and `--help` must not wait for it
+    except ImportError as error:
+        raise AuditError(
+            "cannot start Spark: it is not installed; install it with: pip install 'flink-ha-sidecar[audit]'"
+        ) from error
+    given = dict(conf or {})
+    where = master or given.get("spark.master", "local[*]")
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if where == "local" or where.startswith("local[") else {})
+    settings = SparkConf(loadDefaults=False).setAll([*(defaults | given | {"spark.master": where}).items()])
+    # The JVM's complaints are worth reading only when it does not start: until then, and unless asked for, they go nowhere.
+    with tempfile.TemporaryFile() as complaints, tempfile.TemporaryDirectory(prefix="spark-warehouse-") as warehouse:
+        settings.setIfMissing("spark.sql.warehouse.dir", warehouse)
+        log = None if "spark.log.level" in given else complaints
+        if log is not None:
+            _silence()
+        gateway = _launch(settings, log, complaints)
+        session = None
+        try:
+            session = _connect(settings, gateway)
+            yield session
+        finally:
+            _end(gateway, session)
+
+
+def _silence() -> None:
+    """PySpark and Py4J log, with stack traces, what they raise; it is told once, by who handles it."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415  see spark_session
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _launch(settings: Any, log: IO[bytes] | None, complaints: IO[bytes]) -> Any:
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  see spark_session
+
+    try:
+        start: Any = launch_gateway  # untyped
+        return start(settings, popen_kwargs={"stdout": log or 2, "stderr": log})
+    except Exception as error:
+        raise AuditError(f"cannot start Spark: {_why_not(complaints) or reason(error)}") from error
+
+
+def _connect(settings: Any, gateway: Any) -> "SparkSession":
+    from pyspark import SparkContext  # noqa: PLC0415  see spark_session
+    from pyspark.sql import SparkSession  # noqa: PLC0415  see spark_session
+
+    main = threading.current_thread() is threading.main_thread()
+    interrupt = signal.getsignal(signal.SIGINT) if main else None
+    try:
+        return SparkSession(SparkContext(conf=settings, gateway=gateway))
+    except Exception as error:
+        raise AuditError(f"cannot start Spark on {settings.get('spark.master')}: {reason(error)}") from error
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, interrupt)  # SparkContext takes the interrupt for itself; it is the command's
+
+
+def _end(gateway: Any, session: "SparkSession | None") -> None:
+    """End Spark and wait for its JVM, which would otherwise outlive us by its own clean-up."""
+    from pyspark import SparkContext  # noqa: PLC0415  see spark_session
+
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
+        if session is not None:
+            session.stop()  # fails, and warns, when the JVM has died: that was told where it was noticed
+    gateway.shutdown()
+    # PySpark would hand the next session of this process the gateway that has just been shut down.
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  there is no public way
+    if gateway.proc is None:  # spark-submit started the JVM, and it ends when we do
+        return
+    gateway.proc.stdin.close()  # the JVM ends when its standard input does
+    try:
+        gateway.proc.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+def _why_not(complaints: IO[bytes]) -> str | None:
+    """What a person can do about a JVM that did not start."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    remedy = "install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    if java is None:
+        return f"it needs Java {_OLDEST_JAVA} or newer, and none was found: {remedy}"
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_CHECK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it needs Java {_OLDEST_JAVA} or newer, and {java} does not run ({error}): {remedy}"
+    version = answer.stderr.partition('version "')[2].removeprefix("1.").partition('"')[0]
+    major = version.partition(".")[0]
+    if major.isdecimal() and int(major) < _OLDEST_JAVA:
+        return f"it needs Java {_OLDEST_JAVA} or newer, and {java} is Java {major}: {remedy}"
+    complaints.seek(0)
+    said = complaints.read().decode(errors="replace")
+    exception = _EXCEPTION.search(said)
+    return exception[1] if exception else next(iter(said.splitlines()), None)

@@ -1,0 +1,153 @@
+"""Ask the audit log, and write the answer as a table, JSON lines or CSV."""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
+from itertools import chain, islice
+from typing import Any, Final, Literal, TextIO
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from sidecar.audit.errors import AuditError, failing_to
+from sidecar.audit.session import SQL_SETTINGS
+from sidecar.audit.views import register_views
+
+Output = Literal["table", "json", "csv"]
+
+_WIDTH_ROWS: Final = 1000
+"""So many rows of a table are held back to find out how wide its columns are."""
+
+Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
+"""A value that JSON knows."""
+
+_SCALARS: Final[dict[type[DataType], Callable[[Any], Plain]]] = {
+    TimestampType: lambda value: value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    TimestampNTZType: lambda value: value.isoformat(timespec="microseconds"),
+    DateType: lambda value: value.isoformat(),
+    BinaryType: lambda value: bytes(value).hex(),
+}
+"""How those values become plain whose text is not Python's."""
+
+
+class QueryResult(Struct, frozen=True):
+    """The answer to a query. Valid while its Spark session is."""
+
+    columns: Sequence[str]
+    numeric: Sequence[bool]
+    """Which columns are numbers."""
+    rows: Iterator[list[Plain]]
+    """Fetched piece by piece, so that an answer may be larger than the memory; fetching may raise AuditError. Instants are RFC 3339."""
+
+
+def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
+    """Ask the audit log at `audit` (a path or any URL that Spark takes), in a session of its own in which the views are known.
+
+    Raises AuditError when there is no audit log, or when Spark does not understand the query.
+    """
+    session = spark.newSession()
+    for key, value in SQL_SETTINGS.items():
+        session.conf.set(key, value)
+    register_views(session, audit)
+    with failing_to("run the query"):
+        answer = session.sql(query)
+        fields = answer.schema.fields
+        return QueryResult(
+            columns=[field.name for field in fields],
+            numeric=[isinstance(field.dataType, NumericType) for field in fields],
+            rows=_rows(answer),
+        )
+
+
+def render(result: QueryResult, output: Output, stream: TextIO) -> None:
+    """Write a result: `table` for people (a null is `null`), `json` one object a line, `csv` with a header (a null is empty)."""
+    if result.columns:
+        {"table": _render_table, "json": _render_json, "csv": _render_csv}[output](result, stream)
+
+
+def _rows(answer: DataFrame) -> Iterator[list[Plain]]:
+    plain = [_plain(field.dataType) for field in answer.schema.fields]
+    with failing_to("run the query"):
+        for row in answer.toLocalIterator():
+            yield [None if value is None else of(value) for of, value in zip(plain, row, strict=True)]
+
+
+def _plain(kind: DataType) -> Callable[[Any], Plain]:
+    """What makes a value of Spark's type `kind` plain."""
+    match kind:
+        case ArrayType(elementType=element):
+            of = _nullable(element)
+            return lambda value: [of(item) for item in value]
+        case MapType(keyType=keys, valueType=values):
+            key, of = _plain(keys), _nullable(values)
+            return lambda value: {str(key(name)): of(item) for name, item in value.items()}
+        case StructType(fields=fields):
+            parts = [(field.name, _nullable(field.dataType)) for field in fields]
+            return lambda value: {name: part(item) for (name, part), item in zip(parts, value, strict=True)}
+        case StringType() | BooleanType() | IntegralType() | FractionalType():
+            return lambda value: value if isinstance(value, bool | int | float | str) else str(value)
+        case _:
+            return _SCALARS.get(type(kind), str)
+
+
+def _nullable(kind: DataType) -> Callable[[Any], Plain]:
+    plain = _plain(kind)
+    return lambda value: None if value is None else plain(value)
+
+
+def _text(value: Plain) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _render_json(result: QueryResult, stream: TextIO) -> None:
+    if len(set(result.columns)) < len(result.columns):
+        raise AuditError("cannot write the answer as JSON: two of its columns have one name; give one another with AS")
+    stream.writelines(_text(dict(zip(result.columns, row, strict=True))) + "\n" for row in result.rows)
+
+
+def _render_csv(result: QueryResult, stream: TextIO) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows(["" if value is None else _text(value) for value in row] for row in result.rows)
+
+
+def _render_table(result: QueryResult, stream: TextIO) -> None:
+    rows = ([_visible(_text(value)) for value in row] for row in result.rows)
+    head = list(islice(rows, _WIDTH_ROWS))
+    names = [_visible(name) for name in result.columns]
+    widths = [max(map(len, column)) for column in zip(names, *head, strict=True)]
+    count = 0
+
+    def line(cells: Sequence[str], numeric: Sequence[bool]) -> str:
+        padded = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(cells, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip() + "\n"
+
+    stream.write(line(names, result.numeric))
+    stream.write(line(["-" * width for width in widths], result.numeric))
+    for count, row in enumerate(chain(head, rows), start=1):  # noqa: B007  its last value is the number of rows
+        stream.write(line(row, result.numeric))
+    stream.write(f"({count} row{'' if count == 1 else 's'})\n")
+
+
+def _visible(text: str) -> str:
+    """Text on one line that cannot command a terminal: what came from a cluster's store is not to be trusted."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

@@ -1,0 +1,129 @@
+"""Spools for tests, written as the sidecar writes them, and the audit log read as its three kinds of readers read it."""
+
+import gzip
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+import pyarrow.dataset
+from pyspark.sql import SparkSession
+
+from sidecar.core.moment import Timestamp
+from sidecar.core.records import AnyRecord, Coverage, Notification, Position, Transition, record_id
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def instant(moment: datetime) -> Timestamp:
+    """As the core writes it."""
+    return Timestamp(moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+
+
+def session_id(letter: str) -> str:
+    """A leader session id that can be told from others."""
+    return f"{letter * 8}-0000-4000-8000-000000000000"
+
+
+def transition(number: int, at: datetime = NOON, **other: Any) -> Transition:
+    """B took over from A: the change with this number, the same for each who sees it."""
+    fields: dict[str, Any] = {
+        "id": record_id("test", number),
+        "cluster_id": f"cluster-{number % 3}",
+        "external_labels": {"env": "test"},
+        "store": "zookeeper",
+        "observer": "jm-0",
+        "observed_at": instant(at),
+        "recorded_at": instant(at + timedelta(milliseconds=1)),
+        "component": "dispatcher",
+        "job_id": None,
+        "kind": "GRANTED",
+        "pattern": "null->B",
+        "before_session_id": None,
+        "before_address": None,
+        "after_session_id": session_id("b"),
+        "after_address": "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1",
+        "last_known_session_id": session_id("a"),
+        "last_known_address": "pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_0",
+        "same_leader": False,
+        "same_process": None,
+        "unobserved": 0,
+        "vacant_seconds": 1.5,
+        "view": "CONNECTED",
+        "reason": None,
+        "written_at": instant(at),
+        "position": Position(path="/flink/default/leader/dispatcher/connection_info", czxid=2**40 + number, version=0),
+    }
+    return Transition(**fields | other)
+
+
+def coverage(number: int, at: datetime = NOON) -> Coverage:
+    """An hour of sight."""
+    return Coverage(
+        **_envelope("coverage", number, at), from_=instant(at - timedelta(hours=1)), to=instant(at), state="seeing"
+    )
+
+
+def notification(number: int, at: datetime = NOON) -> Notification:
+    """An alert that arrived."""
+    return Notification(
+        **_envelope("notification", number, at),
+        alert="FlinkLeaderChanged",
+        fingerprint=f"{number:016x}",
+        receiver="ops",
+        destination="ops/1",
+        reason="FIRST",
+        outcome="delivered",
+        attempt=1,
+        possible_duplicate=False,
+        detail=None,
+    )
+
+
+def _envelope(kind: str, number: int, at: datetime) -> dict[str, Any]:
+    return {
+        "id": record_id("test", kind, number),
+        "cluster_id": "default",
+        "external_labels": {},
+        "store": "zookeeper",
+        "observer": "jm-0",
+        "observed_at": instant(at),
+        "recorded_at": instant(at),
+    }
+
+
+def line(record: AnyRecord) -> bytes:
+    """A record as it stands in a segment."""
+    return msgspec.json.encode(record)
+
+
+def seal(
+    spool: Path, observer: str, first: int, records: Iterable[AnyRecord] = (), *, lines: Iterable[bytes] = ()
+) -> Path:
+    """Write a segment aside and make it visible, as the sidecar does."""
+    content = [*(line(record) for record in records), *lines]
+    folder = spool / observer
+    folder.mkdir(parents=True, exist_ok=True)
+    segment = folder / f"{first:016d}-{first + len(content) - 1:016d}.jsonl.gz"
+    aside = folder / f".{segment.name}.tmp"
+    aside.write_bytes(gzip.compress(b"".join(text + b"\n" for text in content)))
+    return aside.rename(segment)
+
+
+def ids_seen(spark: SparkSession, audit: Path, table: str) -> list[str]:
+    """The ids in a table, sorted, as Spark, DuckDB and pyarrow all see them without knowing anything of us."""
+    folder = f"{audit}/{table}"
+    by_spark = sorted(row.id for row in spark.read.parquet(folder).select("id").collect())
+    with duckdb.connect() as database:
+        found = database.execute(f"SELECT id FROM read_parquet('{folder}/**/*.parquet')").fetchall()  # noqa: S608  our own path
+    by_duckdb = sorted(row[0] for row in found)
+    by_arrow = sorted(pyarrow.dataset.dataset(folder, partitioning="hive").to_table(columns=["id"])["id"].to_pylist())
+    assert by_spark == by_duckdb == by_arrow
+    return by_spark
+
+
+def ids(records: Sequence[AnyRecord]) -> list[str]:
+    """The ids of records, sorted, each once."""
+    return sorted({record.id for record in records})

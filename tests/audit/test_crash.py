@@ -1,0 +1,155 @@
+"""Whenever an ingest dies, the next one completes it: each id once, none missing, for every reader."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar.audit import AuditError
+from sidecar.audit.ingest import ingest
+from sidecar.audit.storage import Storage
+from sidecar.core.records import Transition
+from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition
+
+pytestmark = pytest.mark.spark
+
+COMMAND = """
+import sys
+from sidecar.audit.ingest import ingest
+from sidecar.audit.session import spark_session
+
+with spark_session("local[2]") as spark:
+    print("started", flush=True)
+    ingest(spark, *sys.argv[1:])
+    print("done", flush=True)
+"""
+
+
+@contextmanager
+def ingesting(spool: Path, audit: Path) -> Iterator["subprocess.Popen[str]"]:
+    """An ingest in a process of its own, whose Spark has just started; it and its JVM are gone in the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(spool), str(audit)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            assert process.stdout.readline() == "started\n"
+            yield process
+        finally:
+            process.kill()
+    deadline = time.monotonic() + 30
+    while _alive(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(process.pid)  # the JVM ends by itself when its Python does
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _changes(spool: Path, first: int) -> list[Transition]:
+    """Two observers' segments of the same 600 changes on three dates, with garbage between them."""
+    records = [transition(n, NOON + timedelta(days=n % 3)) for n in range(first, first + 600)]
+    for observer in ("jm-0", "jm-1"):
+        for start in range(0, 600, 100):
+            seal(spool, observer, first + start, records[start : start + 100], lines=[f"garbage {first}".encode()])
+    return records
+
+
+def test_killed_at_any_moment_it_is_completed_by_the_next(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """kill -9 at a random moment, when something is staged, when something is visible; of Python alone, and of its JVM with it."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201  shown when it fails
+    chance = random.Random(seed)
+
+    def moment(_seen: int) -> bool:
+        time.sleep(chance.uniform(0, 4))
+        return True
+
+    moments: list[tuple[Callable[[int], bool], bool]] = [
+        (moment, False),
+        (lambda _: any((audit / "_staging").rglob("*.parquet")), True),
+        (lambda seen: len(list((audit / "transitions").rglob("*.parquet"))) > seen, False),
+        (lambda seen: len(list((audit / "transitions").rglob("*.parquet"))) > seen, True),
+    ]
+    records: list[Transition] = []
+    for reached, with_its_jvm in moments:
+        records += _changes(spool, first=len(records) + 1)
+        seen = len(list((audit / "transitions").rglob("*.parquet")))
+        with ingesting(spool, audit) as process:
+            deadline = time.monotonic() + 120
+            while not reached(seen) and process.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            if with_its_jvm:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+    ingest(spark, str(spool), str(audit))
+    assert ids_seen(spark, audit, "transitions") == ids(records)
+    garbage = [
+        (row.line, row["count"]) for row in spark.read.parquet(f"{audit}/quarantine").groupBy("line").count().collect()
+    ]
+    assert sorted(garbage) == [(f"garbage {first}", 12) for first in (1, 1201, 1801, 601)]
+    assert ingest(spark, str(spool), str(audit)).files == 0
+
+
+@pytest.mark.parametrize("survivors", range(4))
+def test_dying_between_two_files_becoming_visible_loses_and_repeats_nothing(
+    spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch, survivors: int
+) -> None:
+    """After each number of files that readers can see already: the rest comes with the next ingest, and only the rest."""
+    records = [transition(n, NOON + timedelta(days=n % 3)) for n in range(30)]
+    seal(spool, "jm-0", 1, [*records, coverage(1)])
+    published = 0
+    publish = Storage.publish
+
+    def dying(self: Storage, file: str, target: str) -> None:
+        nonlocal published
+        if published == survivors:
+            raise OSError("the end")
+        published += 1
+        publish(self, file, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "publish", dying)
+        with pytest.raises(AuditError, match=r"^cannot ingest \S+ into \S+: the end$"):
+            ingest(spark, str(spool), str(audit))
+    assert len([file for file in audit.rglob("event_date=*/*.parquet") if "_staging" not in file.parts]) == survivors
+    ingest(spark, str(spool), str(audit))
+    assert ids_seen(spark, audit, "transitions") == ids(records)
+    assert ids_seen(spark, audit, "coverage") == ids([coverage(1)])
+    assert list((audit / "_staging").iterdir()) == []
+
+
+def test_a_checkpoint_that_was_torn_may_be_deleted(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """After a power failure Spark may not be able to read its own notes: the error says what to do, and doing it costs nothing."""
+    seal(spool, "jm-0", 1, [transition(1)])
+    ingest(spark, str(spool), str(audit))
+    (checkpoint,) = (audit / "_checkpoints" / "ingest").iterdir()
+    (checkpoint / "offsets" / "0").write_bytes(b"")
+    (checkpoint / "offsets" / ".0.crc").unlink()
+    seal(spool, "jm-0", 2, [transition(2)])
+    with pytest.raises(AuditError, match=rf"delete file:{checkpoint} and ingest again, no record is lost by that$"):
+        ingest(spark, str(spool), str(audit))
+    shutil.rmtree(checkpoint)
+    assert ingest(spark, str(spool), str(audit)).rows["transitions"] == 1
+    assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(2)])

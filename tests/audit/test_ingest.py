@@ -1,0 +1,259 @@
+"""Every record of the spool is in the audit log once, and every line that is none is in its quarantine."""
+
+import gzip
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar.audit import AuditError
+from sidecar.audit.ingest import IngestResult, ingest
+from tests.audit.spooling import NOON, coverage, ids, ids_seen, instant, line, notification, seal, transition
+
+pytestmark = pytest.mark.spark
+
+NOTHING = {"transitions": 0, "coverage": 0, "notifications": 0}
+Ingest = Callable[[], IngestResult]
+
+
+@pytest.fixture
+def ingested(spark: SparkSession, spool: Path, audit: Path) -> Ingest:
+    """Ingests what is in the spool now."""
+    return lambda: ingest(spark, str(spool), str(audit))
+
+
+def dates(audit: Path, table: str) -> dict[str, int]:
+    """How many rows each date has."""
+    rows: dict[str, int] = {}
+    for file in sorted((audit / table).rglob("*.parquet")):
+        rows[file.parent.name] = rows.get(file.parent.name, 0) + pq.read_metadata(file).num_rows
+    return rows
+
+
+def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, int, str]]:
+    """File, line, times and reason of what is in the quarantine."""
+    rows = spark.read.parquet(str(audit / "quarantine")).orderBy("file", "line").collect()
+    return [(row.file, row.line, row.times, row.reason) for row in rows]
+
+
+def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
+    """Three types, two observers, one ingest; a second one finds nothing new."""
+    seal(spool, "jm-0", 1, [transition(1), coverage(1), transition(2)])
+    seal(spool, "jm-1", 1, [notification(1)])
+    rows = {"transitions": 2, "coverage": 1, "notifications": 1}
+    assert ingested() == IngestResult(rows=rows, quarantined=0, files=2)
+    assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=0)
+    assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(2)])
+    assert ids_seen(spark, audit, "coverage") == ids([coverage(1)])
+    assert ids_seen(spark, audit, "notifications") == ids([notification(1)])
+
+
+def test_a_row_says_what_its_record_says(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
+    """To the microsecond, with maps, structs and nulls."""
+    seen = transition(1, datetime(2026, 11, 20, 23, 59, 59, 999999, tzinfo=UTC))
+    seal(spool, "jm-0", 1, [seen])
+    ingested()
+    (file,) = (audit / "transitions").rglob("*.parquet")
+    (row,) = pq.ParquetFile(file).read().to_pylist()
+    for name in ("observed_at", "recorded_at", "written_at"):
+        row[name] = instant(row[name])
+    row["external_labels"] = dict(row["external_labels"])
+    assert row == msgspec.json.decode(line(seen))
+    assert file.parent.name == "event_date=2026-11-20"
+
+
+def test_files_are_what_every_reader_can_read(spool: Path, audit: Path, ingested: Ingest) -> None:
+    """Zstandard, microseconds in UTC (no INT96), sorted by cluster and time."""
+    seal(spool, "jm-0", 1, [transition(n, NOON - timedelta(seconds=n)) for n in range(50)])
+    ingested()
+    (file,) = (audit / "transitions").rglob("*.parquet")
+    parquet = pq.ParquetFile(file)
+    times = [field for field in parquet.schema_arrow if field.name in {"observed_at", "recorded_at", "written_at"}]
+    assert [str(field.type) for field in times] == ["timestamp[us, tz=UTC]"] * 3
+    assert "INT96" not in str(parquet.schema)
+    group = parquet.metadata.row_group(0)
+    assert {group.column(n).compression for n in range(group.num_columns)} == {"ZSTD"}
+    order = parquet.read(columns=["cluster_id", "observed_at"]).to_pylist()
+    assert order == sorted(order, key=lambda row: (row["cluster_id"], row["observed_at"]))
+
+
+def test_what_is_seen_twice_is_there_once(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
+    """The same segment under another name, the same change from two observers, in one ingest or in the next; the first one stays."""
+    before_midnight = datetime(2026, 11, 20, 23, 59, 59, 900000, tzinfo=UTC)
+    after_midnight = before_midnight + timedelta(seconds=1)
+    segment = seal(spool, "jm-0", 1, [transition(n, before_midnight) for n in range(20)])
+    shutil.copy(segment, segment.with_name("0000000000000101-0000000000000120.jsonl.gz"))
+    seal(spool, "jm-1", 1, [transition(n, after_midnight, observer="jm-1") for n in range(20)])
+    assert ingested().rows == NOTHING | {"transitions": 20}
+    shutil.copytree(spool / "jm-0", spool / "jm-0-restored")
+    years_off = datetime(2036, 11, 20, tzinfo=UTC)
+    seal(spool, "jm-2", 1, [transition(n, years_off, observer="jm-2") for n in range(21)])
+    assert ingested() == IngestResult(rows=NOTHING | {"transitions": 1}, quarantined=0, files=3)
+    assert ids_seen(spark, audit, "transitions") == ids([transition(n) for n in range(21)])
+    rows = spark.read.parquet(str(audit / "transitions")).groupBy("observer").count().collect()
+    assert {row.observer: row["count"] for row in rows} == {"jm-0": 20, "jm-2": 1}
+
+
+def test_a_lost_checkpoint_costs_nothing_but_time(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """Everything is read again, and nothing is written again, not even to the quarantine."""
+    seal(spool, "jm-0", 1, [transition(1), coverage(1)], lines=[b"garbage"])
+    first = ingested()
+    before = sorted(audit.rglob("*.parquet"))
+    shutil.rmtree(audit / "_checkpoints")
+    assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=first.files)
+    assert sorted(audit.rglob("*.parquet")) == before
+
+
+def test_a_late_record_goes_to_its_own_date(spool: Path, audit: Path, ingested: Ingest) -> None:
+    """Also a month late, and also when its segment's file is old."""
+    seal(spool, "jm-0", 1, [transition(1), transition(2)])
+    ingested()
+    late = seal(spool, "jm-1", 1, [transition(3, NOON - timedelta(days=30))])
+    os.utime(late, (0, 0))
+    assert ingested().rows == NOTHING | {"transitions": 1}
+    assert dates(audit, "transitions") == {"event_date=2026-10-21": 1, "event_date=2026-11-20": 2}
+
+
+def test_lines_that_are_no_records_go_to_the_quarantine(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """With file and reason, each once however often it is ingested, and the good lines around them are not lost."""
+    good = line(transition(1))
+    bad = {
+        b"garbage": "not one JSON object",
+        good[:-40]: "not one JSON object",
+        good + good: "not one JSON object",
+        good + b"}": "not one JSON object",
+        b"[" + good + b"]": "not one JSON object",
+        b"null": "not one JSON object",
+        b"\xff\xfe\x00": "not one JSON object",
+        b"{}": "no type",
+        good.replace(b'"transition"', b'"weather"'): "unknown type: weather",
+        good.replace(b'"unobserved":0', b'"unobserved":"none"'): "a field is not what it is in a transition",
+        good.replace(b'"version":0', b'"version":[]'): "a field is not what it is in a transition",
+        b'{"type":"transition","observed_at":"2026-11-20T12:00:00.000000Z"}': "no id",
+        b'{"type":"coverage","id":"1"}': "no observed_at",
+        b'{"type":"coverage","id":"1","observed_at":"+99999-11-20T12:00:00.000000Z"}': "observed_at is out of range",
+    }
+    seal(spool, "jm-0", 1, [transition(1)], lines=[*bad, b"garbage", b"", b"x" * 100_000, line(transition(2))])
+    assert ingested() == IngestResult(rows=NOTHING | {"transitions": 2}, quarantined=len(bad) + 1, files=1)
+    found = {text: (file, times, reason) for file, text, times, reason in quarantine(spark, audit)}
+    file = f"jm-0/{1:016d}-{len(bad) + 5:016d}.jsonl.gz"
+    expected = {text.decode(errors="replace"): (file, 1, reason) for text, reason in bad.items()}
+    expected |= {"garbage": (file, 2, "not one JSON object"), "x" * 8192: (file, 1, "not one JSON object")}
+    assert found == expected
+    assert ids_seen(spark, audit, "quarantine") == sorted(set(ids_seen(spark, audit, "quarantine")))
+
+
+def test_what_a_later_version_wrote_is_kept_as_far_as_it_is_known(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """A schema from the future and a field that nobody knows yet are no reason to refuse a record."""
+    future = line(transition(1)).replace(b'"schema":1', b'"schema":99,"mood":{"of":["the","day"]}')
+    seal(spool, "jm-0", 1, lines=[future])
+    assert ingested().rows == NOTHING | {"transitions": 1}
+    (row,) = spark.read.parquet(str(audit / "transitions")).collect()
+    assert (row.schema, row.id) == (99, transition(1).id)
+
+
+def test_of_a_damaged_segment_is_kept_what_can_be_had(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """The quarantine says which segments are damaged, once, and the sound ones are taken in as if nothing were."""
+    seal(spool, "jm-0", 1, [transition(n) for n in range(10)])
+    torn = seal(spool, "jm-1", 1, [transition(n) for n in range(10, 1000)])
+    torn.write_bytes(torn.read_bytes()[:-200])
+    text = seal(spool, "jm-2", 1, [transition(1)])
+    text.write_bytes(gzip.decompress(text.read_bytes()))
+    empty = seal(spool, "jm-3", 1, [transition(1)])
+    empty.write_bytes(b"")
+    result = ingested()
+    assert 10 <= result.rows["transitions"] < 1000
+    assert result.quarantined == 3
+    assert [(file, text, reason[:15]) for file, text, _, reason in quarantine(spark, audit)] == [
+        (str(segment.relative_to(spool)), None, "damaged segment") for segment in (torn, text, empty)
+    ]
+    shutil.rmtree(audit / "_checkpoints")
+    assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=3)
+
+
+def test_an_observer_may_be_called_anything(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
+    """Names that Spark would take for hidden, for a pattern or for an encoded name; and files that are no segments are not looked at."""
+    observers = ["_host", "a b%20+c", "jm[0]*", "ü"]
+    for number, observer in enumerate(observers):
+        seal(spool, observer, 1, [transition(number)], lines=[b"garbage"])
+    (spool / "README.txt").write_text("not ours")
+    (spool / "_host" / ".0000000000000009-0000000000000009.jsonl.gz.tmp").write_bytes(b"unfinished")
+    result = IngestResult(rows=NOTHING | {"transitions": 4}, quarantined=4, files=4)
+    assert ingested() == result
+    assert [file for file, *_ in quarantine(spark, audit)] == sorted(
+        f"{observer}/{1:016d}-{2:016d}.jsonl.gz" for observer in observers
+    )
+
+
+def test_an_empty_spool_makes_an_empty_log(audit: Path, ingested: Ingest) -> None:
+    """No observer has written yet: nothing to do, and no error."""
+    assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=0)
+    assert [path.name for path in audit.iterdir() if not path.name.startswith("_")] == []
+
+
+def test_two_spools_may_fill_one_log(spark: SparkSession, tmp_path: Path, audit: Path) -> None:
+    """Each is remembered by itself; the same segment names in both are no conflict."""
+    for number, region in enumerate(("eu", "us")):
+        seal(tmp_path / region, "jm-0", 1, [transition(number)])
+        assert ingest(spark, str(tmp_path / region), str(audit)).rows["transitions"] == 1
+    assert ids_seen(spark, audit, "transitions") == ids([transition(0), transition(1)])
+
+
+def test_following_takes_in_what_comes_and_keeps_others_out(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """Segments that appear while it runs are taken in; a second ingest refuses in one line; `stop` ends it and tells what it did."""
+    seal(spool, "jm-0", 1, [transition(1)])
+    stop, results = threading.Event(), list[IngestResult]()
+    follower = threading.Thread(
+        target=lambda: results.append(ingest(spark, str(spool), str(audit), follow=True, stop=stop))
+    )
+    follower.start()
+    try:
+        _until(lambda: sum(dates(audit, "transitions").values()) == 1)
+        seal(spool, "jm-0", 2, [transition(2), transition(3)])
+        with pytest.raises(AuditError, match=r"^another ingest is writing to file:\S+: run one at a time"):
+            ingest(spark, str(spool), str(audit))
+        _until(lambda: sum(dates(audit, "transitions").values()) == 3)
+    finally:
+        stop.set()
+        follower.join(60)
+    assert results == [IngestResult(rows=NOTHING | {"transitions": 3}, quarantined=0, files=2)]
+    assert ingest(spark, str(spool), str(audit)).rows == NOTHING
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_wrong_folders_are_one_clear_line(spark: SparkSession, spool: Path, audit: Path, tmp_path: Path) -> None:
+    """A spool that is not there, an audit log that cannot be, a folder that belongs to somebody else: nothing is changed."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "holiday.jpg").write_text("")
+    for where, wanted, problem in (
+        (tmp_path / "nowhere", audit, "nowhere: there is no such folder"),
+        (spool, tmp_path / "file" / "audit", "Parent path is not a directory"),
+        (spool, tmp_path / "photos", r"photos holds something else than an audit log \(holiday.jpg, …\)"),
+    ):
+        with pytest.raises(AuditError, match=problem) as failure:
+            ingest(spark, str(where), str(wanted))
+        assert "\n" not in str(failure.value)
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["holiday.jpg"]

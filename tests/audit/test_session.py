@@ -1,0 +1,88 @@
+"""Spark starts without noise, ends without a trace, and says in one line why it does not start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+START = """
+import sys
+from sidecar.audit import AuditError
+from sidecar.audit.session import spark_session
+
+try:
+    with spark_session(sys.argv[1], dict(pair.split("=") for pair in sys.argv[2:])) as spark:
+        print(spark.range(3).count(), spark.conf.get("spark.sql.session.timeZone"), flush=True)
+        spark.stop()
+except AuditError as error:
+    print(error)
+"""
+
+
+def start(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """A process that starts Spark as the commands do, and what it printed."""
+    return subprocess.run(
+        [sys.executable, "-c", START, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env=os.environ | (environment or {}),
+        check=True,
+    )
+
+
+@pytest.mark.spark
+def test_a_session_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No word on standard output or error, no file where it was started, no JVM."""
+    done = start(tmp_path, "local[1]", "spark.driver.memory=600m")
+    assert (done.stdout, done.stderr) == ("3 UTC\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_with_a_log_level_spark_logs_to_standard_error(tmp_path: Path) -> None:
+    """For whoever wants to know more: the level is Spark's own setting."""
+    done = start(tmp_path, "local[1]", "spark.log.level=INFO")
+    assert done.stdout == "3 UTC\n"
+    assert 'Setting Spark log level to "INFO"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("nonsense",), "Master must either be yarn or start with spark, k8s, or local"),
+        (("local[1]", "spark.driver.memory=banana"), "Invalid maximum heap size: -Xmxbanana"),
+    ],
+)
+def test_what_spark_does_not_understand_is_one_line(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
+    """The line that matters out of the fifty that the JVM prints."""
+    done = start(tmp_path, *arguments)
+    assert (done.stdout, done.stderr) == (f"cannot start Spark: {problem}\n", "")
+
+
+def test_a_missing_or_old_java_is_one_line(tmp_path: Path) -> None:
+    """It says which Java was found, and what to do."""
+    remedy = "install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    needs = "cannot start Spark: it needs Java 17 or newer, and"
+    none = start(tmp_path, "local[1]", environment={"PATH": str(tmp_path), "JAVA_HOME": ""})
+    assert (none.stdout, none.stderr) == (f"{needs} none was found: {remedy}\n", "")
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\nexit 1\n")
+    old.chmod(0o755)
+    done = start(tmp_path, "local[1]", environment={"JAVA_HOME": str(tmp_path)})
+    assert (done.stdout, done.stderr) == (f"{needs} {old} is Java 8: {remedy}\n", "")
+
+
+def test_importing_the_package_does_not_import_spark(tmp_path: Path) -> None:
+    """So that `--help` is fast, and works without the `audit` extra."""
+    code = "import sys, sidecar.audit, sidecar.audit.session; print('pyspark' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True
+    )
+    assert done.stdout == "False\n"

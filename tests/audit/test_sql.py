@@ -1,0 +1,141 @@
+"""`audit sql` answers in three formats, and says in one line what is wrong with a question."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar.audit import AuditError
+from sidecar.audit.ingest import ingest
+from sidecar.audit.sql import Output, render, run_sql
+from tests.audit.spooling import NOON, coverage, seal, transition
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An audit log with three changes and an hour of sight."""
+    folder = tmp_path_factory.mktemp("sql")
+    seal(folder / "spool", "jm-0", 1, [transition(n, NOON, vacant_seconds=n / 2) for n in range(3)] + [coverage(1)])
+    ingest(spark, str(folder / "spool"), str(folder / "audit"))
+    return str(folder / "audit")
+
+
+def asked(spark: SparkSession, log: str, query: str, output: Output) -> str:
+    """What the command would print."""
+    stream = io.StringIO()
+    render(run_sql(spark, log, query), output, stream)
+    return stream.getvalue()
+
+
+def test_a_table_is_for_people(spark: SparkSession, log: str) -> None:
+    """Columns are aligned, numbers to the right, and the rows are counted."""
+    query = "SELECT cluster_id, vacant_seconds AS vacant, job_id, observed_at FROM transitions ORDER BY 1"
+    assert asked(spark, log, query, "table") == (
+        "cluster_id  vacant  job_id  observed_at\n"
+        "----------  ------  ------  ---------------------------\n"
+        "cluster-0      0.0  null    2026-11-20T12:00:00.000000Z\n"
+        "cluster-1      0.5  null    2026-11-20T12:00:00.000000Z\n"
+        "cluster-2      1.0  null    2026-11-20T12:00:00.000000Z\n"
+        "(3 rows)\n"
+    )
+    assert asked(spark, log, "SELECT id FROM evidence", "table") == "id\n--\n(0 rows)\n"
+    assert asked(spark, log, "SELECT 1 AS one;", "table") == "one\n---\n  1\n(1 row)\n"
+
+
+def test_json_is_one_object_a_line(spark: SparkSession, log: str) -> None:
+    """Structs and maps are objects, instants RFC 3339 to the microsecond, and no column is left out for being null."""
+    query = """
+        SELECT observed_at, external_labels, position.czxid, struct(version, uid) AS p, job_id, same_leader, event_date FROM
+        (SELECT *, position.version, position.uid FROM transitions) ORDER BY cluster_id LIMIT 2
+    """
+    lines = [json.loads(line) for line in asked(spark, log, query, "json").splitlines()]
+    assert lines == [
+        {
+            "observed_at": "2026-11-20T12:00:00.000000Z",
+            "external_labels": {"env": "test"},
+            "czxid": 2**40 + number,
+            "p": {"version": 0, "uid": None},
+            "job_id": None,
+            "same_leader": False,
+            "event_date": "2026-11-20",
+        }
+        for number in range(2)
+    ]
+
+
+def test_csv_has_a_header_and_quotes_what_needs_it(spark: SparkSession, log: str) -> None:
+    """A null is empty, a map is JSON."""
+    query = "SELECT component, 'a, \"b\"' AS text, job_id, external_labels FROM transitions LIMIT 1"
+    assert list(csv.reader(io.StringIO(asked(spark, log, query, "csv")))) == [
+        ["component", "text", "job_id", "external_labels"],
+        ["dispatcher", 'a, "b"', "", '{"env":"test"}'],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("CAST(1.10 AS DECIMAL(4, 2))", "1.10"),
+        ("DATE'2026-11-20'", "2026-11-20"),
+        ("TIMESTAMP_NTZ'2026-11-20 12:00:00.5'", "2026-11-20T12:00:00.500000"),
+        ("TIMESTAMP'2026-10-25 00:30:00Z'", "2026-10-25T00:30:00.000000Z"),
+        ("array(1, NULL)", [1, None]),
+        ("map('k', TIMESTAMP'2026-10-25 00:30:00Z')", {"k": "2026-10-25T00:30:00.000000Z"}),
+        ("map(1, true)", {"1": True}),
+        ("X'0AFF'", "0aff"),
+        ("double('NaN')", None),
+        ("parse_json('{\"a\": 1}')", '{"a":1}'),
+    ],
+)
+def test_every_type_of_value_can_be_told(spark: SparkSession, log: str, expression: str, told: object) -> None:
+    """Whatever Spark answers with becomes JSON."""
+    assert json.loads(asked(spark, log, f"SELECT {expression} AS it", "json")) == {"it": told}
+
+
+def test_what_a_cluster_wrote_cannot_command_the_terminal(spark: SparkSession, log: str) -> None:
+    """Control characters are shown, not obeyed, and a row stays one line."""
+    answer = asked(spark, log, r"SELECT '\u001b[2J\n' AS text", "table")
+    assert answer.splitlines()[2] == r"\u001b[2J\u000a"
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELEC 1", "Syntax error at or near 'SELEC'"),
+        ("SELECT", "Syntax error at or near end of input"),
+        ("SELECT nonsense FROM transitions", "with name `nonsense` cannot be resolved"),
+        ("SELECT * FROM nonsense", "`nonsense` cannot be found"),
+        ("SELECT 1 / (vacant_seconds - vacant_seconds) FROM transitions", "Division by zero"),
+        ("SELECT raise_error('one\ntwo') FROM transitions", "one"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_one_line(
+    spark: SparkSession, log: str, query: str, problem: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whether Spark notices at once or while it counts; nothing else is printed."""
+    with pytest.raises(AuditError, match=r"^cannot run the query: \S.*") as failure:
+        asked(spark, log, query, "table")
+    assert problem in str(failure.value)
+    assert "\n" not in str(failure.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_two_columns_with_one_name_are_no_json_object(spark: SparkSession, log: str) -> None:
+    """Rather than one of them, silently."""
+    with pytest.raises(AuditError, match="two of its columns have one name; give one another with AS"):
+        asked(spark, log, "SELECT 1 AS a, 2 AS a", "json")
+
+
+def test_a_file_that_is_no_table_is_named(spark: SparkSession, log: str, tmp_path: Path) -> None:
+    """Foreign files in the audit folder: the question fails in one line that says which file it is."""
+    date = tmp_path / "transitions" / "event_date=2026-11-20"
+    date.mkdir(parents=True)
+    (date / "holiday.parquet").write_bytes(b"not Parquet")
+    with pytest.raises(AuditError, match=r"cannot run the query: .*holiday\.parquet") as failure:
+        asked(spark, str(tmp_path), "SELECT * FROM transitions", "json")
+    assert "\n" not in str(failure.value)
