@@ -1,0 +1,1 @@
+"""`demo`: the whole way, shown on a real Flink on this machine."""

@@ -1,0 +1,174 @@
+"""Bad input is one clear line and exit status 2; trouble at run time is said, survived, and visible."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from sidecar.lab.receivers import HttpReceiver
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.e2e.sidecar import COMMAND, Sidecar, command, wait_for
+from tests.shell.scenes import leader_bytes
+
+SECRET = "xoxb-very-secret"
+_ELSEWHERE = {"FLINK_CONF_DIR": "", "FLINK_HA_SIDECAR_ZOOKEEPER": ""}
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("zookeper: {quorum: 'a:1'}\n", ["zookeper", "zookeeper"]),
+        ("observer: a\nobserver: b\n", ["observer", "twice"]),
+        ("zookeeper: {quorum: 'a:1'}\nreceivers: [{name: ops, urls: ['${NOT_SET_ANYWHERE}']}]\n", ["NOT_SET_ANYWHERE"]),
+        (f"zookeeper: {{quorum: 'a:1'}}\nreceivers: [{{name: ops, urls: ['nonsense://{SECRET}@host/x']}}]\n", ["ops"]),
+        ("flink_conf_dir: /no/such/folder\n", ["/no/such/folder"]),
+    ],
+    ids=["unknown key", "duplicate key", "unset variable", "unknown scheme", "no such Flink conf dir"],
+)
+@pytest.mark.parametrize("verb", [["config", "check"], ["run"]], ids=["config check", "run"])
+def test_a_bad_configuration_is_one_line(config: str, told: list[str], verb: list[str], tmp_path: Path) -> None:
+    """It names what is wrong, holds no secret and no traceback; the status is 2."""
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(config)
+    ended = command(*verb, "--config", str(file), environment=_ELSEWHERE)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert all(word in line for word in told), line
+    assert SECRET not in ended.stderr + ended.stdout
+
+
+def test_a_cluster_without_ha_has_no_leader_to_watch(tmp_path: Path) -> None:
+    """`high-availability: NONE` is said, not watched."""
+    (tmp_path / "flink-conf.yaml").write_text("high-availability: NONE\n")
+    ended = command("who", "--flink-conf", str(tmp_path))
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "high-availability" in ended.stderr
+
+
+def test_wrong_usage_is_one_line() -> None:
+    """An unknown option names the command's help."""
+    ended = command("watch", "--zokeeper", "a:1")
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "--help" in ended.stderr
+
+
+@pytest.fixture
+def leader(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+    """A client that leads as the dispatcher."""
+    client = KazooClient(zookeeper.address)
+    client.start()
+    lead(client, term=1)
+    yield client
+    client.stop()
+    client.close()
+
+
+def lead(client: KazooClient, term: int) -> None:
+    path = "/flink/default/leader/dispatcher/connection_info"
+    client.ensure_path("/flink/default/leader/dispatcher")
+    if client.exists(path):
+        client.delete(path)
+    client.create(path, leader_bytes(f"pekko.tcp://flink@jm-{term}:6123/user/rpc/dispatcher_1", term), ephemeral=True)
+
+
+def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
+    """As text for people, as one object a line for scripts."""
+    text = command("who", "--zookeeper", zookeeper.address)
+    assert text.returncode == 0, text.stderr
+    assert [line.split()[:2] for line in text.stdout.splitlines()] == [
+        ["dispatcher", "held"],
+        ["resource_manager", "vacant"],
+        ["rest_server", "vacant"],
+    ]
+    told = [
+        json.loads(line)
+        for line in command("who", "--zookeeper", zookeeper.address, "--output", "json").stdout.splitlines()
+    ]
+    assert told[0]["leader_address"] == "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
+    assert told[0]["leader_session_id"] == "00000000-0000-0000-0000-000000000001"
+
+
+def test_who_says_when_it_cannot_see() -> None:
+    """No answer from ZooKeeper is an error, not an empty list."""
+    ended = command("who", "--zookeeper", "127.0.0.1:1", "--timeout", "1")
+    assert ended.returncode == 1
+    assert len([line for line in ended.stderr.splitlines() if line.startswith("flink-ha-sidecar:")]) == 1
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize("view", ["transitions", "flink"])
+def test_watch_prints_each_change_at_once_and_ends_with_0(zookeeper: ZooKeeper, leader: KazooClient, view: str) -> None:
+    """One JSON object a line, flushed; SIGTERM is a clean end."""
+    watching = subprocess.Popen(
+        [*COMMAND, "watch", "--view", view, "--output", "json", "--zookeeper", zookeeper.address],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stdout is not None
+    with watching.stdout:
+
+        def next_of_dispatcher() -> dict[str, object]:
+            assert watching.stdout is not None
+            while (found := json.loads(watching.stdout.readline()))["component"] != "dispatcher":
+                pass
+            return dict(found)
+
+        session = "leader_session_id" if view == "flink" else "after_session_id"
+        assert next_of_dispatcher()[session] == "00000000-0000-0000-0000-000000000001"
+        lead(leader, term=2)
+        while (now := next_of_dispatcher()[session]) is None:
+            pass
+        assert now == "00000000-0000-0000-0000-000000000002"
+        os.kill(watching.pid, signal.SIGTERM)
+        assert watching.wait(timeout=15) == 0
+
+
+def test_a_zookeeper_that_is_not_there_yet(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    """The sidecar keeps trying, says so, is alive and not ready; and ready once ZooKeeper is there."""
+    address = zookeeper.address
+    zookeeper.kill()
+    sidecar = Sidecar(tmp_path, f"zookeeper: {{quorum: '{address}'}}", [])
+    sidecar.start()
+    try:
+        wait_for("an answer", lambda: sidecar.get("/readyz")[0] == 503)
+        assert sidecar.get("/livez") == (200, "ok\n")
+        wait_for("a word about it", lambda: address in sidecar.log.read_text())
+        zookeeper.start()
+        sidecar.wait_ready(30)
+    finally:
+        status = sidecar.stop()
+    assert status == 0
+    assert "Traceback" not in sidecar.log.read_text()
+
+
+def test_a_state_folder_that_cannot_be_written_does_not_keep_alerts_back(
+    zookeeper: ZooKeeper, leader: KazooClient, tmp_path: Path
+) -> None:
+    """It is said, it is a metric, and the alert goes out."""
+    receiver = HttpReceiver()
+    receiver.start()
+    sidecar = Sidecar(tmp_path, f"zookeeper: {{quorum: '{zookeeper.address}'}}", [receiver.url], group_wait="100ms")
+    sidecar.state.touch()  # a file where the folder should be: unwritable for root too
+    sidecar.start()
+    try:
+        sidecar.wait_ready()
+        lead(leader, term=2)
+        wait_for("the alert", lambda: receiver.received)
+        assert "flink_ha_journal_up 0.0" in sidecar.get("/metrics")[1]
+        assert str(sidecar.state) in sidecar.log.read_text()
+        sidecar.state.unlink()
+        wait_for("the journal to heal", lambda: "flink_ha_journal_up 1.0" in sidecar.get("/metrics")[1])
+    finally:
+        status = sidecar.stop()
+        receiver.stop()
+    assert status == 0
+    kinds = [t["kind"] for t in sidecar.transitions() if t["component"] == "dispatcher"]
+    assert kinds[0] == "DISCOVERED"
+    assert sidecar.transitions()[-1]["after_session_id"] == "00000000-0000-0000-0000-000000000002"

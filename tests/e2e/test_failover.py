@@ -1,0 +1,99 @@
+"""The whole way on real Flink: a killed leader becomes records, one alert, metrics and rows in Spark SQL."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.lab.flink import Lab
+from sidecar.lab.receivers import HttpReceiver
+from tests.e2e.sidecar import Sidecar, command, wait_for
+
+COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    running = HttpReceiver()
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize("lab", ["2.3.0", "1.20.5"], indirect=True)
+def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceiver, tmp_path: Path) -> None:
+    """A→null→B for each of the four components, one alert, and one row per transition in the audit log."""
+    job = lab.submit_job()
+    sidecar = Sidecar(tmp_path, f"flink_conf_dir: {lab.conf_dir}", [receiver.url])
+    sidecar.start()
+    sidecar.wait_ready()
+    assert {t["component"]: t["kind"] for t in sidecar.transitions()} == dict.fromkeys(COMPONENTS, "DISCOVERED")
+
+    leader = wait_for("a leader", lab.leading)
+    leader.kill()
+    wait_for("the new leaders", lambda: sum(t["kind"] == "GRANTED" for t in sidecar.transitions()) >= len(COMPONENTS))
+    wait_for("the alert", lambda: receiver.received)
+    wait_for("the deliveries to be settled", lambda: "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1])
+    metrics = sidecar.get("/metrics")[1]
+    assert sidecar.stop() == 0
+
+    seen = sidecar.transitions()
+    for component in COMPONENTS:
+        discovered, revoked, granted = (t for t in seen if t["component"] == component)
+        assert [t["pattern"] for t in (discovered, revoked, granted)] == ["?->A", "A->null", "null->B"]
+        assert discovered["after_session_id"] == revoked["before_session_id"] != granted["after_session_id"]
+        assert granted["vacant_seconds"] > 0
+        assert granted["job_id"] == (job if component == "job" else None)
+        assert (
+            f'flink_ha_leader_transitions_total{{cluster_id="{lab.cluster_id}",component="{component}",kind="GRANTED"}} 1.0'
+            in metrics
+        )
+
+    (alert,) = receiver.received
+    assert "leader of 4 components changed" in alert.title
+    assert all(f"{component}" in alert.body for component in COMPONENTS)
+
+    audit = tmp_path / "audit"
+    taken = command("audit", "ingest", "--spool", str(sidecar.spool), "--audit", str(audit))
+    assert taken.returncode == 0, taken.stderr
+    question = "SELECT component, before_session_id, after_session_id, vacant_seconds FROM failovers"
+    answer = command("audit", "sql", "--audit", str(audit), question, "--output", "json")
+    assert answer.returncode == 0, answer.stderr
+    rows = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert {row["component"]: row["after_session_id"] for row in rows} == {
+        t["component"]: t["after_session_id"] for t in seen if t["kind"] == "GRANTED"
+    }
+    counted = command(
+        "audit",
+        "sql",
+        "--audit",
+        str(audit),
+        "SELECT count(*) AS n, count(DISTINCT id) AS d FROM transitions",
+        "--output",
+        "csv",
+    )
+    assert counted.stdout.splitlines()[-1] == f"{len(seen)},{len(seen)}"
+
+
+def test_a_job_that_ends_is_retired_and_alerts_nobody(lab: Lab, receiver: HttpReceiver, tmp_path: Path) -> None:
+    """Cancelling a job is no failover."""
+    job = lab.submit_job()
+    sidecar = Sidecar(tmp_path, f"flink_conf_dir: {lab.conf_dir}", [receiver.url], group_wait="1s")
+    sidecar.start()
+    sidecar.wait_ready()
+    lab.cancel_job(job)
+    wait_for(
+        "the job to be retired",
+        lambda: any(t["kind"] == "RETIRED" and t["job_id"] == job for t in sidecar.transitions()),
+    )
+    second = lab.submit_job()
+    wait_for(
+        "the next job's leader",
+        lambda: any(t["kind"] == "GRANTED" and t["job_id"] == second for t in sidecar.transitions()),
+    )
+    assert sidecar.stop() == 0
+    assert not [record for record in sidecar.records() if record["type"] == "notification"]
+    assert receiver.received == []
