@@ -1,7 +1,6 @@
 """Real servers for the drivers to look at."""
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,36 +8,17 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import find_java
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.watching import CLUSTER, Recorder, now
 
 Watch = Callable[..., Recorder]
 
 
-def _tell(line: str) -> None:
-    print(f"lab: {line}", file=sys.stderr)  # noqa: T201  pytest shows it beside a failure
-
-
-def _server(folder: Path) -> ZooKeeper:
-    server = ZooKeeper(folder, flink_home("2.3.0", _tell), find_java())
-    server.start()
-    return server
-
-
 @pytest.fixture(scope="session")
-def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
     """One server for all tests that do it no harm, each below its own namespace."""
-    server = _server(tmp_path_factory.mktemp("zookeeper"))
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeper]:
-    """A server for one test to hurt."""
-    server = _server(tmp_path / "zookeeper")
+    server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"), flink_2_home, java)
+    server.start()
     yield server
     server.kill()
 

@@ -398,9 +398,9 @@ class Repetition:
 # -- nothing is written ------------------------------------------------------------------------------------------------
 
 
-def test_it_writes_nothing_but_its_own_session(watch: Watch, own_zookeeper: ZooKeeper) -> None:
+def test_it_writes_nothing_but_its_own_session(watch: Watch, zookeeper: ZooKeeper) -> None:
     """Attaching, two reconnects, everything it reads, and its end: two transactions, the session's creation and its close."""
-    flink = KazooClient(own_zookeeper.address)
+    flink = KazooClient(zookeeper.address)
     flink.start(10)
     flink.add_auth("digest", DIGEST)
     flink.create(f"/flink/default{JOB_PATHS['Z4']}", b"job", makepath=True)
@@ -409,8 +409,8 @@ def test_it_writes_nothing_but_its_own_session(watch: Watch, own_zookeeper: ZooK
     flink.stop()
     flink.close()
 
-    before = zxid(own_zookeeper)
-    wire = Wire(own_zookeeper.address)
+    before = zxid(zookeeper)
+    wire = Wire(zookeeper.address)
     recorder = watch(wire.address, "/flink/default")
     for snapshots in (1, 2, 3):
         recorder.wait_complete(snapshots)
@@ -420,4 +420,4 @@ def test_it_writes_nothing_but_its_own_session(watch: Watch, own_zookeeper: ZooK
     wire.close()
     assert isinstance(recorder.all[-1], SnapshotCompleted)
     assert any(isinstance(told, NodeObserved) and told.data == b"job" for told in recorder.all)
-    assert zxid(own_zookeeper) - before == 2
+    assert zxid(zookeeper) - before == 2

@@ -49,50 +49,50 @@ def wire(shared_zookeeper: ZooKeeper) -> Iterator[Wire]:
 # -- outages -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_short_outage_is_suspended_and_then_read_anew(watch: Watch, own_zookeeper: ZooKeeper) -> None:
+def test_a_short_outage_is_suspended_and_then_read_anew(watch: Watch, zookeeper: ZooKeeper) -> None:
     """A server killed and back after 2 s: SUSPENDED at once, CONNECTED soon, in the same session, and what changed meanwhile is seen."""
-    write(own_zookeeper, b"before")
-    recorder = watch(own_zookeeper.address, NAMESPACE, session_timeout=20)
+    write(zookeeper, b"before")
+    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=20)
     recorder.wait_complete()
     session = recorder.driver._session._client.client_id  # white box: that it is the same one shows nowhere else
-    own_zookeeper.kill()
+    zookeeper.kill()
     recorder.wait_view(CONNECTED, SUSPENDED, timeout=2)
     time.sleep(2)  # the outage
-    own_zookeeper.start()
-    write(own_zookeeper, b"meanwhile")
+    zookeeper.start()
+    write(zookeeper, b"meanwhile")
     recorder.wait_complete(2, timeout=5)
     recorder.wait_value(LEADER, b"meanwhile")
     assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
     assert recorder.driver._session._client.client_id == session
 
 
-def test_an_outage_longer_than_the_session_is_lost_on_our_own_clock(watch: Watch, own_zookeeper: ZooKeeper) -> None:
+def test_an_outage_longer_than_the_session_is_lost_on_our_own_clock(watch: Watch, zookeeper: ZooKeeper) -> None:
     """With no server left to say that the session is over, LOST comes when it would be; then the driver is back within 5 s."""
-    write(own_zookeeper, b"before")
-    recorder = watch(own_zookeeper.address, NAMESPACE, session_timeout=3)
+    write(zookeeper, b"before")
+    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=3)
     recorder.wait_complete()
-    own_zookeeper.kill()
+    zookeeper.kill()
     recorder.wait_view(CONNECTED, SUSPENDED, LOST, timeout=5)
     suspended, lost = (
         told.at.steady for told in recorder.all if isinstance(told, ViewObserved) and told.connection != CONNECTED
     )
     assert 3.0 <= (lost - suspended) / 1e6 < 4.5
-    own_zookeeper.start()
+    zookeeper.start()
     recorder.wait_complete(2, timeout=5)
     assert recorder.view() == [CONNECTED, SUSPENDED, LOST, CONNECTED]
     assert recorder.values(LEADER) == [b"before", b"before"]
-    write(own_zookeeper, b"after")
+    write(zookeeper, b"after")
     recorder.wait_value(LEADER, b"after")
 
 
-def test_a_server_that_lost_its_data_is_believed(watch: Watch, own_zookeeper: ZooKeeper, tmp_path: Path) -> None:
+def test_a_server_that_lost_its_data_is_believed(watch: Watch, zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """Back with an empty disk, the server refuses clients that have seen more than it has; with a new session it is read all the same."""
-    write(own_zookeeper, b"before")
-    recorder = watch(own_zookeeper.address, NAMESPACE, session_timeout=3)
+    write(zookeeper, b"before")
+    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=3)
     recorder.wait_complete()
-    own_zookeeper.kill()
+    zookeeper.kill()
     shutil.rmtree(tmp_path / "zookeeper" / "data")
-    own_zookeeper.start()
+    zookeeper.start()
     recorder.wait_complete(2, timeout=10)
     assert recorder.view() == [CONNECTED, SUSPENDED, LOST, CONNECTED]
     assert recorder.values(LEADER) == [b"before", None]
@@ -117,20 +117,20 @@ def test_an_expired_session_is_lost_and_a_new_one_begun(
 
 
 def test_a_server_that_is_frozen_is_noticed(
-    watch: Watch, own_zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
+    watch: Watch, zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An open connection on which nobody answers is cut after a third of the session timeout, and taken up again when the server wakes."""
-    write(own_zookeeper, b"before")
-    recorder = watch(own_zookeeper.address, NAMESPACE, session_timeout=6)
+    write(zookeeper, b"before")
+    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=6)
     recorder.wait_complete()
-    own_zookeeper.pause()
+    zookeeper.pause()
     frozen = now().steady
     recorder.wait_view(CONNECTED, SUSPENDED, timeout=4)
     assert (recorder.all[-1].at.steady - frozen) / 1e6 < 3
     assert [line for line in caplog.messages if "cutting the connection" in line] != []
-    own_zookeeper.resume()
+    zookeeper.resume()
     recorder.wait_complete(2)
-    write(own_zookeeper, b"after")
+    write(zookeeper, b"after")
     recorder.wait_value(LEADER, b"after")
     assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
 
@@ -197,18 +197,18 @@ def test_a_late_answer_of_an_earlier_connection_is_not_believed(
 
 
 def test_a_server_that_comes_late_is_awaited(
-    watch: Watch, own_zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
+    watch: Watch, zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With nobody there at the start, the driver says so once, in one line and as SUSPENDED, and connects when the server is there."""
-    write(own_zookeeper, b"leader")
-    own_zookeeper.stop()
-    recorder = watch(own_zookeeper.address, NAMESPACE)
+    write(zookeeper, b"leader")
+    zookeeper.stop()
+    recorder = watch(zookeeper.address, NAMESPACE)
     recorder.wait_view(SUSPENDED, timeout=3)
     time.sleep(2)  # several attempts
     assert caplog.messages == [
-        f"no connection to ZooKeeper {own_zookeeper.address}{NAMESPACE}: Connection refused; trying again"
+        f"no connection to ZooKeeper {zookeeper.address}{NAMESPACE}: Connection refused; trying again"
     ]
-    own_zookeeper.start()
+    zookeeper.start()
     recorder.wait_complete(timeout=5)
     assert recorder.view() == [SUSPENDED, CONNECTED]
     assert recorder.standing() == {LEADER: b"leader"}
@@ -265,14 +265,14 @@ def test_an_address_that_does_not_answer_is_given_up_after_the_connection_timeou
 
 
 def test_a_server_that_takes_connections_and_says_nothing_is_given_up_too(
-    watch: Watch, own_zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
+    watch: Watch, zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A frozen server accepts: the greeting that never comes is waited for no longer than the connection timeout."""
-    own_zookeeper.pause()
-    recorder = watch(own_zookeeper.address, NAMESPACE, session_timeout=60, connection_timeout=1)
+    zookeeper.pause()
+    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=60, connection_timeout=1)
     recorder.wait_view(SUSPENDED, timeout=3)
     assert [line.rpartition(": ")[2] for line in caplog.messages] == ["socket time-out during read; trying again"]
-    own_zookeeper.resume()
+    zookeeper.resume()
     recorder.wait_complete(timeout=5)
 
 
@@ -359,18 +359,18 @@ def test_stop_before_start(shared_zookeeper: ZooKeeper) -> None:
     driver.stop()
 
 
-def test_stop_while_nobody_answers(watch: Watch, own_zookeeper: ZooKeeper) -> None:
+def test_stop_while_nobody_answers(watch: Watch, zookeeper: ZooKeeper) -> None:
     """Neither a frozen server nor one that is gone keeps stop from ending within 5 s, with no thread left."""
     before = our_threads()
-    for hurt in (own_zookeeper.pause, own_zookeeper.kill):
-        recorder = watch(own_zookeeper.address, NAMESPACE, session_timeout=60)
+    for hurt in (zookeeper.pause, zookeeper.kill):
+        recorder = watch(zookeeper.address, NAMESPACE, session_timeout=60)
         recorder.wait_complete()
         hurt()
         began = time.monotonic()
         recorder.driver.stop()
         assert time.monotonic() - began < 5
         assert our_threads() == before
-        own_zookeeper.resume()
+        zookeeper.resume()
 
 
 def test_stop_while_connecting(watch: Watch, black_hole: str) -> None:
