@@ -13,7 +13,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @click.group()
 def audit() -> None:
-    """The audit log: segments in, Parquet kept, questions answered in SQL."""
+    """Keep and ask the audit log, with Spark."""
 
 
 def _spark_options(command: _F) -> _F:

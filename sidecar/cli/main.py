@@ -33,7 +33,7 @@ for command in (run, watch, who, config, audit, demo):
 def main() -> NoReturn:
     """Run the command; exit 0 done, 1 failed at run time, 2 wrong usage or configuration. Errors are one line on stderr."""
     try:
-        status = cli(standalone_mode=False) or 0
+        status = cli(prog_name="flink-ha-sidecar", standalone_mode=False) or 0
     except BaseException as error:  # noqa: BLE001  whatever it was, people get one line and scripts an exit status
         status = exit_status(error, debug="--debug" in sys.argv)
     sys.exit(status)

@@ -28,7 +28,7 @@ def run(config: Path | None, **overrides: Any) -> int:
 
 @click.group()
 def config() -> None:
-    """Questions about the configuration."""
+    """Check the configuration."""
 
 
 @config.command()

@@ -24,7 +24,7 @@ _Output = Literal["text", "json"]
 @_OUTPUT
 @cluster_options
 def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: Any) -> None:
-    """Print what happens, from now on, until interrupted. Keeps no state and alerts nobody."""
+    """Print what happens, from now on. Keeps no state and alerts nobody; ends when it is interrupted."""
     from sidecar import viewer
     from sidecar.settings import load_cluster
 
@@ -50,7 +50,7 @@ def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: A
 )
 @cluster_options
 def who(output: _Output, timeout: float, **overrides: Any) -> None:
-    """Who leads each component now, since when, with how many contenders."""
+    """Print who leads each component now. Since when, and with how many contenders."""
     from sidecar import viewer
     from sidecar.settings import load_cluster
 

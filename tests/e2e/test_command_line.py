@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,25 @@ def test_wrong_usage_is_one_line() -> None:
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
     assert "--help" in ended.stderr
+
+
+def test_without_a_command_the_help_is_the_answer() -> None:
+    """Every command with what it is for, none cut short."""
+    ended = command()
+    assert ended.returncode == 2
+    assert "Usage: flink-ha-sidecar" in ended.stderr
+    assert "..." not in ended.stderr.partition("Commands:")[2]
+
+
+def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
+    """`demo` without its extra says what to install."""
+    without = (
+        "import sys; sys.modules['pyspark'] = None; sys.argv[1:] = ['demo']; from sidecar.cli.main import main; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert len(ended.stderr.splitlines()) == 1
+    assert "flink-ha-sidecar[audit,lab]" in ended.stderr
 
 
 @pytest.fixture
