@@ -61,14 +61,12 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
 def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> Outcome:
     """The cluster when nothing but time has passed: a lost view is trusted no longer than the trust window."""
     view = cluster.view
-    # While everything is being read again, what has been read is true: the earlier loss obscures nothing.
-    gone = view.connection is not ConnectionState.CONNECTED
-    obscured = gone and view.obscure_at is not None and now.steady >= view.obscure_at
+    obscured = view.obscure_at is not None and now.steady >= view.obscure_at
     if not obscured and now.steady - view.since.steady < COVERAGE_INTERVAL:
         return cluster, []
     change = _Change(policy, cluster_id, cluster, now)
     if obscured:
-        change.obscure_all()
+        change.obscure()
     change.cover(view.sighting, now)
     return change.outcome()
 
@@ -121,7 +119,7 @@ class _Change:
             for component, known in self.before.components.items():
                 if isinstance(known.leadership, Unknown) and known.leadership != Unknown():
                     self.components[component] = replace(known, leadership=Unknown())
-            self.view = replace(self.view, connection=connection, complete=False)
+            self.view = replace(self.view, connection=connection, connected_at=self.at.steady, complete=False)
             return
         deadline = self.view.obscure_at
         if deadline is None and self.view.connection is not None:
@@ -136,10 +134,13 @@ class _Change:
         self.cover(Sighting.SEEING, self.at)
         self.view = replace(self.view, complete=True, obscure_at=None)
 
-    def obscure_all(self) -> None:
-        connection = self.view.connection or "not connected"
+    def obscure(self) -> None:
+        """Trust has ended in all that was not looked at again since the view was lost."""
+        connected = self.view.connection is ConnectionState.CONNECTED
+        reason = "not read again yet" if connected else f"the store is out of sight: {self.view.connection}"
         for component, known in self.before.components.items():
-            self.apply(component, known, Seen(Sight.NO_VIEW, reason=f"the store is out of sight: {connection}"))
+            if not connected or known.seen_at < self.view.connected_at:
+                self.apply(component, known, Seen(Sight.NO_VIEW, reason=reason))
         self.view = replace(self.view, obscure_at=None)
 
     def cover(self, sighting: Sighting, until: Moment) -> None:
@@ -218,6 +219,7 @@ class _Change:
         kind = kind_of(known.leadership, seen.sight)
         if kind is not None:
             self.records.append(self.scribe.transition(component, known, seen, kind, self.view.connection))
+        known = replace(known, seen_at=self.at.steady)
         match seen.sight:
             case Sight.JOB_ENDED:
                 self.ended.add(component)

@@ -28,6 +28,8 @@ class ComponentState(Struct, frozen=True):
     """The leader seen last, kept through vacancy, blindness and restarts."""
     last_position: ZNodePosition | None = None
     """Where that leader stood."""
+    seen_at: int = 0
+    """When it was last looked at (steady)."""
     vacated_at: Moment | None = None
     """When the present vacancy was seen to begin."""
     registered: bool | None = None
@@ -46,6 +48,8 @@ class View(Struct, frozen=True):
 
     connection: ConnectionState | None = None
     """None until the first connection."""
+    connected_at: int = 0
+    """When the last CONNECTED was (steady): what was looked at before it has to be looked at again."""
     complete: bool = False
     """Everything has been read since the last CONNECTED."""
     obscure_at: int | None = None

@@ -92,6 +92,21 @@ def test_a_leader_that_was_just_read_again_is_not_obscured_by_the_old_loss() -> 
     assert {type(sidecar.known(component).leadership) for component in ALL_FOUR} == {Held}
 
 
+def test_a_look_that_takes_too_long_obscures_what_it_has_not_come_to() -> None:
+    """Connected again, but only the dispatcher could be read when the trust ended: of the others we know nothing."""
+    flink, sidecar = watching()
+    sidecar.is_cut_off().waits(2)
+    sidecar.reconnects()
+    sidecar.reads(flink.path(DISPATCHER))
+    sidecar.waits(2)
+    assert sidecar.transitions(DISPATCHER) == []
+    assert [(t.pattern, t.reason) for t in sidecar.transitions()] == [("A->?", "not read again yet")] * 3
+    sidecar.reads_everything()
+    sidecar.observe(SnapshotCompleted(sidecar.moment, CLUSTER))
+    assert sidecar.transitions(DISPATCHER) == []
+    assert [t.pattern for t in sidecar.transitions(REST_SERVER)] == ["A->?", "?->A"]
+
+
 def test_answers_that_arrive_after_the_connection_was_lost_say_nothing() -> None:
     """An empty place, a complete look: what is handed over behind SUSPENDED is not believed, for everything will be read again."""
     flink, sidecar = watching()
