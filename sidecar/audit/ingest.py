@@ -9,13 +9,12 @@ from typing import Final
 
 from msgspec import Struct
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sidecar.audit.errors import AuditError, failing_to, reason
-from sidecar.audit.schema import BASE_VIEWS, QUARANTINE, RECORDS, table_of
+from sidecar.audit.schema import QUARANTINE, RECORDS, table_of
 from sidecar.audit.segments import (
     SUFFIX,
     bad_lines,
@@ -27,16 +26,14 @@ from sidecar.audit.segments import (
 )
 from sidecar.audit.session import SQL_SETTINGS
 from sidecar.audit.storage import Storage
-from sidecar.audit.tables import Table, Writer
+from sidecar.audit.tables import CHECKPOINTS, OURS, Table, Writer
 
-_CHECKPOINTS: Final = "_checkpoints"
 _BATCH_BYTES: Final = 64 << 20
 """Compressed; some half a million records."""
 _FOLLOW_INTERVAL: Final = "10 seconds"
-_POLL_SECONDS: Final = 1
+_POLL_SECONDS: Final = 0.1
 _FOREVER: Final = "365000d"
 _SEGMENT_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
-_OURS: Final = {*BASE_VIEWS, _CHECKPOINTS}
 
 _TABLES: Final = {
     record_type: Table(
@@ -82,7 +79,7 @@ def ingest(
             batches = _Batches(session, source, Writer(session, target))
             batches.quarantine(empty_segments(source))
             # A checkpoint belongs to one spool.
-            checkpoint = target.at(f"{_CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}")
+            checkpoint = target.at(f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}")
             with _explaining(checkpoint):
                 query = _start(session, source, checkpoint, batches, follow=follow)
                 batches.run(query, stop or Event())
@@ -93,9 +90,9 @@ def _audit_folder(session: SparkSession, url: str) -> Storage:
     audit = Storage(session, url)
     if not audit.is_folder():
         audit.make()
-    elif (names := audit.names()) and not _OURS.intersection(names):
+    elif (names := audit.names()) and not OURS.intersection(names):
         raise AuditError(f"{url} holds something else than an audit log ({names[0]}, …): name an empty or a new folder")
-    audit.make(_CHECKPOINTS)
+    audit.make(CHECKPOINTS)
     return audit
 
 
@@ -147,10 +144,10 @@ class _Batches:
     def run(self, query: StreamingQuery, stop: Event) -> None:
         """Wait until the query has ended or `stop` is set. When this returns or raises, no batch is at work any more."""
         try:
-            while not stop.is_set() and not query.awaitTermination(_POLL_SECONDS):
+            while query.isActive and not stop.wait(_POLL_SECONDS):
                 pass
-        except PySparkException as error:
-            raise self._failure or error from error
+            if (failure := query.exception()) is not None:
+                raise self._failure or failure
         finally:
             query.stop()  # interrupts the batch at work, if any
             with self._working:

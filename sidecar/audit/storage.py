@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.errors import AuditError
 
-_LOCK: Final = "_lock"
+LOCK: Final = "_lock"
 _LOCK_PATIENCE_SECONDS: Final = 5.0
 """A predecessor that was killed may need a moment to be gone."""
 _LOCK_POLL_SECONDS: Final = 0.1
@@ -85,7 +85,8 @@ class Storage:
         if self.local:
             _sync(self.local / file)
             (self.local / file).rename(self.local / target)
-            _sync(self.local / parent)
+            for folder in (self.local / target).relative_to(self.local).parents:
+                _sync(self.local / folder)
         elif not self._fs.rename(self._path(file), self._path(target)):
             raise OSError(f"{self.at(file)} cannot be renamed to {self.at(target)}")
 
@@ -98,7 +99,7 @@ class Storage:
         if self.local is None:
             yield
             return
-        with (self.local / _LOCK).open("ab") as lock:
+        with (self.local / LOCK).open("ab") as lock:
             deadline = time.monotonic() + _LOCK_PATIENCE_SECONDS
             while not _taken(lock.fileno()):
                 if time.monotonic() >= deadline:

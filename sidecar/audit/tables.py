@@ -13,11 +13,15 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.schema import EVENT_DATE
-from sidecar.audit.storage import Storage
+from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
+from sidecar.audit.storage import LOCK, Storage
 
+CHECKPOINTS: Final = "_checkpoints"
 _STAGING: Final = "_staging"
 _PARQUET: Final = ".parquet"
+
+OURS: Final = frozenset({*BASE_VIEWS, CHECKPOINTS, _STAGING, LOCK})
+"""What may stand in the folder of an audit log. Where nothing of it does, the folder is somebody else's."""
 
 
 class Table(Struct, frozen=True):

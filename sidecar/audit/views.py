@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sidecar.audit.errors import AuditError, failing_to
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage
+from sidecar.audit.tables import OURS
 
 ANSWERS: Final = ("failovers",)
 """In this order: a later one may ask an earlier one."""
@@ -19,8 +20,8 @@ def register_views(spark: SparkSession, audit: str) -> None:
         folder = Storage(spark, audit)
         if not folder.is_folder():
             raise AuditError(f"cannot open the audit log {audit}: there is no such folder")
-        if not set(BASE_VIEWS).intersection(folder.names()):
-            raise AuditError(f"{audit} holds no audit log: none of {', '.join(sorted(BASE_VIEWS))} is there")
+        if not OURS.intersection(folder.names()):
+            raise AuditError(f"{audit} holds no audit log: neither transitions nor anything else of one is there")
         for name in BASE_VIEWS:
             _table(spark, folder, name).createOrReplaceTempView(name)
         for name in ANSWERS:

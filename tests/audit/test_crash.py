@@ -38,11 +38,13 @@ with spark_session("local[2]") as spark:
 @contextmanager
 def ingesting(spool: Path, audit: Path) -> Iterator["subprocess.Popen[str]"]:
     """An ingest in a process of its own, whose Spark has just started; it and its JVM are gone in the end."""
+    leftovers = str(spool.parent)  # what a killed process has no time to remove goes where pytest removes it
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, str(spool), str(audit)],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers},
     )
     assert process.stdout is not None
     with process:
