@@ -37,7 +37,6 @@ class FlinkView:
         """The calls that follow from one observation."""
         match observation:
             case ViewObserved(connection=connection) if connection in self._clearing:
-                self._held_at.clear()
                 return [self._tell(observation, component, None) for component in tuple(self._told)]
             case NodeObserved():
                 return self._node(observation)

@@ -56,8 +56,8 @@ class Wanted(Struct, frozen=True):
 
 def namespace(root: str, cluster_id: str) -> str:
     """Flink's own joining of `high-availability.zookeeper.path.root` and `high-availability.cluster-id` (`ZooKeeperUtils`)."""
-    parts = (part for path in (root, cluster_id) for part in [path.strip("/")] if part)
-    return "/" + "/".join(parts)
+    parts = (path.strip("/") for path in (root, cluster_id))
+    return "/" + "/".join(part for part in parts if part)
 
 
 def component_of(path: str) -> ComponentId | None:
