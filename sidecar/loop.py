@@ -88,7 +88,9 @@ class Loop:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._turn(self._drain(TICK))
+                drained = self._drain(TICK)
+                self._turn([*drained, Ticked(self._clock())])
+            # Time stands still from here on: what would fall due now could not be sent any more, and is told after the next start.
             while waiting := self._drain(0):
                 self._turn(waiting)
             self._turn([Stopped(self._clock())])
@@ -114,8 +116,8 @@ class Loop:
         return drained
 
     def _turn(self, observations: list[Observation]) -> None:
+        self._state, effects = step_all(self._policy, self._state, observations)
         now = self._clock()
-        self._state, effects = step_all(self._policy, self._state, [*observations, Ticked(now)])
         recorded_at = timestamp(now.wall)
         records = [replace(effect.record, recorded_at=recorded_at) for effect in effects if isinstance(effect, Append)]
         # Recorded before told. While the disk refuses we tell all the same: an alert that nobody gets is worse than one without a record.

@@ -29,7 +29,7 @@ QUICK = Policy(
 class House:
     """A loop with its journal, and what it asked to be sent."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, policy: Policy = QUICK) -> None:
         self.journal = Journal(folder)
         self.reader = JournalReader(folder)
         state = self.journal.open()
@@ -37,7 +37,7 @@ class House:
         self.recorded_when_sent: list[int] = []
         self.died = threading.Event()
         self.clock = Clock(state.alive)
-        self.loop = Loop(QUICK, self.journal, state, self.clock, send=self.send, sealed=lambda: 0, died=self.died.set)
+        self.loop = Loop(policy, self.journal, state, self.clock, send=self.send, sealed=lambda: 0, died=self.died.set)
 
     def send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)
@@ -117,6 +117,23 @@ def test_stopping_records_what_is_still_in_the_inbox(house: House) -> None:
     house.close()
     assert len([line for line in kinds if b"DISCOVERED" in line]) == 3
     assert b'"state":"seeing"' in kinds[-1]
+
+
+def test_what_falls_due_while_stopping_is_told_after_the_next_start_and_is_no_duplicate(tmp_path: Path) -> None:
+    """Nothing is claimed that nobody would send any more."""
+    stopping = House(tmp_path, replace(QUICK, grouping=Grouping(wait=0)))
+    stopping.bring([*first_sight()[1:], *failover(0, term=2)])
+    stopping.loop.stop()
+    stopping.loop.start()
+    stopping.loop.stop()
+    stopping.close()
+    assert stopping.sent == []
+
+    next_one = House(tmp_path)
+    next_one.loop.start()
+    wait_until(lambda: next_one.sent)
+    next_one.close()
+    assert [delivery.possible_duplicate for delivery in next_one.sent] == [False]
 
 
 def test_an_error_in_the_owner_is_not_silent(house: House) -> None:
