@@ -1,0 +1,22 @@
+"""Steady time never runs backwards."""
+
+from sidecar.clock import Clock
+from sidecar.core.moment import SECOND, Moment
+
+YEAR = 365 * 24 * 3600 * SECOND
+
+
+def test_steady_time_goes_on_where_an_earlier_process_left_it() -> None:
+    """Also when the wall clock was set back a year in between."""
+    before = Clock()()
+    left = Moment(before.steady + YEAR, before.wall + YEAR)
+    now = Clock(after=left)()
+    assert now.steady >= left.steady
+    assert now.wall < left.wall
+
+
+def test_steady_time_begins_at_wall_time() -> None:
+    """So that a downtime counts as long as it was."""
+    left = Moment(Clock()().steady - YEAR, 0)
+    now = Clock(after=left)()
+    assert abs(now.steady - now.wall) < SECOND
