@@ -1,8 +1,9 @@
 """Spool segments in, tables out: Structured Streaming knows which segments are new, `tables` sees to it that each record is there once."""
 
+import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from threading import Event, Lock
 from typing import Final
@@ -27,6 +28,8 @@ from sidecar.audit.segments import (
 from sidecar.audit.session import SQL_SETTINGS
 from sidecar.audit.storage import Storage
 from sidecar.audit.tables import CHECKPOINTS, OURS, Table, Writer
+
+_log = logging.getLogger("sidecar.audit")
 
 _BATCH_BYTES: Final = 64 << 20
 """Compressed; some half a million records."""
@@ -79,10 +82,18 @@ def ingest(
             batches = _Batches(session, source, Writer(session, target))
             batches.quarantine(empty_segments(source))
             # A checkpoint belongs to one spool.
-            checkpoint = target.at(f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}")
-            with _explaining(checkpoint):
-                query = _start(session, source, checkpoint, batches, follow=follow)
-                batches.run(query, stop or Event())
+            checkpoint = f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}"
+            start = partial(_start, session, source, target.at(checkpoint), batches, follow=follow)
+            try:
+                batches.run(start, stop or Event())
+            except Exception as error:
+                if not any(sign in str(error) for sign in (target.at(checkpoint), "StreamMetadata")):
+                    raise
+                # A death at the wrong moment may leave a checkpoint that Spark cannot read. It carries no promise: without it, every
+                # segment is looked at again, and what is in the log already is left out.
+                _log.warning("beginning without the checkpoint %s, which cannot be read: %s", checkpoint, reason(error))
+                target.delete(checkpoint)
+                batches.run(start, stop or Event())
         return batches.result()
 
 
@@ -115,19 +126,6 @@ def _start(
     return writer.start()
 
 
-@contextmanager
-def _explaining(checkpoint: str) -> Iterator[None]:
-    """A power failure may leave a checkpoint that Spark cannot read any more. That costs time and no record, if one knows what to do."""
-    try:
-        yield
-    except Exception as error:
-        if any(sign in str(error) for sign in (checkpoint, "StreamMetadata")):
-            raise AuditError(
-                f"cannot go on from the checkpoint: {reason(error)}; delete {checkpoint} and ingest again, no record is lost by that"
-            ) from error
-        raise
-
-
 class _Batches:
     """What becomes of each batch of the stream. Called by Spark on a thread of its own."""
 
@@ -141,8 +139,10 @@ class _Batches:
         self._rows: Counter[str] = Counter()
         self._files = 0
 
-    def run(self, query: StreamingQuery, stop: Event) -> None:
-        """Wait until the query has ended or `stop` is set. When this returns or raises, no batch is at work any more."""
+    def run(self, start: Callable[[], StreamingQuery], stop: Event) -> None:
+        """Start the query, and wait until it has ended or `stop` is set. When this returns or raises, no batch is at work any more."""
+        self._stopped = False
+        query = start()
         try:
             while query.isActive and not stop.wait(_POLL_SECONDS):
                 pass
