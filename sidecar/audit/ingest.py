@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 from pyspark import StorageLevel
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
@@ -87,7 +88,9 @@ def ingest(
             try:
                 batches.run(start, stop or Event())
             except Exception as error:
-                if not any(sign in str(error) for sign in (target.at(checkpoint), "StreamMetadata")):
+                # Of a batch that failed, its own error is told; this one is of the stream, and that is its checkpoint in all but odd cases.
+                of_stream = isinstance(error, StreamingQueryException)
+                if not of_stream and not any(sign in str(error) for sign in (target.at(checkpoint), "StreamMetadata")):
                     raise
                 # A death at the wrong moment may leave a checkpoint that Spark cannot read. It carries no promise: without it, every
                 # segment is looked at again, and what is in the log already is left out.
