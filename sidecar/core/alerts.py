@@ -1,8 +1,9 @@
 """From transitions to notifications: rules fire, alerts gather in groups, a group is told once. Alertmanager's model with its words.
 
 A `leader_changed` alert is an event: told and done. A `vacant` alert has a duration: it is pending until it has lasted long enough, fires
-until somebody leads, and is then resolved. Alerts of one rule in one cluster form a group, so that a failover of many components is told
-once: after `wait`; when it grew, after `interval`; again, after `repeat`; and when it is over.
+until somebody leads, and is then resolved. So has a `split` one: it fires at once, until leaders have stopped coming back. Alerts of one
+rule in one cluster form a group, so that a failover of many components is told once: after `wait`; when it grew, after `interval`; again,
+after `repeat`; and when it is over.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -98,16 +99,26 @@ def react(
                 alerts = _leader_changed(alerts, rule, grouping, transition, component, at)
             case Trigger.VACANT:
                 alerts = _vacant(alerts, rule, grouping, transition, component, at)
+            case Trigger.SPLIT:
+                alerts = _split(alerts, rule, grouping, transition, component, at)
     return alerts
 
 
 def tick(
-    alerts: Alerts, rules: Sequence[Rule], grouping: Grouping, blind: Container[str], now: Moment
+    alerts: Alerts,
+    rules: Sequence[Rule],
+    grouping: Grouping,
+    blind: Container[str],
+    contested: Container[tuple[str, ComponentId]],
+    now: Moment,
 ) -> tuple[Alerts, list[Notice]]:
-    """What is due: vacancies that have lasted, groups that have waited.
+    """What is due: vacancies that have lasted, splits that are over, groups that have waited.
 
-    `blind`: the clusters out of sight. What was seen of them is still told, but never said again as if it were so now.
+    `blind`: the clusters out of sight. What was seen of them is still told, but never said again as if it were so now. `contested`: the
+    leaderships that are split.
     """
+    for split in (rule for rule in rules if rule.on is Trigger.SPLIT):
+        alerts = _end_splits(alerts, split, grouping, contested, now)
     for waiting, pending in alerts.pending.items():
         if now.steady >= pending.due:
             alerts = _add(_drop_pending(alerts, waiting), waiting[:2], pending.alert, grouping, now)
@@ -136,6 +147,8 @@ def restart(alerts: Alerts, watched: Container[str]) -> Alerts:
 def _leader_changed(
     alerts: Alerts, rule: Rule, grouping: Grouping, transition: Transition, component: ComponentId, at: Moment
 ) -> Alerts:
+    if transition.split:  # told as what it is; the changes that showed it to be a split are not told any more
+        return _end(alerts, (rule.alert, transition.cluster_id, component), grouping, None, at)
     first_election = transition.last_known_session_id is None
     if first_election or transition.same_leader or transition.after_session_id is None:
         return alerts
@@ -157,11 +170,36 @@ def _vacant(
         return _drop_pending(alerts, key)
     if transition.kind == Kind.RETIRED or transition.after_session_id is not None:
         return _end(_drop_pending(alerts, key), key, grouping, _host_port(transition.after_address), at)
-    firing = alerts.groups.get(key[:2], Group()).alerts
-    if any(alert.component == component and alert.ended is None for alert in firing):
+    if _is_firing(alerts, key[:2], component):
         return alerts
     pending = Pending(at.steady + rule.hold_for, Alert(component, at, _host_port(transition.last_known_address)))
     return replace(alerts, pending={**alerts.pending, key: pending})
+
+
+def _split(
+    alerts: Alerts, rule: Rule, grouping: Grouping, transition: Transition, component: ComponentId, at: Moment
+) -> Alerts:
+    key = (rule.alert, transition.cluster_id)
+    if not transition.split or transition.after_session_id is None or _is_firing(alerts, key, component):
+        return alerts
+    alert = Alert(component, at, _host_port(transition.last_known_address), _host_port(transition.after_address))
+    return _add(alerts, key, alert, grouping, at)
+
+
+def _end_splits(
+    alerts: Alerts, rule: Rule, grouping: Grouping, contested: Container[tuple[str, ComponentId]], now: Moment
+) -> Alerts:
+    for key, group in alerts.groups.items():
+        if key[0] == rule.alert:
+            for alert in group.alerts:
+                if alert.ended is None and (key[1], alert.component) not in contested:
+                    alerts = _end(alerts, (*key, alert.component), grouping, alert.after, now)
+    return alerts
+
+
+def _is_firing(alerts: Alerts, key: Key, component: ComponentId) -> bool:
+    group = alerts.groups.get(key, Group())
+    return any(alert.component == component and alert.ended is None for alert in group.alerts)
 
 
 def _add(alerts: Alerts, key: Key, alert: Alert, grouping: Grouping, now: Moment) -> Alerts:
@@ -211,7 +249,7 @@ def _flush(group: Group, rule: Rule, cluster_id: str, grouping: Grouping, now: M
         reason = Reason.SHRANK
     else:
         reason = Reason.REPEAT_INTERVAL_ELAPSED
-    lasting = rule.on is Trigger.VACANT
+    lasting = rule.on is not Trigger.LEADER_CHANGED
     rest = tuple(replace(alert, told=True) for alert in group.alerts if lasting and alert.ended is None)
     again = now.steady + grouping.repeat if rest else None
     return Group(rest, again, now.steady), Notice(rule, cluster_id, reason, group.alerts)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from sidecar.core import layout
+from sidecar.core import accounting, contest, layout
 from sidecar.core.leadership import (
     Blindness,
     Component,
@@ -22,6 +22,7 @@ from sidecar.core.observations import (
     NodeObserved,
     NodeRefused,
     SnapshotCompleted,
+    StoreObserved,
     ViewObserved,
 )
 from sidecar.core.policy import Policy
@@ -55,6 +56,8 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
             change.node_refused(observation)
         case ChildrenObserved():
             change.children_observed(observation)
+        case StoreObserved():
+            change.zxid = observation.zxid
     return change.outcome()
 
 
@@ -62,11 +65,14 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     """The cluster when nothing but time has passed: a lost view is trusted no longer than the trust window."""
     view = cluster.view
     obscured = view.obscure_at is not None and now.steady >= view.obscure_at
-    if not obscured and now.steady - view.since.steady < COVERAGE_INTERVAL:
+    calm = [component for component in cluster.contested if view.complete and _is_calm(cluster, component, now)]
+    if not obscured and not calm and now.steady - view.since.steady < COVERAGE_INTERVAL:
         return cluster, []
     change = _Change(policy, cluster_id, cluster, now)
     if obscured:
         change.obscure()
+    for component in calm:
+        change.reconciled(component)
     change.cover(view.sighting, now)
     return change.outcome()
 
@@ -88,6 +94,10 @@ def stop(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     return change.outcome()
 
 
+def _is_calm(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
+    return contest.is_calm(cluster.components[component].contest, cluster.view.since.steady, now)
+
+
 class _Change:
     """One step of one cluster in the making."""
 
@@ -101,6 +111,8 @@ class _Change:
         self.ended: set[ComponentId] = set()
         self.jobs = cluster.jobs
         self.contenders = cluster.contenders
+        self.contested = cluster.contested
+        self.zxid = cluster.zxid
         self.records: list[Transition | Coverage] = []
 
     def outcome(self) -> Outcome:
@@ -109,7 +121,8 @@ class _Change:
             components = {**components, **self.components}
             for component in self.ended:
                 del components[component]
-        return ClusterState(self.view, components, self.jobs, self.contenders), self.records
+        contested = self.contested - self.ended
+        return ClusterState(self.view, components, self.jobs, self.contenders, contested, self.zxid), self.records
 
     # -- our view ------------------------------------------------------------------------------------------------------
 
@@ -130,9 +143,16 @@ class _Change:
     def snapshot_completed(self) -> None:
         for component, known in self.before.components.items():
             if isinstance(known.leadership, Unknown) and known.leadership.reason is not Blindness.UNREADABLE:
-                self.apply(component, known, Seen(_without_leader(known)))
+                self.apply(component, self._looked_for(known), Seen(_without_leader(known)))
         self.cover(Sighting.SEEING, self.at)
         self.view = replace(self.view, complete=True, obscure_at=None)
+
+    def _looked_for(self, known: ComponentState) -> ComponentState:
+        """`known` at the end of a view in which nobody told of its path: there is none."""
+        if known.look is None or known.seen_at >= self.view.connected_at:
+            return known
+        absent = NodeObserved(self.at, "", known.look.path)
+        return replace(known, look=accounting.look(known.look, absent), seen_at=self.at.steady)
 
     def obscure(self) -> None:
         """Trust has ended in all that was not looked at again since the view was lost."""
@@ -170,6 +190,8 @@ class _Change:
             known = self._newcomer()
         if not _speaks_for(known, node):
             return
+        if node.position or not known.look or known.look.path == node.path:
+            known = replace(known, look=accounting.look(known.look, node), seen_at=self.at.steady)
         match leader:
             case LeaderInformation():
                 self.apply(component, known, Seen(compare(known.leadership, leader), leader, node.position, node.path))
@@ -214,12 +236,17 @@ class _Change:
 
     # -- the table applied ---------------------------------------------------------------------------------------------
 
+    def reconciled(self, component: ComponentId) -> None:
+        """The leadership of `component` is not split any more."""
+        known = self.before.components[component]
+        self.components[component] = replace(known, contest=contest.ended(known.contest))
+        self.contested -= {component}
+
     def apply(self, component: ComponentId, known: ComponentState, seen: Seen) -> None:
         """Bring `component` from what was known to what is seen, and record what the table says happened."""
         kind = kind_of(known.leadership, seen.sight)
         if kind is not None:
-            self.records.append(self.scribe.transition(component, known, seen, kind, self.view.connection))
-        known = replace(known, seen_at=self.at.steady)
+            known = self._record(component, known, seen, kind)
         match seen.sight:
             case Sight.JOB_ENDED:
                 self.ended.add(component)
@@ -246,6 +273,21 @@ class _Change:
                     last_position=seen.position,
                     vacated_at=None,
                 )
+
+    def _record(self, component: ComponentId, known: ComponentState, seen: Seen, kind: Kind) -> ComponentState:
+        """`known` as the next transition will find it: this one has told what was missed."""
+        before = known.contest
+        if seen.leader and known.last_known:
+            after = contest.succeeded(before, known.last_known.session_id, seen.leader.session_id, self.at)
+            known = replace(known, contest=after)
+            if after.since:
+                self.contested |= {component}
+        self.records.append(
+            self.scribe.transition(component, known, before, seen, kind, self.view.connection, self.contenders)
+        )
+        if known.look and kind is not Kind.OBSCURED:
+            known = replace(known, look=replace(known.look, gap=accounting.NO_GAP))
+        return known
 
     def _since(self, known: ComponentState, kind: Kind | None) -> Moment:
         return known.since if kind is None or kind is Kind.READDRESSED else self.at

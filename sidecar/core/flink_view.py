@@ -21,9 +21,20 @@ class LeaderAddress(Struct, frozen=True):
     leader_session_id: UUID | None
 
 
+class _Cached(Struct, frozen=True):
+    """What stood at `path` when it was last seen; `leader` is None where the bytes cannot be read."""
+
+    path: str
+    mzxid: int
+    leader: LeaderInformation | None
+
+
 class FlinkView:
-    """Mirrors `DefaultLeaderRetrievalService` on a ZooKeeper driver: only what differs from the last call is told, bytes that cannot be
-    read change nothing, and a suspended connection (`tolerate_suspended`: only a lost one) means no leader.
+    """Mirrors `DefaultLeaderRetrievalService` on a `ZooKeeperLeaderRetrievalDriver`, one of them for each component.
+
+    Only what differs from the last call is told, and bytes that cannot be read change nothing. A suspended connection
+    (`tolerate_suspended`: only a lost one) means no leader; one that is back brings up again what was seen before it went, whether
+    that still stands or not. What stands now is told behind it, when it has been read.
     """
 
     def __init__(self, *, tolerate_suspended: bool = False) -> None:
@@ -31,13 +42,20 @@ class FlinkView:
             {ConnectionState.LOST} if tolerate_suspended else {ConnectionState.LOST, ConnectionState.SUSPENDED}
         )
         self._told: dict[ComponentId, LeaderInformation] = {}
-        self._held_at: dict[ComponentId, tuple[str, int]] = {}
+        self._cached: dict[ComponentId, _Cached] = {}  # what Curator's `TreeCache` holds: no outage empties it
 
     def observe(self, observation: ClusterObservation) -> list[LeaderAddress]:
         """The calls that follow from one observation."""
         match observation:
             case ViewObserved(connection=connection) if connection in self._clearing:
-                return [self._tell(observation, component, None) for component in tuple(self._told)]
+                return [call for component in tuple(self._told) for call in self._tell(observation, component, None)]
+            case ViewObserved(connection=ConnectionState.CONNECTED):
+                return [
+                    call
+                    for component, cached in self._cached.items()
+                    if cached.leader
+                    for call in self._tell(observation, component, cached.leader)
+                ]
             case NodeObserved():
                 return self._node(observation)
         return []
@@ -46,34 +64,36 @@ class FlinkView:
         component = layout.component_of(node.path)
         if component is None:
             return []
-        path, mzxid = self._held_at.get(component, (node.path, -1))
+        cached = self._cached.get(component, _Cached(node.path, -1, None))
+        # Another layout's place counts only with a leader, and one that is newer than the leader that we know.
+        elsewhere = cached.path != node.path
         if node.position is None or not node.data:
-            leader = None
-        else:
-            decoded = decode_connection_info(node.data)
-            if isinstance(decoded, Unreadable):
+            if elsewhere:
                 return []
-            leader = decoded
-        if path != node.path and (leader is None or node.position is None or node.position.mzxid <= mzxid):
-            return []  # another layout's place, older than the leader that we know
-        if leader is not None and node.position is not None:
-            self._held_at[component] = (node.path, node.position.mzxid)
-        if self._told.get(component) == leader:
+            self._cached.pop(component, None)
+            return self._tell(node, component, None)
+        decoded = decode_connection_info(node.data)
+        leader = None if isinstance(decoded, Unreadable) else decoded
+        if elsewhere and (leader is None or node.position.mzxid <= cached.mzxid):
             return []
-        return [self._tell(node, component, leader)]
+        self._cached[component] = _Cached(node.path, node.position.mzxid, leader)
+        return self._tell(node, component, leader) if leader else []
 
     def _tell(
         self, cause: ClusterObservation, component: ComponentId, leader: LeaderInformation | None
-    ) -> LeaderAddress:
+    ) -> list[LeaderAddress]:
+        if self._told.get(component) == leader:
+            return []
         if leader is None:
-            self._told.pop(component, None)
-            self._held_at.pop(component, None)
+            del self._told[component]
         else:
             self._told[component] = leader
-        return LeaderAddress(
-            timestamp(cause.at.wall),
-            component.component.value,
-            component.job_id,
-            leader.address if leader else None,
-            leader.session_id if leader else None,
-        )
+        return [
+            LeaderAddress(
+                timestamp(cause.at.wall),
+                component.component.value,
+                component.job_id,
+                leader.address if leader else None,
+                leader.session_id if leader else None,
+            )
+        ]

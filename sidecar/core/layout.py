@@ -30,10 +30,13 @@ class Layout(StrEnum):
 
 
 LEADER = "/leader"
+LATCH = "/leader/latch"
+"""Where all contenders of a process stand, since 1.15."""
 JOBS = "/jobs"
 JOB_STORES = ("/jobgraphs", "/execution-plans")
 """Where Flink keeps the jobs it would recover (`execution-plans` since 2.0). A job that is gone from here has ended."""
 
+_NODE = "/connection_info"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 _CLUSTER_NAMES = "|".join(c.component.value for c in CLUSTER_COMPONENTS)
 _LEADER_NODES: tuple[tuple[Layout | None, re.Pattern[str]], ...] = (
@@ -48,10 +51,11 @@ _LATCHES = re.compile(rf"/leader/latch|/leader/(?:{_CLUSTER_NAMES})/latch|/leade
 
 
 class Wanted(Struct, frozen=True):
-    """What to watch: the values of `nodes`, and the children of `lists`."""
+    """What to watch: the values of `nodes`, and the children of `lists`. All that matters happens below `roots`."""
 
     nodes: frozenset[str]
     lists: frozenset[str]
+    roots: frozenset[str]
 
 
 def namespace(root: str, cluster_id: str) -> str:
@@ -85,26 +89,52 @@ def job_ids(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if _JOB_ID.fullmatch(name))
 
 
+def counted_at(path: str) -> str | None:
+    """The parent of a cluster component's leader node, which has no other child since 1.15; None for other paths.
+
+    Jobs are left out: a read more for each of many thousands, and since 1.15 they are elected with the process that leads the rest.
+    """
+    component = component_of(path)
+    return path.rpartition("/")[0] if component and not component.job_id and path.endswith(_NODE) else None
+
+
+def leads_on(path: str) -> bool:
+    """Whether what else to watch depends on the children of `path`: see `wanted`."""
+    return path in {LEADER, JOBS} or (path != LATCH and is_latch(path))
+
+
+def is_list(path: str) -> bool:
+    """Whether the children of `path` are of interest in themselves: the contenders of a latch, or the jobs of a store."""
+    return path in JOB_STORES or is_latch(path)
+
+
 def wanted(children: Mapping[str, Iterable[str]]) -> Wanted:
     """What to watch next, given the children seen so far of each watched list (a list that does not exist has none)."""
     leader = frozenset(children.get(LEADER, ()))
     one_latch = "latch" in leader
+    old_contenders = False
     nodes = set()
-    lists = {LEADER, JOBS, *JOB_STORES}
+    lists = {LEADER, *JOB_STORES}
+    # Not the whole namespace: a job's checkpoints would be heard, several writes for each.
+    roots = {LEADER, "/leaderlatch", *JOB_STORES}
     for component in CLUSTER_COMPONENTS:
         name = component.component.value
-        nodes.add(f"{LEADER}/{name}/connection_info")
+        nodes.add(f"{LEADER}/{name}{_NODE}")
         nodes.add(f"{LEADER}/{name}_lock")
-        if name in leader and not one_latch:
+        if name in leader:
             lists.add(f"{LEADER}/{name}/latch")
+            old_contenders = old_contenders or bool(children.get(f"{LEADER}/{name}/latch"))
         if f"{name}_lock" in leader:
             lists.add(f"/leaderlatch/{name}_lock")
     if one_latch:
-        lists.add(f"{LEADER}/latch")
-    nodes |= {f"{JOBS}/{job}/leader/connection_info" for job in job_ids(children.get(JOBS, ()))}
+        lists.add(LATCH)
+    if old_contenders or (LEADER in children and not one_latch):  # they keep a job's leader beside its checkpoints
+        lists.add(JOBS)
+        roots.add(JOBS)
+    nodes |= {f"{JOBS}/{job}/leader{_NODE}" for job in job_ids(children.get(JOBS, ()))}
     for name in leader:
         if _JOB_ID.fullmatch(name):
-            nodes |= {f"{LEADER}/{name}/connection_info", f"{LEADER}/{name}/job_manager_lock"}
+            nodes |= {f"{LEADER}/{name}{_NODE}", f"{LEADER}/{name}/job_manager_lock"}
         elif name.startswith("job-") and _JOB_ID.fullmatch(name.removeprefix("job-")):
-            nodes.add(f"{LEADER}/{name}/connection_info")
-    return Wanted(frozenset(nodes), frozenset(lists))
+            nodes.add(f"{LEADER}/{name}{_NODE}")
+    return Wanted(frozenset(nodes), frozenset(lists), frozenset(roots))

@@ -59,6 +59,21 @@ class ZNodePosition(Struct, frozen=True, tag="znode"):
     ephemeral_owner: int
     mtime: int
 
+    @property
+    def epoch(self) -> int:
+        """How often the ensemble had elected a leader when this was written."""
+        return self.mzxid >> 32
+
+
+class Births(Struct, frozen=True):
+    """How often a child of a znode came to be, as long as it is this znode (`parent_czxid`): ZooKeeper counts it, whoever looks.
+
+    Flink keeps one child there, a leader's node, which each new leader creates anew: these are elections.
+    """
+
+    parent_czxid: int
+    count: int
+
 
 class Blindness(StrEnum):
     """Why a leadership is unknown."""

@@ -5,6 +5,7 @@ Addresses and job ids come from the store and are untrusted: control characters 
 
 from typing import Final
 
+from sidecar.core import contest
 from sidecar.core.alerts import Alert, Notice, Reason
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Policy, Trigger
@@ -79,6 +80,10 @@ def _headline(notice: Notice) -> str:
             return f"{what} led again"
         case Trigger.VACANT:
             return f"no leader for {what}"
+        case Trigger.SPLIT if notice.reason is Reason.RESOLVED:
+            return f"{what}: leadership is not split any more"
+        case Trigger.SPLIT:
+            return f"split leadership of {what}: {clean(alerts[0].before or '?')} and {clean(alerts[0].after or '?')}"
 
 
 def _line(notice: Notice, alert: Alert) -> str:
@@ -97,6 +102,11 @@ def _line(notice: Notice, alert: Alert) -> str:
         case Trigger.VACANT:
             before = f" (before: {clean(alert.before)})" if alert.before else ""
             return f"{alert.component}: no leader since {timestamp(alert.began.wall)}{before}"
+        case Trigger.SPLIT if alert.ended is not None:
+            return f"{alert.component}: settled, no replaced leader has come back for {seconds(contest.CALM)}"
+        case Trigger.SPLIT:
+            both = f"{clean(alert.before or '?')} and {clean(alert.after or '?')}"
+            return f"{alert.component}: {both} take turns since {timestamp(alert.began.wall)}, each deleting what the other published"
 
 
 def _host(host_port: str | None) -> str | None:

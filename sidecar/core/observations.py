@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
 
 
@@ -58,6 +58,10 @@ class NodeObserved(SeenInCluster, frozen=True):
     path: str
     data: bytes = b""
     position: ZNodePosition | None = None
+    writes: int | None = None
+    """How often the path was created or set since it was last told of; None where nobody could count."""
+    births: Births | None = None
+    """How often there was a new node at this path until now, where its parent counts nothing else."""
 
 
 class NodeRefused(SeenInCluster, frozen=True):
@@ -72,6 +76,12 @@ class ChildrenObserved(SeenInCluster, frozen=True):
 
     path: str
     names: tuple[str, ...] = ()
+
+
+class StoreObserved(SeenInCluster, frozen=True):
+    """How far the store is: ZooKeeper's newest transaction. Told when the connection is made, in a new epoch, and now and then."""
+
+    zxid: int
 
 
 class DeliverySettled(Observed, frozen=True):
@@ -94,7 +104,7 @@ class Stopped(Observed, frozen=True):
     """The sidecar is about to end, in order."""
 
 
-ClusterObservation = ViewObserved | SnapshotCompleted | NodeObserved | NodeRefused | ChildrenObserved
+ClusterObservation = ViewObserved | SnapshotCompleted | NodeObserved | NodeRefused | ChildrenObserved | StoreObserved
 """What a driver may tell."""
 
 Observation = ClusterObservation | DeliverySettled | Started | Ticked | Stopped

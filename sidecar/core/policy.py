@@ -30,6 +30,8 @@ class Trigger(StrEnum):
     """Another leader than the last known one leads: A->B or null->B, also when it changed out of our sight. Never a first election."""
     VACANT = "vacant"
     """Nobody has been leading for as long as the rule says."""
+    SPLIT = "split"
+    """Leaders that were replaced keep coming back: two contenders both believe that they lead."""
 
 
 class Rule(Struct, frozen=True):

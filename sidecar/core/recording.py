@@ -1,9 +1,11 @@
 """What happened, as records: the audit log's view of one step of one cluster."""
 
+from collections.abc import Mapping
 from typing import TypedDict
 
 from msgspec import Struct
 
+from sidecar.core.contest import Contest
 from sidecar.core.leadership import ComponentId, Held, LeaderInformation, ZNodePosition, host_port
 from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
 from sidecar.core.observations import ConnectionState
@@ -59,12 +61,20 @@ class Scribe:
         )
 
     def transition(
-        self, component: ComponentId, known: ComponentState, seen: Seen, kind: Kind, connection: ConnectionState | None
+        self,
+        component: ComponentId,
+        known: ComponentState,
+        contest: Contest,
+        seen: Seen,
+        kind: Kind,
+        connection: ConnectionState | None,
+        contenders: Mapping[str, int],
     ) -> Transition:
-        """What happened to `component`, of which this was `known`."""
+        """What happened to `component`, of which this was `known`; of its contest, what has become of `contest`."""
         held = known.leadership if isinstance(known.leadership, Held) else None
         before = held.leader if held else None
         position = seen.position or (held.position if held and kind is not Kind.OBSCURED else None)
+        look = known.look if kind is not Kind.OBSCURED else None
         vacant = self._at.steady - known.vacated_at.steady if seen.leader and known.vacated_at else None
         return Transition(
             id=self._transition_id(component, known, seen, kind),
@@ -81,8 +91,14 @@ class Scribe:
             same_leader=bool(
                 seen.leader and known.last_known and seen.leader.session_id == known.last_known.session_id
             ),
-            same_process=_same_process(held, seen),
-            unobserved=_unobserved(held, seen),
+            same_process=_same_process(known, seen),
+            unobserved=look.gap.exact if look else None,
+            unobserved_at_least=look.gap.at_least if look else None,
+            elections=look.births.count if look and look.births else None,
+            contenders=max(contenders.values(), default=None),
+            store_reelected=_store_reelected(known, seen),
+            returned=seen.leader is not None and seen.leader.session_id in contest.earlier,
+            split=known.contest.since is not None,
             vacant_seconds=round(vacant / SECOND, 6) if vacant is not None else None,
             view=connection.value if connection else "NOT_CONNECTED",
             reason=seen.reason,
@@ -116,20 +132,22 @@ class Scribe:
                 return record_id(*what, self._policy.observer, self._at.wall, self._at.steady)
 
 
-def _same_process(before: Held | None, seen: Seen) -> bool | None:
-    """Whether the leader after is the process of before, where the facts decide: one session is one process, another host is another."""
-    if before is None or seen.leader is None or seen.position is None:
+def _same_process(known: ComponentState, seen: Seen) -> bool | None:
+    """Whether the leader after is the process of the last one, where the facts decide: one session is one process, another host is
+    another.
+    """
+    before, position = known.last_known, known.last_position
+    if before is None or position is None or seen.leader is None or seen.position is None:
         return None
-    if before.position.ephemeral_owner and before.position.ephemeral_owner == seen.position.ephemeral_owner:
+    if position.ephemeral_owner and position.ephemeral_owner == seen.position.ephemeral_owner:
         return True
-    return None if host_port(before.leader.address) == host_port(seen.leader.address) else False
+    return None if host_port(before.address) == host_port(seen.leader.address) else False
 
 
-def _unobserved(before: Held | None, seen: Seen) -> int | None:
-    """Writes between two values of one znode that nobody saw. Across znodes the versions say nothing."""
-    if before is None or seen.position is None or before.position.czxid != seen.position.czxid:
+def _store_reelected(known: ComponentState, seen: Seen) -> bool | None:
+    if known.last_position is None or seen.leader is None or seen.position is None:
         return None
-    return seen.position.version - before.position.version - 1
+    return seen.position.epoch != known.last_position.epoch
 
 
 def _recorded(position: ZNodePosition) -> Position:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -64,7 +64,7 @@ class Transition(Record, frozen=True, kw_only=True, tag="transition"):
     """The leader after is the one last known before."""
     same_process: bool | None
     unobserved: int | None
-    """Changes between before and after that nobody could see; null: not knowable."""
+    """Writes between before and after that nobody could see; null: not knowable, and then there were `unobserved_at_least` so many."""
     vacant_seconds: float | None
     """For how long nobody was seen to lead before this leader; null: there was no vacancy, or its beginning was not seen."""
     view: str
@@ -73,6 +73,17 @@ class Transition(Record, frozen=True, kw_only=True, tag="transition"):
     written_at: Timestamp | None
     position: Position | None
     episode_id: str | None = None
+    unobserved_at_least: int | None = None
+    elections: int | None = None
+    """How many leader nodes there have been at this path, also before anybody looked, since its parent was made; null: not counted."""
+    contenders: int | None = None
+    """How many JobManagers contended when this was seen: 1, and there is no standby left. Null: no latch was seen."""
+    store_reelected: bool | None = None
+    """Whether ZooKeeper itself elected a leader between the last known leader's write and this one's; null: not two writes."""
+    returned: bool = False
+    """The leader after had been replaced before, and is back with its old session id: no election."""
+    split: bool = False
+    """One of the changes of a split leadership."""
 
 
 class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_": "from"}):

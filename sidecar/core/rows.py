@@ -65,12 +65,11 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
                 found[row.kind][json.decode(row.key, type=key_type)] = json.decode(row.value, type=value_type)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 problems.append(f"a row of kind {row.kind} is not understood and left out: {error}")
-    clusters = {
-        name: ClusterState(
-            view, {component: known for (cluster, component), known in found["component"].items() if cluster == name}
-        )
-        for name, view in found["view"].items()
-    }
+    clusters = {}
+    for name, view in found["view"].items():
+        components = {component: known for (cluster, component), known in found["component"].items() if cluster == name}
+        contested = frozenset(component for component, known in components.items() if known.contest.since)
+        clusters[name] = ClusterState(view, components, contested=contested)
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     return State(clusters, Alerts(found["pending"], found["group"]), outbox, found["alive"].get("")), problems
 

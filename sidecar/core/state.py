@@ -5,7 +5,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from sidecar.core.accounting import Look
 from sidecar.core.alerts import Alerts
+from sidecar.core.contest import Contest
 from sidecar.core.deliveries import Delivery
 from sidecar.core.leadership import (
     CLUSTER_COMPONENTS,
@@ -30,6 +32,9 @@ class ComponentState(Struct, frozen=True):
     """Where that leader stood."""
     seen_at: int = 0
     """When it was last looked at (steady)."""
+    look: Look | None = None
+    """What the last look found in the store, and what was missed since the last transition."""
+    contest: Contest = Contest()
     vacated_at: Moment | None = None
     """When the present vacancy was seen to begin."""
     registered: bool | None = None
@@ -68,6 +73,10 @@ class ClusterState(Struct, frozen=True):
     """The jobs in each job store, by its path."""
     contenders: Mapping[str, int] = {}
     """How many contend, by latch path."""
+    contested: frozenset[ComponentId] = frozenset()
+    """Whose leadership is split."""
+    zxid: int | None = None
+    """How far the store was when it last said so."""
 
 
 class State(Struct, frozen=True):

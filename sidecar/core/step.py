@@ -70,7 +70,8 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     state, effects = _each_cluster(policy, state, now, cluster.tick)
     blind = {name for name, seen in state.clusters.items() if not seen.view.complete}
-    told, notices = alerts.tick(state.alerts, policy.rules, policy.grouping, blind, now)
+    contested = {(name, component) for name, seen in state.clusters.items() for component in seen.contested}
+    told, notices = alerts.tick(state.alerts, policy.rules, policy.grouping, blind, contested, now)
     queued = [delivery for notice in notices for delivery in _deliveries(policy, notice, now)]
     outbox, given_up = deliveries.queue(state.outbox, queued) if queued else (state.outbox, [])
     outbox, claimed = deliveries.claim(outbox, now)

@@ -132,6 +132,7 @@ def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
 def test_the_last_process_of_an_old_version_stays_watched_beside_the_new(before: Layout, after: Layout) -> None:
     """A rolling upgrade: while the old leader still leads, a JobManager of the next version joins. The old places are still watched."""
     flink = Flink(before).submit().elect(A)
+    flink.write("/leader/dispatcher/latch/_c_a-latch-0000000000", None, A.zookeeper_session)
     flink.era = after
     flink.elect(B, CLUSTER_COMPONENTS[2])
     flink.era = before

@@ -96,7 +96,7 @@ def test_a_blink_of_the_store_is_a_replacement_in_place() -> None:
         ("dispatcher", "A->B", 0, True),
         ("rest_server", "A->B", 0, True),
         ("job", "A->null", None, None),
-        ("job", "null->B", None, None),
+        ("job", "null->B", None, True),
     }
 
 

@@ -15,5 +15,6 @@ def test_the_shipped_rules_are_a_rule_file_like_any_other() -> None:
     assert rules == (
         Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED, Severity.WARNING),
         Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, 30 * SECOND),
+        Rule("FlinkSplitLeadership", Trigger.SPLIT, Severity.CRITICAL),
     )
     assert load(None, {"zookeeper": "zk"}).rules == rules

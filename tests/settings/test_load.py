@@ -14,6 +14,7 @@ from tests.settings.conftest import Write
 SHIPPED = (
     Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED, Severity.WARNING),
     Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, 30 * SECOND),
+    Rule("FlinkSplitLeadership", Trigger.SPLIT, Severity.CRITICAL),
 )
 FULL = """
 zookeeper: {quorum: "zk:2181"}

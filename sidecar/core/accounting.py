@@ -1,0 +1,92 @@
+"""What nobody could see: how many writes lie between two looks at a leader's znode, by the counters that ZooKeeper keeps.
+
+Three counters, the surest first:
+- the `version` of one node (the same czxid) counts its writes, whoever looked and whoever was down;
+- while a watch hears each event, the driver counts the writes itself;
+- the parent's `cversion` counts new nodes, also while nobody looked. How often a node was set that came and went unseen, nothing tells:
+  then the number is not knowable, and what is known is a least.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.leadership import Births
+from sidecar.core.observations import NodeObserved
+
+
+class Gap(Struct, frozen=True):
+    """Writes that nobody saw. `exact` is None where their number is not knowable: then there were `at_least` so many."""
+
+    exact: int | None = 0
+    at_least: int = 0
+
+    def __add__(self, more: "Gap") -> "Gap":
+        exact = None if self.exact is None or more.exact is None else self.exact + more.exact
+        return Gap(exact, self.at_least + more.at_least)
+
+
+NO_GAP: Final = Gap()
+NOT_KNOWABLE: Final = Gap(None)
+
+
+class Look(Struct, frozen=True):
+    """What the last look at a leader's path found there, and what was missed since the last transition that was recorded."""
+
+    path: str
+    czxid: int | None
+    """None: there was no node."""
+    version: int
+    births: Births | None
+    gap: Gap = NO_GAP
+
+
+def look(before: Look | None, node: NodeObserved) -> Look:
+    """The look that follows `before`. Nothing is missed before the first one, but how much there was is not knowable either."""
+    position = node.position
+    missed = _missed(before, node)
+    return Look(
+        node.path,
+        position.czxid if position else None,
+        position.version if position else 0,
+        node.births or _births_still(before, node),
+        before.gap + missed if before else missed,
+    )
+
+
+def _missed(before: Look | None, node: NodeObserved) -> Gap:
+    position = node.position
+    if before and position and position.czxid == before.czxid and before.path == node.path:
+        sets = position.version - before.version
+        return _exactly(max(0, sets - 1)) if sets >= 0 else NOT_KNOWABLE  # the store itself went back in time
+    if node.writes is not None:
+        return _exactly(max(0, node.writes - 1) if position else node.writes)
+    if before is None:
+        return NOT_KNOWABLE
+    sets = position.version if position else 0
+    born = _born_between(before.births, node.births) if before.path == node.path else None
+    if born is None:
+        return Gap(None, sets)
+    came_and_went = max(0, born - int(position is not None))
+    if before.czxid is None and not came_and_went:
+        return _exactly(sets)
+    return Gap(None, came_and_went + sets)
+
+
+def _born_between(before: Births | None, after: Births | None) -> int | None:
+    """How many nodes there were new, where both were counted by one parent."""
+    if before is None or after is None or before.parent_czxid != after.parent_czxid:
+        return None
+    return after.count - before.count
+
+
+def _births_still(before: Look | None, node: NodeObserved) -> Births | None:
+    """The count of before, where no new node has come since."""
+    if before is None or before.path != node.path:
+        return None
+    same_node = node.position is not None and node.position.czxid == before.czxid
+    return before.births if same_node or (node.position is None and node.writes == 0) else None
+
+
+def _exactly(writes: int) -> Gap:
+    return Gap(writes, writes)
