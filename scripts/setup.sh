@@ -33,6 +33,10 @@ if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v javac >/dev/null; the
   as_root || die "javac is needed to run every test; run: apt-get install openjdk-17-jdk-headless"
   apt_install openjdk-17-jdk-headless
 fi
+if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! PATH=$PATH:/sbin:/usr/sbin command -v tc >/dev/null; then
+  as_root || die "tc is needed to run every test (it drops packets); run: apt-get install iproute2"
+  apt_install iproute2
+fi
 
 [ -x "$venv/bin/python" ] || { say "making $venv"; "$python" -m venv "$venv"; }
 say "installing the locked dependencies (the first time: some 600 MB, most of it Spark)"

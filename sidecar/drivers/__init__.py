@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from sidecar.core.moment import Moment
 from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.drivers.zookeeper.security import Security
 from sidecar.ports import LeaderRetrievalDriver
 from sidecar.settings import ZooKeeperSettings
 
@@ -17,4 +18,5 @@ def driver_for(cluster: ZooKeeperSettings, clock: Callable[[], Moment]) -> Leade
         clock,
         session_timeout=cluster.session_timeout,
         connection_timeout=cluster.connection_timeout,
+        security=Security(cluster.tls, cluster.sasl, cluster.authorization),
     )

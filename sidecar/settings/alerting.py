@@ -16,7 +16,6 @@ from sidecar.settings.section import Section
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _NAME_IS: Final = "1 to 64 letters, digits, _, - or ."
-_MAX_SECRET: Final = 16 << 10
 
 
 class Alerting(NamedTuple):
@@ -90,18 +89,7 @@ def _receivers(documents: Sequence[Section]) -> tuple[Receiver, ...]:
 
 
 def _url(url: Given) -> Secret:
-    """The URL itself, or the content of the file that `file:PATH` names. Errors say where it stands, never what it is."""
-    text = url.text.strip()
-    if text.startswith("file:"):
-        path = (url.folder or Path.cwd()) / text.removeprefix("file:")
-        try:
-            with path.open("rb") as file:
-                text = file.read(_MAX_SECRET).decode().strip()
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise url.wrong(f"cannot be read: {reason}") from error
-        if not text or not text.isprintable():
-            raise url.wrong("must hold one URL, in one line")
+    text = url.secret("URL").text
     if not text:
         raise url.error("is empty: give an Apprise URL")
     return Secret(text)

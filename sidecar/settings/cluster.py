@@ -1,9 +1,9 @@
 """Which cluster is meant: named on the command line, in the environment, in the configuration, or by Flink's own configuration."""
 
+import logging
 import os
 import re
 from collections import ChainMap
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,20 +14,22 @@ from sidecar.settings.errors import SettingsError
 from sidecar.settings.flink_conf import configurations, read_flink_conf
 from sidecar.settings.given import Given
 from sidecar.settings.model import ZooKeeperSettings
+from sidecar.settings.security import Place, read_authorization, read_sasl, read_tls
 
 FLINK_CONF_DIR: Final = "FLINK_CONF_DIR"
 """Flink's own variable."""
 IMAGE_CONF_DIR: Final = Path("/opt/flink/conf")
 """Where Flink's image has its configuration."""
 
-_SERVER = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_log = logging.getLogger(__name__)
 
-Place = Mapping[str, Given]
-"""What one place gives: `flink_conf` or `zookeeper`, and keys of `keys.ZOOKEEPER`, other than the quorum."""
+_SERVER = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 
 
 def find_cluster(*places: Place) -> ZooKeeperSettings:
     """The cluster that the first of `places` names that names one; each other value comes from the first place that gives it.
+
+    A place gives `flink_conf` or `zookeeper`, and keys of `keys.ZOOKEEPER` other than the quorum (`tls.ca_file` is one of `tls`).
 
     A place that names its cluster in the other way (Flink's configuration here, a quorum there) means another one and is passed over.
     Where none names it, Flink's configuration is looked for. Raises SettingsError.
@@ -66,14 +68,29 @@ def _settings(given: Place) -> ZooKeeperSettings:
     name = cluster_id.text.strip("/") or root.text.strip("/")
     if not name:
         raise cluster_id.error("root and cluster id are both empty: give the cluster an id")
-    return ZooKeeperSettings(
+    settings = ZooKeeperSettings(
         quorum=_quorum(given["zookeeper"]),
         namespace=namespace(root.text, cluster_id.text),
         cluster_id=name,
         session_timeout=_patience(value("session_timeout")),
         connection_timeout=_patience(value("connection_timeout")),
         tolerate_suspended=value("tolerate_suspended_connections").flag(),
+        tls=read_tls(given),
+        sasl=read_sasl(given),
+        authorization=read_authorization(given),
     )
+    if (acl := given.get("acl")) and acl.text.lower() == "creator" and not _is_somebody(settings):
+        _log.warning(
+            "%s is creator: only who is authenticated as Flink is may read its leaders: give zookeeper.sasl, "
+            "zookeeper.authorization or zookeeper.tls.certificate_file, the same identity as Flink's",
+            acl.where,
+        )
+    return settings
+
+
+def _is_somebody(settings: ZooKeeperSettings) -> bool:
+    """Whether the server can tell us from anybody."""
+    return bool(settings.sasl or settings.authorization or (settings.tls and settings.tls.certificate_file))
 
 
 def _quorum(given: Given) -> str:

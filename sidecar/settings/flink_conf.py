@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from sidecar.settings import keys
 from sidecar.settings.durations import format_duration, parse_flink_duration
 from sidecar.settings.errors import SettingsError
+from sidecar.settings.flink_map import parse_flink_map
 from sidecar.settings.given import Given
 from sidecar.settings.nodes import Scalar, Table
 
@@ -82,8 +83,11 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
     "tolerate_suspended_connections": _Option(
         ("high-availability.zookeeper.client.tolerate-suspended-connections",), _flag
     ),
+    "acl": _Option(("high-availability.zookeeper.client.acl",), _as_is),
 }
-_KEYS: Final = frozenset(key for option in (_TYPE, *_OPTIONS.values()) for key in option.keys)
+_AUTHORIZATION: Final = "high-availability.zookeeper.client.authorization"
+"""A map: its entries may also stand under keys of their own, `_AUTHORIZATION.digest`; the map itself has precedence."""
+_KEYS: Final = frozenset(key for option in (_TYPE, *_OPTIONS.values()) for key in option.keys) | {_AUTHORIZATION}
 
 
 def configurations(conf_dir: Given) -> list[Path]:
@@ -96,7 +100,8 @@ def configurations(conf_dir: Given) -> list[Path]:
 
 
 def read_flink_conf(conf_dir: Given) -> Mapping[str, Given]:
-    """What Flink's configuration in that folder says: `zookeeper` (the quorum) and, where it says so, the other keys of `_OPTIONS`.
+    """What Flink's configuration in that folder says: `zookeeper` (the quorum) and, where it says so, the other keys of `_OPTIONS`
+    and `authorization.SCHEME`.
 
     The values are written as in our own configuration. Raises SettingsError: no folder, no configuration in it, two that disagree,
     unreadable, a value that Flink does not take, no high availability, or not in ZooKeeper.
@@ -125,7 +130,8 @@ class _HighAvailability(NamedTuple):
 
     def meaning(self) -> tuple[str, dict[str, str | None]]:
         """What two files must have in common to agree."""
-        return self.mode, {**keys.ZOOKEEPER.defaults, **{name: value.text for name, value in self.options.items()}}
+        options = {name: value.text for name, value in self.options.items() if name != "acl"}
+        return self.mode, {**keys.ZOOKEEPER.defaults, **options}
 
     def demand_zookeeper(self) -> None:
         key, instead = f"{self.path}: {_TYPE.keys[0]}", "name the cluster with --zookeeper if it runs elsewhere"
@@ -153,10 +159,10 @@ def _read(path: Path) -> _HighAvailability:
 
     text = read_text(path)
     entries = _flat(parse(text, str(path)), path) if path.name == STANDARD else _lines(text, path)
-    values = {key: value for key, value in entries if key in _KEYS}
+    values = {key: value for key, value in entries if key in _KEYS or key.startswith(f"{_AUTHORIZATION}.")}
     mode = _option(_TYPE, values, path)
     found = {name: _option(option, values, path) for name, option in _OPTIONS.items()}
-    options = {name: given for name, given in found.items() if given is not None}
+    options = {name: given for name, given in found.items() if given is not None} | _authorization(values, path)
     return _HighAvailability(path, mode.text.upper() if mode else "NONE", options)
 
 
@@ -170,6 +176,25 @@ def _option(option: _Option, values: Mapping[str, _Value], path: Path) -> Given 
         return Given(option.ours(value), given.written, given.where)
     except ValueError as error:
         raise given.wrong(str(error)) from error
+
+
+def _authorization(values: Mapping[str, _Value], path: Path) -> dict[str, Given]:
+    """`authorization.SCHEME`; secrets, so what is written is nowhere shown."""
+    whole = values.get(_AUTHORIZATION)
+    if whole is None:
+        entries = {key.removeprefix(f"{_AUTHORIZATION}."): value for key, value in values.items() if key not in _KEYS}
+    else:
+        try:
+            found = parse_flink_map(whole.text, yaml=path.name == STANDARD)
+        except ValueError:
+            raise SettingsError(
+                f"{path}:{whole.line}: {_AUTHORIZATION} is no map: write it like digest:'user:password'"
+            ) from None
+        entries = {scheme: whole._replace(text=text) for scheme, text in found.items()}
+    return {
+        f"authorization.{scheme}": Given(value.text, "", f"{path}:{value.line}: {_AUTHORIZATION}")
+        for scheme, value in entries.items()
+    }
 
 
 def _lines(text: str, path: Path) -> Iterator[tuple[str, _Value]]:

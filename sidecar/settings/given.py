@@ -16,6 +16,7 @@ from sidecar.settings.keys import ENVIRONMENT_PREFIX, OVERRIDES
 E = TypeVar("E", bound=Enum)
 
 _FLAGS: Final = {"true": True, "false": False}
+_MAX_SECRET: Final = 16 << 10
 _VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -72,6 +73,21 @@ class Given(Struct, frozen=True):
         if not pattern.fullmatch(self.text):
             raise self.wrong(f"must be {what}")
         return self.text
+
+    def secret(self, what: str) -> "Given":
+        """Itself, or with the content of the file that `file:PATH` names. Errors say where it stands, never what it is."""
+        text = self.text.strip()
+        if text.startswith("file:"):
+            path = (self.folder or Path.cwd()) / text.removeprefix("file:")
+            try:
+                with path.open("rb") as file:
+                    text = file.read(_MAX_SECRET).decode().strip()
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+                raise self.wrong(f"cannot be read: {reason}") from error
+            if not text or not text.isprintable():
+                raise self.wrong(f"must hold one {what}, in one line")
+        return Given(text, self.written, self.where, self.folder)
 
     def path(self) -> Path:
         if not self.text:

@@ -42,8 +42,17 @@ ZOOKEEPER: Final = Keys(
         "session_timeout": "1m",
         "connection_timeout": "15s",
         "tolerate_suspended_connections": "false",
+        "tls": None,
+        "sasl": None,
+        "authorization": None,
     }
 )
+TLS: Final = Keys({"ca_file": None, "certificate_file": None, "key_file": None, "key_password": None})
+SASL: Final = Keys({"username": None, "password": None})
+AUTHORIZATION: Final = Keys({"digest": None})
+ZOOKEEPER_SECURITY: Final[Mapping[str, Keys]] = {"tls": TLS, "sasl": SASL, "authorization": AUTHORIZATION}
+"""The sections of `zookeeper`; their keys are called `tls.ca_file`, … where a cluster is put together."""
+ZOOKEEPER_SECRETS: Final = frozenset({"tls.key_password", "sasl.password", "authorization.digest"})
 SPOOL: Final = Keys(
     {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"},
 )

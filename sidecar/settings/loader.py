@@ -10,13 +10,14 @@ from urllib.parse import unquote, urlsplit
 
 from sidecar.settings import keys
 from sidecar.settings.alerting import read_alerting
-from sidecar.settings.cluster import Place, find_cluster
+from sidecar.settings.cluster import find_cluster
 from sidecar.settings.durations import MILLISECOND, SECOND
 from sidecar.settings.given import Given, overrides_of
 from sidecar.settings.keys import Keys
 from sidecar.settings.model import HttpSettings, LedgerMode, Settings, SpoolSettings, ZooKeeperSettings
 from sidecar.settings.nodes import Table
 from sidecar.settings.section import Section
+from sidecar.settings.security import Place
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _RESERVED_LABELS: Final = frozenset({"alert", "cluster_id", "component", "severity"})
@@ -76,9 +77,19 @@ def _cluster_of(place: Place) -> Place:
 
 def _cluster_of_file(file: Section) -> Place:
     section = file.section("zookeeper", keys.ZOOKEEPER)
-    found = {"zookeeper" if key == "quorum" else key: section.find(key) for key in keys.ZOOKEEPER.defaults}
+    plain = keys.ZOOKEEPER.defaults.keys() - keys.ZOOKEEPER_SECURITY.keys()
+    found = {"zookeeper" if key == "quorum" else key: section.find(key) for key in plain}
+    for name, known in keys.ZOOKEEPER_SECURITY.items():
+        if name in section:
+            nested = section.section(name, known)
+            found[name] = Given("", "", nested.where)
+            found |= {f"{name}.{key}": nested.find(key) for key in known.defaults}
     found["flink_conf"] = file.find("flink_conf_dir")
-    return {name: given for name, given in found.items() if given is not None}
+    return {
+        name: given.secret("value") if name in keys.ZOOKEEPER_SECRETS else given
+        for name, given in found.items()
+        if given is not None
+    }
 
 
 def _observer(given: Given | None) -> str:

@@ -1,5 +1,7 @@
 """The settings, typed. Times are seconds here and microseconds in the `Policy`; values are frozen."""
 
+import ssl
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -31,6 +33,58 @@ class Secret:
         return hash(self._text)
 
 
+class TlsSettings(Struct, frozen=True):
+    """How the connection is encrypted: whom we trust (None: the CAs of this system), and who we are. The files are PEM."""
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    """None: the key stands in `certificate_file`."""
+    key_password: Secret | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """What the files say now: they are read each time, so that renewed certificates are used.
+
+        Raises ValueError: the line names the file, never the password.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.ca_file is None:
+            context.load_default_certs()
+        else:
+            try:
+                context.load_verify_locations(cadata=_pem(self.ca_file))
+            except ssl.SSLError as error:
+                raise ValueError(f"{self.ca_file} holds no certificate in PEM format") from error
+        if self.certificate_file is not None:
+            key_file = self.key_file or self.certificate_file
+            for file in (self.certificate_file, key_file):
+                _pem(file)
+            # Without a password OpenSSL would ask the terminal for it, and wait.
+            password = self.key_password.reveal() if self.key_password else ""
+            try:
+                context.load_cert_chain(self.certificate_file, key_file, password)
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"{self.certificate_file} and its private key {key_file} cannot be used: both must be PEM, belong together, and the "
+                    f"key_password must be {'right' if self.key_password else 'given where the key is encrypted'}"
+                ) from error
+        return context
+
+
+def _pem(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+class SaslSettings(Struct, frozen=True):
+    """Who we are by SASL DIGEST-MD5."""
+
+    username: str
+    password: Secret
+
+
 class ZooKeeperSettings(Struct, frozen=True):
     """Where one Flink cluster keeps its leaders, and how patient its ZooKeeper clients are."""
 
@@ -44,6 +98,10 @@ class ZooKeeperSettings(Struct, frozen=True):
     connection_timeout: float
     tolerate_suspended: bool
     """Whether Flink's listeners keep their leader while the connection is SUSPENDED."""
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+    authorization: Mapping[str, Secret] = {}
+    """By scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
 
 
 class SpoolSettings(Struct, frozen=True):

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.integration.watching import CLUSTER, Recorder, now
+from tests.integration.watching import CLUSTER, Recorder, Wire, now
 
 Watch = Callable[..., Recorder]
 
@@ -39,6 +39,14 @@ def flink(shared_zookeeper: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture
+def wire(shared_zookeeper: ZooKeeper) -> Iterator[Wire]:
+    """A connection to the shared server that can be hurt."""
+    relay = Wire(shared_zookeeper.address)
+    yield relay
+    relay.close()
 
 
 @pytest.fixture

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from sidecar.core.leadership import ZNodePosition
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, ViewObserved
 from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.drivers.zookeeper.session import Question, Value
+from sidecar.drivers.zookeeper.tree import Ask
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
@@ -36,14 +39,6 @@ def write(server: ZooKeeper, data: bytes) -> None:
 
 def our_threads() -> list[str]:
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("zookeeper-"))
-
-
-@pytest.fixture
-def wire(shared_zookeeper: ZooKeeper) -> Iterator[Wire]:
-    """A connection to the shared server that can be hurt."""
-    relay = Wire(shared_zookeeper.address)
-    yield relay
-    relay.close()
 
 
 # -- outages -----------------------------------------------------------------------------------------------------------
@@ -178,9 +173,11 @@ def test_a_late_answer_of_an_earlier_connection_is_not_believed(
     recorder = watch(wire.address, namespace)
     recorder.wait_complete()
     driver = recorder.driver  # white box from here: no server answers late on demand
-    late = flink.get_async(LEADER)
-    late.wait(10)
-    answer = partial(driver._answered, driver._connection, driver._tree._watched[LEADER], now(), late)
+    watched = driver._tree._watched[LEADER]
+    data, stat = flink.get(LEADER)
+    position = ZNodePosition(LEADER, stat.czxid, stat.mzxid, stat.version, 0, stat.mtime)
+    late = Ask(watched, Question.VALUE, LEADER), now(), Value(data, position)
+    answer = partial(driver._answered, driver._connection, *late)
     flink.set(LEADER, b"new")
     recorder.wait_value(LEADER, b"new")
     wire.cut()
@@ -299,7 +296,7 @@ def test_after_nonsense_from_the_server_it_begins_anew(
     flink.create(LEADER, b"leader", makepath=True)
     recorder.wait_value(LEADER, b"leader")
     assert recorder.view() in ([CONNECTED, LOST, CONNECTED], [CONNECTED, SUSPENDED, CONNECTED])
-    assert len(our_threads()) == 4
+    assert len(our_threads()) == 2
 
 
 def test_an_error_in_our_own_thread_does_not_make_it_deaf(
@@ -377,7 +374,7 @@ def test_stop_while_connecting(watch: Watch, black_hole: str) -> None:
     """An attempt to connect that nobody answers does not hold up stop; it is left to its time limit."""
     before = our_threads()
     recorder = watch(black_hole, NAMESPACE, session_timeout=60, connection_timeout=6)
-    recorder.wait(lambda: len(our_threads()) == len(before) + 4)
+    recorder.wait(lambda: len(our_threads()) == len(before) + 2)
     time.sleep(0.5)  # it connects
     began = time.monotonic()
     recorder.driver.stop()

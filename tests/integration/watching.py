@@ -1,25 +1,42 @@
-"""What a driver told, and a wire between it and its server that can be hurt."""
+"""What a driver told, what a sidecar would record of it, and wires and networks between it and its server that can be hurt."""
 
+import ctypes
+import os
 import socket
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 
-from sidecar.core.moment import Moment
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ChildrenObserved,
     ClusterObservation,
     ConnectionState,
     NodeObserved,
     NodeRefused,
+    Observation,
     SnapshotCompleted,
+    Started,
+    Ticked,
     ViewObserved,
 )
+from sidecar.core.policy import Policy
+from sidecar.core.records import AnyRecord
+from sidecar.core.state import State
+from sidecar.core.step import Append, step
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 
 CLUSTER = "default"
 CONNECTED, SUSPENDED, LOST = ConnectionState.CONNECTED, ConnectionState.SUSPENDED, ConnectionState.LOST
+_TICK = SECOND // 4
+_CLONE_NEWNET = 0x40000000
+_COMMAND_SECONDS = 10.0
+
+T = TypeVar("T")
 
 
 def now() -> Moment:
@@ -71,6 +88,14 @@ class Recorder:
     def view(self) -> list[ConnectionState]:
         return [told.connection for told in self.all if isinstance(told, ViewObserved)]
 
+    def seconds_until(self, state: ConnectionState, since: Moment) -> float:
+        """How long after `since` the connection was first seen to be in `state`."""
+        return next(
+            (told.at.steady - since.steady) / SECOND
+            for told in list(self.all)
+            if isinstance(told, ViewObserved) and told.connection is state and told.at.steady >= since.steady
+        )
+
     def nodes(self, path: str) -> list[NodeObserved]:
         return [told for told in self.all if isinstance(told, NodeObserved) and told.path == path]
 
@@ -90,14 +115,35 @@ class Recorder:
         return [told.reason for told in self.all if isinstance(told, NodeRefused) and told.path == path]
 
 
-class Wire:
-    """A TCP relay to one server. It can be cut, and put bytes of its own into what the server says."""
+def recorded(told: Sequence[ClusterObservation], until: Moment, policy: Policy) -> list[AnyRecord]:
+    """What a fresh sidecar records of what was `told`, its clock ticking four times a second, `until` then."""
+    state, records = State(), list[AnyRecord]()
 
-    def __init__(self, target: str) -> None:
+    def take(observation: Observation) -> None:
+        nonlocal state
+        state, effects = step(policy, state, observation)
+        records.extend(effect.record for effect in effects if isinstance(effect, Append))
+
+    last = told[0].at
+    take(Started(last))
+    for observation in [*told, Ticked(until)]:
+        while last.steady + _TICK < observation.at.steady:
+            last = Moment(last.steady + _TICK, last.wall + _TICK)
+            take(Ticked(last))
+        take(observation)
+    return records
+
+
+class Wire:
+    """A TCP relay to one server. It can be cut, fall silent, and put bytes of its own into what the server says."""
+
+    def __init__(self, target: str, listener: socket.socket | None = None) -> None:
+        """`listener` takes the connections, in whatever network it was made."""
         host, port = target.split(":")
         self._target = (host, int(port))
         self._connections: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._silence = threading.Event()
+        self._listener = listener or socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
@@ -109,14 +155,24 @@ class Wire:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
+    def fall_silent(self) -> None:
+        """Neither close nor relay: not what is connected, nor what connects from now on."""
+        self._silence.set()
+
+    def speak_again(self) -> None:
+        """Relay what connects from now on. What is connected stays as it is: silent for ever."""
+        self._silence = threading.Event()
+
     def inject(self, data: bytes) -> None:
         """Say `data` to the clients as if the server had."""
         for client in self._connections[::2]:
             client.sendall(data)
 
     def close(self) -> None:
+        """Break what is connected, and refuse what wants to be. May be called twice."""
         self.cut()
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # closed before
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._accepting.join(5)
 
@@ -132,14 +188,56 @@ class Wire:
                 server.settimeout(None)
                 self._connections += [client, server]
                 for source, sink in ((client, server), (server, client)):
-                    threading.Thread(target=_relay, args=(source, sink), daemon=True).start()
+                    threading.Thread(target=_relay, args=(source, sink, self._silence), daemon=True).start()
 
 
-def _relay(source: socket.socket, sink: socket.socket) -> None:
+class PrivateNetwork:
+    """A network namespace that holds a loopback and nothing else. Needs root, and Debian's `iproute2`.
+
+    It lasts until it was closed and the threads and sockets made in it are gone.
+    """
+
+    def __init__(self) -> None:
+        self._inside = ThreadPoolExecutor(1, thread_name_prefix="private-network")
+        self.run(_leave_for_a_new_network)
+        self._command("ip", "link", "set", "lo", "up")
+
+    def run(self, act: Callable[[], T]) -> T:
+        """Call `act` in the network: sockets that it opens, and threads that it starts, are of this network."""
+        return self._inside.submit(act).result()
+
+    def drop_packets(self) -> None:
+        """From now on every packet vanishes, and nobody is told."""
+        self._command("tc", "qdisc", "replace", "dev", "lo", "root", "pfifo", "limit", "0")
+
+    def pass_packets(self) -> None:
+        self._command("tc", "qdisc", "delete", "dev", "lo", "root")
+
+    def close(self) -> None:
+        self._inside.shutdown()
+
+    def _command(self, *command: str) -> None:
+        def call() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
+
+        done = self.run(call)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+
+
+def _leave_for_a_new_network() -> None:
+    """Of this thread alone; `os.unshare` is Python 3.12's."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, f"no network namespace: {os.strerror(number)}")
+
+
+def _relay(source: socket.socket, sink: socket.socket, silence: threading.Event) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
-            sink.sendall(data)
-    for end in (source, sink):
-        with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+            if not silence.is_set():
+                sink.sendall(data)
+    if not silence.is_set():  # else that one side has hung up is not told to the other
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
     source.close()

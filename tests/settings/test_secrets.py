@@ -4,6 +4,7 @@ import os
 import traceback
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 from unittest.mock import patch
 
 from hypothesis import given, settings
@@ -13,7 +14,16 @@ from sidecar.settings import Settings, SettingsError, load
 
 SECRET = "xoxbHUNTER2"
 SOUND = f"""\
-zookeeper: {{quorum: "zk:2181", session_timeout: 10s}}
+zookeeper:
+  quorum: "zk:2181"
+  session_timeout: 10s
+  tls:
+    ca_file: ca.pem
+  sasl:
+    username: me
+    password: ${{ZOOKEEPER_PASSWORD}}
+  authorization:
+    digest: me:${{ZOOKEEPER_PASSWORD}}
 observer: jm-0
 external_labels: {{env: prod}}
 spool: {{url: "file:///var/spool/x", roll_interval: 10s, roll_records: 1000}}
@@ -39,7 +49,21 @@ receivers:
       - file:url
     send_resolved: true
 """
+# A certificate that nobody has the key of.
+CA = """\
+-----BEGIN CERTIFICATE-----
+MIIBeTCCAR+gAwIBAgIUL5QPYeD4NeyfGuwsT6XpB0PI0LcwCgYIKoZIzj0EAwIw
+ETEPMA0GA1UEAwwGbm9ib2R5MCAXDTI2MTEyMDEzNTA0MloYDzIxMjYxMDI3MTM1
+MDQyWjARMQ8wDQYDVQQDDAZub2JvZHkwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AASasnRGAd3foeup5rNE2KjFkWmPJqzlYcE/bBvMn2Ba+nkuDe1oNXjpScZLrus0
+Q8grSnc99PoXSkirSVGfkGY3o1MwUTAdBgNVHQ4EFgQUc+TSKmttVP0KY9wY/3sR
+2eOkpPIwHwYDVR0jBBgwFoAUc+TSKmttVP0KY9wY/3sR2eOkpPIwDwYDVR0TAQH/
+BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiEAiGMiLxIbG/gODi4nlEndDnraUICz
+nfjw1TV51z5n/JoCIHZeh/HnItb9tXsum9pP9WDE1dy+iTL6vEvWSbpNQJQJ
+-----END CERTIFICATE-----
+"""
 LINES = SOUND.splitlines()
+ENVIRONMENT: Final = {"SLACK_URL": f"slack://{SECRET}", "ZOOKEEPER_PASSWORD": SECRET}
 TOKENS = [*":{}[]\"'#|>~%0 \n\t", "- ", "-1", "&a ", "*a", "!x ", "${", "${X}", "$${"]
 
 
@@ -82,10 +106,11 @@ def outcome(config: Path | None, overrides: dict[str, object]) -> Settings | Set
 @given(mistakes())
 def test_any_mistake_is_settings_or_one_line_without_a_secret(text: str) -> None:
     """No other exception, no second line, and no secret: not in the message, nor in the traceback that --debug shows."""
-    with TemporaryDirectory() as folder, patch.dict(os.environ, {"SLACK_URL": f"slack://{SECRET}"}, clear=True):
+    with TemporaryDirectory() as folder, patch.dict(os.environ, ENVIRONMENT, clear=True):
         config = Path(folder) / "sidecar.yaml"
         config.write_bytes(text.encode("utf-8", "surrogatepass"))
         (Path(folder) / "url").write_text(f"slack://{SECRET}/file\n")
+        (Path(folder) / "ca.pem").write_text(CA)
         answer = outcome(config, {"cluster_id": "x"})
     if isinstance(answer, SettingsError):
         assert str(answer).isprintable()

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from sidecar.core import layout
 from sidecar.core.moment import Moment
@@ -20,10 +19,13 @@ from sidecar.core.observations import (
     NodeObserved,
     NodeRefused,
     SnapshotCompleted,
+    StoreObserved,
     ViewObserved,
 )
-from sidecar.drivers.zookeeper.session import Answer, Children, Question, Refused, Session, Value
-from sidecar.drivers.zookeeper.tree import Tree, Watched
+from sidecar.drivers.zookeeper.persistent import Event
+from sidecar.drivers.zookeeper.security import PLAIN, Security
+from sidecar.drivers.zookeeper.session import Answer, Children, Done, Interrupted, Question, Refused, Session, Value
+from sidecar.drivers.zookeeper.tree import Ask, Told, Tree
 from sidecar.ports import Observer
 
 _log = logging.getLogger("sidecar.zookeeper")
@@ -34,6 +36,10 @@ _CUT_AGAIN_SECONDS = 1.0
 _REFUSED_INTERVAL = 30.0
 _ANEW_SECONDS = 2.0
 _SAY_INTERVAL = 60.0
+_MOST_WAITING = 50_000
+_CONFIRMED_AT_ONCE = 8
+_CONTESTED_SECONDS = 1.0
+_TOLD_EACH_TRANSACTIONS = 1 << 24
 _GOODBYE_SECONDS = 1.5
 _STOP_SECONDS = 4.5
 
@@ -41,9 +47,10 @@ _STOP_SECONDS = 4.5
 class ZooKeeperDriver:
     """Sees one Flink cluster's leaders in ZooKeeper. Mirrors `org.apache.flink.runtime.leaderretrieval.ZooKeeperLeaderRetrievalDriver`.
 
-    All components and jobs, the layouts of all Flink versions, one connection, four threads (this one and kazoo's three). A connection
-    that is open and silent is cut after 10 s or a third of the session timeout; one that cannot be had again within the session timeout
-    is LOST, also where no server is left to say so.
+    All components and jobs, the layouts of all Flink versions, one connection, two threads (this one and kazoo's). Recursive
+    persistent watches tell of every change; a server before 3.6 has one-shot watches only. A connection that is open and silent is cut
+    after 10 s or a third of the session timeout; one that cannot be had again within the session timeout is LOST, also where no server
+    is left to say so.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class ZooKeeperDriver:
         *,
         session_timeout: float = 60.0,
         connection_timeout: float = 15.0,
+        security: Security = PLAIN,
     ) -> None:
         """`quorum` as in `h1:2181,h2:2181[/chroot]`, `namespace` as in `/flink/default`; observed paths are relative to it.
 
@@ -65,8 +73,10 @@ class ZooKeeperDriver:
         self._clock = clock
         self._session_timeout = session_timeout
         self._connection_timeout = connection_timeout
+        self._security = security
         self._longest_silence = min(_LONGEST_SILENCE, session_timeout / 3)
-        # Bounded by what is put in: one call for each read in flight, each path's watch, and each attempt to connect, a second apart.
+        # Bounded by what is put in: one call for each read in flight, each attempt to connect, a second apart, and each change that a
+        # watch tells of, of which no more than `_MOST_WAITING` wait: beyond that they are dropped, and everything is read anew.
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._where = f"{''.join(quorum.split()).rstrip('/')}/{namespace.strip('/')}".rstrip("/")
         try:
@@ -77,6 +87,10 @@ class ZooKeeperDriver:
         self._view: ConnectionState | None = None
         self._connection = 0  # counts connections, so that a late answer of an earlier one is not taken for one of this
         self._reads_in_flight = 0
+        self._watched_below: frozenset[str] = frozenset()
+        self._one_shot_next = False
+        self._overflowed = False
+        self._zxid = 0  # as told last
         self._due: dict[Callable[[], None], float] = {}  # what to do next, and when (monotonic)
         self._probe_answered = threading.Event()
         self._probed_at = 0.0
@@ -122,13 +136,20 @@ class ZooKeeperDriver:
         wait = min(self._due.values(), default=math.inf) - time.monotonic()
         with suppress(Empty):
             self._inbox.get(timeout=min(max(0.0, wait), _SAY_INTERVAL))()
+        if self._overflowed:
+            self._overflowed = False
+            _log.warning("more changes in ZooKeeper %s than can be taken in: reading everything anew", self._where)
+            self._session.drop()
         now = time.monotonic()
         for act in [act for act, due in self._due.items() if due <= now]:
             if self._due.pop(act, None):  # what was done before it may have called it off
                 act()
         if self._view is ConnectionState.CONNECTED:
-            while self._reads_in_flight < _READS_IN_FLIGHT and (watched := self._tree.next()):
-                self._read(watched)
+            self._watch()
+            while self._reads_in_flight < _READS_IN_FLIGHT and (ask := self._tree.next()):
+                self._reads_in_flight += 1
+                answered = partial(self._completed, self._connection, ask)
+                self._session.ask(ask.question, ask.path, answered, watch=not self._tree.persistent)
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self._due[act] = time.monotonic() + seconds
@@ -145,7 +166,10 @@ class ZooKeeperDriver:
                 self._after(0, self._probe)
                 self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
                 self._tell_view(at, state)
-                self._tree.read_all()
+                self._tree.read_all(persistent=not self._one_shot_next)
+                self._one_shot_next = False
+                self._watch()  # before all else: a server that does not know this refuses it out of turn
+                self._session.ask(Question.SYNC, "/", lambda _: None)
             case ConnectionState.SUSPENDED:
                 _log.warning("lost the connection to ZooKeeper %s: %s", self._where, self._why)
                 self._after(self._session_timeout, self._lose)
@@ -156,6 +180,7 @@ class ZooKeeperDriver:
     def _forget_connection(self) -> None:
         self._connection += 1
         self._reads_in_flight = 0
+        self._watched_below = frozenset()
         self._due.clear()
 
     def _lose(self) -> None:
@@ -165,7 +190,8 @@ class ZooKeeperDriver:
         self._begin_anew(after=0)
 
     def _gave_up(self) -> None:
-        _log.warning("the connection to ZooKeeper %s ended (%s): beginning anew", self._where, self._why)
+        if self._why not in self._said:
+            _log.warning("the connection to ZooKeeper %s ended (%s): beginning anew", self._where, self._why)
         self._begin_anew(after=_jittered(_ANEW_SECONDS))
 
     def _begin_anew(self, *, after: float) -> None:
@@ -182,13 +208,19 @@ class ZooKeeperDriver:
         def put(act: Callable[[], None]) -> None:
             self._inbox.put(partial(self._act_for, current, act))
 
+        def heard(event: Event, path: str) -> None:
+            if self._inbox.qsize() < _MOST_WAITING:
+                put(partial(self._happened, clock(), event, path))
+            else:
+                self._overflowed = True
+
         return Session(
             self._where,
             self._session_timeout,
             self._connection_timeout,
+            self._security,
             state_changed=lambda state: put(partial(self._state_changed, clock(), state)),
-            changed=lambda path: put(partial(self._tree.changed, path)),
-            deleted=lambda path: put(partial(self._deleted, clock(), path)),
+            happened=heard,
             failed=lambda why: put(partial(self._failed, clock(), why)),
             ended=lambda: put(self._gave_up),
         )
@@ -214,7 +246,9 @@ class ZooKeeperDriver:
         if self._probe_answered.is_set():
             answered = self._probe_answered = threading.Event()
             self._probed_at = now
-            self._session.ask(Question.EXISTS, "/", lambda _: answered.set(), watch=False)
+            self._session.ask(Question.EXISTS, "/", lambda _: answered.set())
+            self._tree.confirm(_CONFIRMED_AT_ONCE, now)
+            self._tell_store()
             self._after(self._longest_silence / 3, self._probe)
             return
         silent = now - self._session.heard_at
@@ -226,48 +260,78 @@ class ZooKeeperDriver:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def _deleted(self, at: Moment, path: str) -> None:
-        """The deletion is told as it is: when it can be read, the next leader may stand there already, and nobody would know of it."""
-        if self._tree.deleted(path):
-            self._tell(NodeObserved(at, self._cluster_id, path))
+    def _watch(self) -> None:
+        """Hear of everything below new roots before anything there is read."""
+        roots = self._tree.roots
+        if roots != self._watched_below:
+            for root in roots - self._watched_below:
+                self._session.ask(Question.WATCH_BELOW, root, partial(self._watching, self._connection))
+            for root in self._watched_below - roots:
+                self._session.ask(Question.WATCH_NO_MORE, root, lambda _: None)
+            self._watched_below = roots
+
+    def _watching(self, connection: int, answer: Answer) -> None:
+        self._inbox.put(partial(self._watched, connection, answer))
+
+    def _watched(self, connection: int, answer: Answer) -> None:
+        if connection == self._connection and not isinstance(answer, Done | Interrupted):
+            _log.info("ZooKeeper %s has no persistent watches (it is older than 3.6): one for each path", self._where)
+            self._begin_one_shot()
+
+    def _begin_one_shot(self) -> None:
+        """The next connection does without persistent watches; the one after it tries them again, perhaps with another server."""
+        self._one_shot_next = True
+        self._session.drop()
+
+    def _happened(self, at: Moment, event: Event, path: str) -> None:
+        if told := self._tree.happened(event, path, time.monotonic()):
+            self._tell_news(at, told)
 
     def _read_refused(self) -> None:
         self._tree.read_refused()
         self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
 
-    def _read(self, watched: Watched) -> None:
-        self._reads_in_flight += 1
-        self._session.ask(watched.next, watched.path, partial(self._completed, self._connection, watched))
+    def _completed(self, connection: int, ask: Ask, answer: Answer) -> None:
+        self._inbox.put(partial(self._answered, connection, ask, self._clock(), answer))
 
-    def _completed(self, connection: int, watched: Watched, result: Any) -> None:
-        self._inbox.put(partial(self._answered, connection, watched, self._clock(), result))
-
-    def _answered(self, connection: int, watched: Watched, at: Moment, result: Any) -> None:
+    def _answered(self, connection: int, ask: Ask, at: Moment, answer: Answer) -> None:
         if connection != self._connection:
             return
         self._reads_in_flight -= 1
-        answer = self._session.answer(watched.path, result)
-        if self._tree.answered(watched, answer) and (news := self._news(at, watched, answer)):
-            self._tell(news)
+        if told := self._tree.answered(ask, answer, time.monotonic()):
+            self._tell_news(at, told)
         if self._tree.completed():
             self._tell(SnapshotCompleted(at, self._cluster_id))
+            self._tell_store()
+        if self._tree.resting and self._tree.wake not in self._due:
+            self._after(_CONTESTED_SECONDS, self._tree.wake)
+        if self._tree.deaf_at:
+            _log.warning(
+                "%s changed in ZooKeeper %s and no watch told of it: connecting again", self._tree.deaf_at, self._where
+            )
+            self._tree.deaf_at = None
+            self._begin_one_shot()
 
-    def _news(self, at: Moment, watched: Watched, answer: Answer) -> ClusterObservation | None:
-        path = watched.path
-        match watched.question, answer:
+    def _tell_news(self, at: Moment, told: Told) -> None:
+        path, answer = told.watched.path, told.answer
+        match told.watched.question, answer:
             case Question.VALUE, Value(data, position):
-                return NodeObserved(at, self._cluster_id, path, data, position)
+                self._tell(NodeObserved(at, self._cluster_id, path, data, position, told.writes, told.births))
             case Question.VALUE, Refused(reason):
-                return NodeRefused(at, self._cluster_id, path, reason)
+                self._tell(NodeRefused(at, self._cluster_id, path, reason))
             case Question.VALUE, _:
-                return NodeObserved(at, self._cluster_id, path)
+                self._tell(NodeObserved(at, self._cluster_id, path, writes=told.writes, births=told.births))
             case _, Refused(reason):
                 _log.warning("cannot list %s in ZooKeeper %s: %s; trying again", path, self._where, reason)
-            case _ if layout.is_latch(path) or path in layout.JOB_STORES:
-                return ChildrenObserved(
-                    at, self._cluster_id, path, answer.names if isinstance(answer, Children) else ()
-                )
-        return None
+            case _ if layout.is_list(path):
+                names = answer.names if isinstance(answer, Children) else ()
+                self._tell(ChildrenObserved(at, self._cluster_id, path, names))
+
+    def _tell_store(self) -> None:
+        zxid = self._session.zxid
+        if zxid >> 32 != self._zxid >> 32 or zxid - self._zxid >= _TOLD_EACH_TRANSACTIONS:
+            self._zxid = zxid
+            self._tell(StoreObserved(self._clock(), self._cluster_id, zxid))
 
     def _tell_view(self, at: Moment, connection: ConnectionState) -> None:
         if connection is not self._view:

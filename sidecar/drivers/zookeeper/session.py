@@ -1,39 +1,35 @@
 """One read-only session with ZooKeeper through kazoo."""
 
-import errno
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum, auto
-from functools import partial
+from enum import Enum
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, ConnectionLoss, NoAuthError, NoNodeError, SessionExpiredError
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.states import Callback, EventType, WatchedEvent
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionLoss,
+    NoAuthError,
+    NoNodeError,
+    SessionClosedRequireSaslError,
+    SessionExpiredError,
+    UnimplementedError,
+)
 from kazoo.retry import KazooRetry
 from msgspec import Struct
 
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.leadership import Births, ZNodePosition
 from sidecar.core.observations import ConnectionState
+from sidecar.drivers.zookeeper import persistent
+from sidecar.drivers.zookeeper.handler import Handler, Reasons
+from sidecar.drivers.zookeeper.persistent import Event
+from sidecar.drivers.zookeeper.security import Security
 
 # kazoo multiplies each delay by up to 1 + jitter: no pause is longer than 2.1 s. Its own default grows to an hour.
 _RETRY = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 1.5, "max_jitter": 0.4}
-
-_NO_REASONS = {"Transition to CONNECTING", "Session has expired"}
-_PREAMBLES = ("Connection dropped: ", "Connection time-out: ", "socket connection error: ")
-
-
-class Question(Enum):
-    """What may be asked of a path. There is no question that writes."""
-
-    VALUE = auto()
-    CHILDREN = auto()
-    EXISTS = auto()
 
 
 class Value(Struct, frozen=True):
@@ -50,11 +46,21 @@ class Children(Struct, frozen=True):
 
 
 class Present(Struct, frozen=True):
-    """To EXISTS: there is such a path."""
+    """To EXISTS: there is such a path, and how often a child of it came to be."""
+
+    births: Births
 
 
 class Absent(Struct, frozen=True):
     """To any question: there is no such path."""
+
+
+class Done(Struct, frozen=True):
+    """To SYNC, WATCH_BELOW and WATCH_NO_MORE."""
+
+
+class Unsupported(Struct, frozen=True):
+    """To WATCH_BELOW: the server is older than 3.6. It breaks the connection."""
 
 
 class Refused(Struct, frozen=True):
@@ -67,14 +73,28 @@ class Interrupted(Struct, frozen=True):
     """The connection was lost under the question; the change of its state is told as well."""
 
 
-Answer = Value | Children | Present | Absent | Refused | Interrupted
+Answer = Value | Children | Present | Absent | Done | Unsupported | Refused | Interrupted
+
+
+class Question(Enum):
+    """What may be asked of a path. There is no question that writes."""
+
+    VALUE = persistent.GetData
+    CHILDREN = persistent.GetChildren
+    EXISTS = persistent.Exists
+    SYNC = persistent.Sync
+    """Let the server catch up with the ensemble's leader first."""
+    WATCH_BELOW = persistent.AddWatch
+    """Tell of every change of this path and of all below it, for as long as the connection lasts."""
+    WATCH_NO_MORE = persistent.RemoveWatches
+    """Tell no more of what is below this path."""
 
 
 class Session:
     """Reads, watches, and the state of the connection. A connection that broke is tried again for ever, about each second.
 
-    The callables are called in kazoo's threads and may only enqueue: kazoo deadlocks when they call it back. They are called no more
-    once `close` has begun.
+    The callables are called in kazoo's connection thread and may only enqueue: kazoo deadlocks when they call it back. They are called no
+    more once `close` has begun.
     """
 
     def __init__(
@@ -82,36 +102,37 @@ class Session:
         hosts: str,
         session_timeout: float,
         connection_timeout: float,
+        security: Security,
         *,
         state_changed: Callable[[ConnectionState], None],
-        changed: Callable[[str], None],
-        deleted: Callable[[str], None],
+        happened: Callable[[Event, str], None],
         failed: Callable[[str], None],
         ended: Callable[[], None],
     ) -> None:
         """`hosts` as in `h1:2181,h2:2181/chroot`; all paths are below the chroot.
 
-        `changed` and `deleted` get the path whose watch fired, `failed` one line on an attempt to connect that failed or a connection
-        that broke.
+        `happened` gets what a watch told, `failed` one line on an attempt to connect that failed or a connection that broke. States,
+        answers and events are told in the order in which they came.
         `ended`: kazoo gave up for good, and only another Session helps. Raises ValueError when `hosts` cannot be read.
         """
         self._state_changed = state_changed
-        self._changed = changed
-        self._deleted = deleted
+        self._happened = happened
         self._failed = failed
         self._ended = ended
         self._closing = False
         noise = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001  ours alone: it must not reach the process's log
-        noise.addHandler(_Reasons(self._fail))
-        self._handler = _Handler(connection_timeout, self._end)
+        noise.addHandler(Reasons(self._fail))
+        self._handler = Handler(connection_timeout, security, self._end)
+        self._state: ConnectionState | None = None
         self._client = KazooClient(
             hosts,
             timeout=session_timeout,
             handler=self._handler,
             connection_retry=KazooRetry(**_RETRY),
-            read_only=True,
             logger=noise,
+            **security.client_options(),
         )
+        persistent.hear(self._client, self._hear)
         self._client.add_listener(self._listen)
         self.heard_at = 0.0
         """When something was last heard of the server, on the monotonic clock."""
@@ -138,138 +159,94 @@ class Session:
         connection: socket.socket | None = self._client._connection._socket  # noqa: SLF001  kazoo has no other way to it
         if connection is not None:
             with suppress(OSError):  # closed in between
-                connection.shutdown(socket.SHUT_RDWR)
+                # Not the connection's own: with TLS, that would let the next words out in plain.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
-    def ask(self, question: Question, path: str, answered: Callable[[Any], None], *, watch: bool = True) -> None:
-        """Send a question without waiting. `answered` gets what `answer` understands.
+    def ask(self, question: Question, path: str, answered: Callable[[Answer], None], *, watch: bool = False) -> None:
+        """Send a question without waiting.
 
-        With `watch`, a change of what was answered is told once through `changed`: of a value, of the children, or that the path comes
-        to be or ceases. VALUE and CHILDREN leave no watch on a path that is absent.
+        With `watch`, a change of what is answered is told once through `happened`: of a value, of the children, or that the path comes
+        to be or ceases. VALUE and CHILDREN leave no such watch on a path that is absent.
         """
-        match question:
-            case Question.VALUE:
-                ask = self._client.get_async
-            case Question.CHILDREN:
-                ask = self._client.get_children_async
-            case Question.EXISTS:
-                ask = self._client.exists_async
 
-        def completed(result: Any) -> None:
+        def completed(result: Any, error: Exception | None) -> None:
             self.heard_at = time.monotonic()
-            answered(result)
+            answered(_failure(error) if error else _converted(question, path, result))
 
-        ask(path, watch=self._fired if watch else None).rawlink(completed)
+        persistent.ask(self._client, question.value, path, completed, watch=watch)
 
-    @staticmethod
-    def answer(path: str, result: Any) -> Answer:
-        """The answer in what `ask` handed over."""
-        match result.exception:
-            case None:
-                return _converted(path, result.value)
-            case NoNodeError():
-                return Absent()
-            case NoAuthError():
-                return Refused("no permission to read it")
-            case ConnectionLoss() | SessionExpiredError() | AuthFailedError():
-                return Interrupted()
-            case error:
-                return Refused(f"{type(error).__name__} {error}".strip())
+    @property
+    def zxid(self) -> int:
+        """The newest transaction that the server has told of."""
+        zxid: int = self._client.last_zxid
+        return zxid
 
     def _listen(self, state: str) -> None:
-        self._handler.serving = state == ConnectionState.CONNECTED
         self.heard_at = time.monotonic()
-        self._handler.in_order(partial(self._tell_state, ConnectionState(state)))
+        if state == ConnectionState.CONNECTED:
+            # kazoo says so before it authenticates, and a server that demands to know us tells with its first answer.
+            self.ask(Question.EXISTS, "/", self._hear_first)
+        else:
+            self._handler.serving = False
+            if state == ConnectionState.LOST or self._state is ConnectionState.CONNECTED:
+                self._tell(ConnectionState(state))
 
-    def _tell_state(self, state: ConnectionState) -> None:
-        if not self._closing:
+    def _hear_first(self, answer: Answer) -> None:
+        match answer:
+            case Present() | Absent():
+                self._handler.serving = True
+                self._tell(ConnectionState.CONNECTED)
+            case Refused(reason):
+                self._handler.refused(reason)
+                self.drop()
+
+    def _tell(self, state: ConnectionState) -> None:
+        if not self._closing and state is not self._state:
+            self._state = state
             self._state_changed(state)
 
-    def _fired(self, event: WatchedEvent) -> None:
+    def _hear(self, event: Event, path: str) -> None:
         self.heard_at = time.monotonic()
-        if event.path is not None and not self._closing:  # no path: the watch went with the connection
-            (self._deleted if event.type == EventType.DELETED else self._changed)(event.path)
+        if not self._closing:
+            self._happened(event, path)
 
     def _fail(self, reason: str) -> None:
         if not self._closing:
-            self._failed(reason)
+            self._failed(self._handler.explained(reason))
 
     def _end(self) -> None:
         if not self._closing:
             self._ended()
 
 
-def _converted(path: str, value: Any) -> Answer:
-    match value:
-        case None:
+def _failure(error: Exception) -> Answer:
+    match error:
+        case NoNodeError():
             return Absent()
-        case list():
-            return Children(tuple(sorted(value)))
-        case (data, stat):
+        case NoAuthError():
+            return Refused("no permission to read it")
+        case UnimplementedError():
+            return Unsupported()
+        case SessionClosedRequireSaslError():
+            return Refused("the server demands authentication: give zookeeper.sasl, or what else it accepts")
+        case ConnectionLoss() | SessionExpiredError() | AuthFailedError():
+            return Interrupted()
+        case _:
+            return Refused(f"{type(error).__name__} {error}".strip())
+
+
+def _converted(question: Question, path: str, result: Any) -> Answer:
+    match question, result:
+        case Question.VALUE, (data, stat):
             owner = stat.ephemeralOwner
             position = ZNodePosition(path, stat.czxid, stat.mzxid, stat.version, owner, stat.mtime)
             return Value(data or b"", position)
+        case Question.CHILDREN, names:
+            return Children(tuple(sorted(names)))
+        case Question.EXISTS, None:
+            return Absent()
+        case Question.EXISTS, stat:
+            # What clients see of cversion is twice the creations less the children that there are.
+            return Present(Births(stat.czxid, (stat.cversion + stat.numChildren) // 2))
         case _:
-            return Present()
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
-    """kazoo's threads and sockets, with an end that is told and time limits of our own: kazoo's are the session's, a minute."""
-
-    def __init__(self, connection_timeout: float, ended: Callable[[], None]) -> None:
-        super().__init__()
-        self.serving = False
-        self._connection_timeout = connection_timeout
-        self._ended = ended
-
-    def dispatch_callback(self, callback: Callback) -> None:
-        """In one queue with the answers, where kazoo has two: a deletion is told behind what was read before it, and before what was
-        read after it.
-        """
-        self.in_order(partial(callback.func, *callback.args))
-
-    def in_order(self, act: Callable[[], None]) -> None:
-        """Have `act` called by kazoo's one worker, behind all that came over the wire before."""
-        self.completion_queue.put(act)
-
-    def spawn(self, func: Callable[..., object], *args: Any, **kwargs: Any) -> threading.Thread:
-        def run() -> None:
-            try:
-                func(*args, **kwargs)
-            except Exception:  # noqa: BLE001  a server may answer anything; kazoo has logged it to us, and its thread is over
-                return
-            finally:
-                self._ended()
-
-        thread = threading.Thread(target=run, name="zookeeper-client", daemon=True)
-        thread.start()
-        return thread
-
-    def create_connection(self, *args: Any, **options: Any) -> socket.socket:
-        options["timeout"] = min(options.get("timeout") or self._connection_timeout, self._connection_timeout)
-        try:
-            connection: socket.socket = super().create_connection(*args, **options)
-        except TimeoutError as error:
-            raise TimeoutError(errno.ETIMEDOUT, "no answer") from error
-        return connection
-
-    def select(self, readable: Any, writable: Any, exceptional: Any, timeout: float) -> Any:
-        if not self.serving:  # the handshake: a frozen server takes the connection and says nothing
-            timeout = min(timeout, self._connection_timeout)
-        return super().select(readable, writable, exceptional, timeout)
-
-
-class _Reasons(logging.Handler):
-    """Hears from kazoo's log why a connection failed."""
-
-    def __init__(self, failed: Callable[[str], None]) -> None:
-        super().__init__()
-        self._failed = failed
-
-    def emit(self, record: logging.LogRecord) -> None:
-        reason = record.getMessage()
-        if reason not in _NO_REASONS:
-            for preamble in _PREAMBLES:
-                reason = reason.removeprefix(preamble)
-            if record.exc_info and record.exc_info[1]:
-                reason = f"{reason}: {record.exc_info[1]!r}"
-            self._failed(reason)
+            return Done()

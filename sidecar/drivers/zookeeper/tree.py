@@ -1,104 +1,139 @@
-"""Which paths are watched, which of them is to be read next, and what of the answers was news."""
+"""Which paths are watched, which of them is to be read next, what of the answers was news, and what was missed between them."""
 
 from collections import deque
+from itertools import islice
+from typing import NamedTuple
 
 from sidecar.core import layout
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.leadership import Births, ZNodePosition
+from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Interrupted, Present, Question, Refused, Value
 
 _DISCOVERY = frozenset({layout.LEADER, layout.JOBS})
-"""The lists that say which leader nodes there are. The core is not told of them."""
+"""Without these lists nobody knows which leaders there are."""
 
+_NOTHING_WANTED = layout.Wanted(frozenset(), frozenset(), frozenset())
 _NOTHING = (Absent(), Children(()))
+
+_LINGERING_SECONDS = 5.0
+_UNRESTS = 10
+_UNREST_SECONDS = 10.0
+_VALUES_REMEMBERED = 4
 
 
 class Watched:
     """One path, and where its reading stands."""
 
-    __slots__ = ("changed", "names", "next", "path", "question", "reading", "refused", "seen")
+    __slots__ = (
+        "births",
+        "counted",
+        "events",
+        "heard",
+        "names",
+        "past",
+        "path",
+        "question",
+        "reading",
+        "refused",
+        "resting",
+        "seen",
+        "stale",
+        "unrest",
+    )
 
     def __init__(self, path: str, question: Question) -> None:
         self.path = path
         self.question = question
-        self.next = question
-        """What to ask now, or what was asked last."""
+        self.names: tuple[str, ...] = ()
+        """The children of a list that leads on, also as an earlier connection saw them."""
+        self.past: tuple[int, ...] = ()
+        """Hashes of the last few values, the latest first, to know one that comes back."""
+        self.unrest: tuple[float, ...] = ()
+        """When (monotonic) it was deleted, or a value came back that another had replaced: the latest few."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, on a new connection."""
         self.reading = False
         """A question is queued or under way: never more than one."""
-        self.changed = False
+        self.stale = False
         """It changed while it was read, so the answer may be old."""
+        self.resting = False
+        """It is contested: read now and then, its changes counted."""
         self.refused = False
         self.seen: object = None
         """What was last learnt on this connection (of a value its position; a list that is absent is empty); None: nothing yet."""
-        self.names: tuple[str, ...] = ()
-        """The children of a list of discovery, also as an earlier connection saw them."""
+        self.events = 0
+        """Writes heard of since it was last told of; of a list, children that came or went."""
+        self.heard = False
+        """Whether anything was heard since then."""
+        self.counted = False
+        """Whether all writes since then were heard."""
+        self.births: Births | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is on its way."""
+        return not self.reading and not self.resting
+
+
+class Ask(NamedTuple):
+    """A question on behalf of `watched`: its own, or how often there was a new node (`path` is its parent)."""
+
+    watched: Watched
+    question: Question
+    path: str
+
+
+class Told(NamedTuple):
+    """News of a watched path."""
+
+    watched: Watched
+    answer: Answer
+    writes: int | None
+    births: Births | None
 
 
 class Tree:
-    """All paths of one cluster that matter, as `layout.wanted` finds them from list to list.
+    """All paths of one cluster that matter, as `layout.wanted` finds them from list to list and as recursive watches tell of new ones.
 
-    A path that is no longer wanted stays until it was seen absent, so that its end is told.
+    With one-shot watches (`persistent` is false), each read leaves the next watch, and a path that is absent is asked whether it EXISTS,
+    because only that leaves a watch on it. A path that is no longer wanted stays until a read finds it absent, so that its end is told.
     """
 
     def __init__(self) -> None:
+        self.persistent = True
+        self.roots = frozenset[str]()
+        """Below which paths to watch."""
+        self.deaf_at: str | None = None
+        """A path that changed without a word: its watch is gone."""
+        self.resting: set[Watched] = set()
         self._watched: dict[str, Watched] = {}
-        self._wanted = layout.wanted({})
-        self._queue: deque[Watched] = deque()
+        self._always = layout.wanted({})
+        self._wanted = _NOTHING_WANTED
+        self._queue: deque[Ask] = deque()
         self._unread: set[Watched] | None = None
+        self._round: list[Watched] = []
+        self._gone: deque[tuple[float, Watched]] = deque()
 
-    def read_all(self) -> None:
+    def read_all(self, *, persistent: bool) -> None:
         """Begin again, on a new connection: nothing is under way, every answer will be news."""
+        self.persistent = persistent
+        self.deaf_at = None
         self._queue.clear()
+        self.resting.clear()
+        self._round.clear()
+        self._gone.clear()
+        self._wanted = _NOTHING_WANTED
         self._unread = set(self._watched.values())
-        for watched in self._unread:
-            watched.seen = None
-            self._ask(watched, watched.question)
+        for watched in sorted(self._unread, key=lambda watched: watched.question is not Question.CHILDREN):
+            watched.forget()
+            self._ask(watched)
         self._follow_lists()
 
-    def changed(self, path: str) -> None:
-        """Something happened to `path`: read it, and once more if it is being read."""
-        watched = self._watched.get(path)
-        if watched is None:
-            return
-        if watched.reading:
-            watched.changed = True
-        else:
-            self._ask(watched, watched.question)
-
-    def deleted(self, path: str) -> bool:
-        """`path` ceased to be. True when a value was known of it."""
-        watched = self._watched.get(path)
-        had_value = watched is not None and isinstance(watched.seen, ZNodePosition)
-        if watched is not None and had_value:
-            watched.seen = Absent()
-        self.changed(path)
-        return had_value
-
-    def read_refused(self) -> None:
-        """Try again what the server would not say: no watch was left there."""
-        for watched in self._watched.values():
-            if watched.refused:
-                self.changed(watched.path)
-
-    def next(self) -> Watched | None:
-        """Whose question to ask now (`Watched.next`), if any."""
+    def next(self) -> Ask | None:
+        """What to ask now, if anything."""
         return self._queue.popleft() if self._queue else None
-
-    def answered(self, watched: Watched, answer: Answer) -> bool:
-        """Take in what `watched` was answered. True when it was not known on this connection."""
-        if self._watched.get(watched.path) is not watched or isinstance(answer, Interrupted):
-            return False
-        watched.reading = False
-        watched.refused = isinstance(answer, Refused)
-        for_creation = watched.next is Question.EXISTS
-        news = not for_creation and self._learn(watched, answer)
-        if watched.changed or isinstance(answer, Present):
-            self._ask(watched, watched.question)
-        elif isinstance(answer, Absent) and not for_creation:
-            if self._is_wanted(watched.path):
-                self._ask(watched, Question.EXISTS)
-            else:
-                del self._watched[watched.path]
-        return news
 
     def completed(self) -> bool:
         """Whether everything has been read since `read_all`; true once. A list of discovery that is refused keeps it from being so."""
@@ -107,42 +142,206 @@ class Tree:
         self._unread = None
         return True
 
-    def _ask(self, watched: Watched, question: Question) -> None:
-        watched.next = question
-        watched.reading = True
-        watched.changed = False
-        self._queue.append(watched)
+    # -- what watches tell ---------------------------------------------------------------------------------------------
 
-    def _learn(self, watched: Watched, answer: Answer) -> bool:
+    def happened(self, event: Event, path: str, now: float) -> Told | None:
+        """Something happened to `path`: news if that says it all, else the path is read, and once more if it is being read."""
+        if self.persistent and event in {Event.CREATED, Event.DELETED}:
+            self._child_came_or_went(path)
+        watched = self._watched.get(path) or self._discover(event, path)
+        if watched is None:
+            return None
+        if watched.question is Question.VALUE and event is Event.DELETED:
+            return self._deleted(watched, now)
+        if event is Event.CREATED:
+            watched.births = None
+        self._heard(watched)
+        self._read(watched)
+        return None
+
+    def _child_came_or_went(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if listing := self._watched.get(parent):
+            self._heard(listing)
+            if layout.is_list(parent):
+                self._read(listing)
+        if counted := self._watched.get(f"{path}/connection_info"):
+            counted.births = None  # its parent is another one, which counts from the beginning
+
+    def _discover(self, event: Event, path: str) -> Watched | None:
+        """A path that matters and that no list has led to."""
+        if not self.persistent or event is Event.DELETED:
+            return None
+        if layout.is_latch(path):
+            self._read(self._watched[layout.LEADER])  # the layout decides where jobs have their leaders
+            return self._add(path, Question.CHILDREN)
+        if layout.component_of(path) is None:
+            return None
+        watched = self._add(path, Question.VALUE)
+        watched.counted = event is Event.CREATED and self._unread is None
+        return watched
+
+    def _deleted(self, watched: Watched, now: float) -> Told | None:
+        """The deletion is told as it is: when it can be read, the next leader may stand there already, and nobody would know of it."""
+        self._note_unrest(watched, now)
+        watched.heard = True
+        told = None
+        if not watched.resting and (isinstance(watched.seen, ZNodePosition) or (watched.counted and watched.events)):
+            watched.seen = Absent()
+            told = self._told(watched, Absent())
+        if self.persistent:
+            self._gone.append((now, watched))
+        else:
+            self._read(watched)
+        return told
+
+    def _heard(self, watched: Watched) -> None:
+        watched.events += 1
+        watched.heard = True
+        if not self.persistent:
+            watched.counted = False  # the watch is used up
+
+    def _read(self, watched: Watched) -> None:
+        if watched.reading:
+            watched.stale = True
+        elif not watched.resting:
+            self._ask(watched)
+
+    # -- reading again -------------------------------------------------------------------------------------------------
+
+    def read_refused(self) -> None:
+        """Try again what the server would not say: no watch tells of that."""
+        for watched in self._watched.values():
+            if watched.refused:
+                self._read(watched)
+
+    def wake(self) -> None:
+        """Read what is contested: what has become of it?"""
+        resting, self.resting = self.resting, set()
+        for watched in resting:
+            watched.resting = False
+            self._read(watched)
+
+    def confirm(self, paths: int, now: float) -> None:
+        """Read the next few paths although nothing was heard of them: silence is not health. Let go of what has been gone for a while."""
+        while self._gone and self._gone[0][0] + _LINGERING_SECONDS <= now:
+            _, watched = self._gone.popleft()
+            if watched.seen == Absent():
+                self._release(watched)
+        if not self._round:
+            self._round = list(self._watched.values())
+        for watched in islice(self._round, paths):
+            if not watched.reading and self._watched.get(watched.path) is watched:
+                self._read(watched)
+        del self._round[:paths]
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def answered(self, ask: Ask, answer: Answer, now: float) -> Told | None:
+        """Take in what was answered `now` (monotonic), if it was not known on this connection."""
+        watched = ask.watched
+        if self._watched.get(watched.path) is not watched or isinstance(answer, Interrupted):
+            return None
+        if ask.path != watched.path:
+            watched.births = answer.births if isinstance(answer, Present) else None
+            return None
+        watched.reading = False
+        watched.refused = isinstance(answer, Refused)
+        told = self._learn(watched, answer, now) if ask.question is watched.question else None
+        if watched.stale or isinstance(answer, Present):
+            self._read(watched)
+        elif isinstance(answer, Absent):
+            if not self.persistent and ask.question is watched.question and self._is_wanted(watched):
+                self._ask(watched, Question.EXISTS)
+            else:
+                self._release(watched)
+        return told
+
+    def _learn(self, watched: Watched, answer: Answer, now: float) -> Told | None:
         seen: object = answer
         if isinstance(answer, Value):
             seen = answer.position
+            value = hash(answer.data)
+            if value in watched.past[1:]:
+                self._note_unrest(watched, now)
+            watched.past = (value, *(other for other in watched.past if other != value))[:_VALUES_REMEMBERED]
         elif isinstance(answer, Absent) and watched.question is Question.CHILDREN:
             seen = Children(())
         news = seen != watched.seen
+        if news and watched.counted and not watched.heard:
+            self.deaf_at = watched.path
         watched.seen = seen
-        discovers = watched.path in _DISCOVERY
-        if self._unread and not (discovers and watched.refused):
+        if self._unread and not (watched.refused and watched.path in _DISCOVERY):
             self._unread.discard(watched)
-        if news and discovers and not watched.refused:
+        if not news:
+            return None
+        if layout.leads_on(watched.path) and not watched.refused:
             watched.names = answer.names if isinstance(answer, Children) else ()
             self._follow_lists()
-        return news
+        return self._told(watched, answer)
+
+    def _told(self, watched: Watched, answer: Answer) -> Told:
+        births = watched.births if layout.LATCH in self._watched else None
+        told = Told(watched, answer, watched.events if watched.counted else None, births)
+        watched.events = 0
+        watched.heard = False
+        # A read leaves a one-shot watch where there is something. What cannot be read is not heard of either.
+        watched.counted = not isinstance(answer, Refused) and (self.persistent or not isinstance(answer, Absent))
+        return told
+
+    def _note_unrest(self, watched: Watched, now: float) -> None:
+        """Two that delete each other's node as fast as they can would have us read and tell as fast as we can: now and then is enough."""
+        watched.unrest = (*watched.unrest, now)[-_UNRESTS:]
+        if len(watched.unrest) == _UNRESTS and now - watched.unrest[0] <= _UNREST_SECONDS:
+            watched.resting = True
+            self.resting.add(watched)
+
+    # -- which paths ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, watched: Watched, question: Question | None = None) -> None:
+        watched.reading = True
+        watched.stale = False
+        if self.persistent and watched.births is None and (parent := layout.counted_at(watched.path)):
+            self._queue.append(Ask(watched, Question.EXISTS, parent))
+        self._queue.append(Ask(watched, question or watched.question, watched.path))
+
+    def _add(self, path: str, question: Question) -> Watched:
+        watched = self._watched[path] = Watched(path, question)
+        if self._unread is not None:
+            self._unread.add(watched)
+        elif self.persistent and question is Question.VALUE and not path.startswith(f"{layout.JOBS}/"):
+            watched.seen = Absent()  # its creation would have been heard
+            watched.counted = True
+        return watched
 
     def _follow_lists(self) -> None:
-        names = {path: self._watched[path].names for path in _DISCOVERY if path in self._watched}
-        self._wanted = layout.wanted(names)
-        for paths, question in ((self._wanted.lists, Question.CHILDREN), (self._wanted.nodes, Question.VALUE)):
+        names = {path: watched.names for path, watched in self._watched.items() if layout.leads_on(path)}
+        before, self._wanted = self._wanted, layout.wanted(names)
+        if self.persistent:
+            below_jobs = any(path.startswith(f"{layout.JOBS}/") for path in self._watched)
+            self.roots = self._wanted.roots | ({layout.JOBS} if below_jobs else frozenset())
+        else:
+            self.roots = frozenset()
+        lists, nodes = self._wanted.lists - before.lists, self._wanted.nodes - before.nodes
+        for paths, question in ((lists, Question.CHILDREN), (nodes, Question.VALUE)):
             for path in paths - self._watched.keys():
-                watched = self._watched[path] = Watched(path, question)
-                if self._unread is not None:
-                    self._unread.add(watched)
-                self._ask(watched, question)
-        for watched in [w for w in self._watched.values() if not self._is_wanted(w.path)]:
-            if watched.seen in _NOTHING or watched.path in _DISCOVERY:
-                del self._watched[watched.path]
-                if self._unread:
-                    self._unread.discard(watched)
+                self._ask(self._add(path, question))
+        for watched in [watched for watched in self._watched.values() if not self._is_wanted(watched)]:
+            if watched.path in _DISCOVERY or (watched.seen in _NOTHING and watched.idle):
+                self._forget(watched)
 
-    def _is_wanted(self, path: str) -> bool:
-        return path in self._wanted.nodes or path in self._wanted.lists
+    def _is_wanted(self, watched: Watched) -> bool:
+        return watched.path in self._wanted.nodes or watched.path in self._wanted.lists
+
+    def _release(self, watched: Watched) -> None:
+        """Let go of a path where there is nothing, unless something is to be expected there that no watch tells of."""
+        wanted = self._always if self.persistent else self._wanted
+        needed = watched.path in wanted.nodes or watched.path in wanted.lists
+        if not needed and watched.idle and self._watched.get(watched.path) is watched:
+            self._forget(watched)
+
+    def _forget(self, watched: Watched) -> None:
+        del self._watched[watched.path]
+        self.resting.discard(watched)
+        if self._unread:
+            self._unread.discard(watched)

@@ -1,0 +1,128 @@
+"""What kazoo runs on: its one thread, its sockets, its time limits, and its log, in which it says why a connection failed."""
+
+import logging
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+from sidecar.drivers.zookeeper.security import Address, Security
+
+_NO_REASONS = {"Transition to CONNECTING", "Session has expired"}
+_PREAMBLES = ("Connection dropped: ", "Connection time-out: ", "socket connection error: ")
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
+    """kazoo's threads and sockets, with an end that is told and time limits of our own: kazoo's are the session's, a minute."""
+
+    def __init__(self, connection_timeout: float, security: Security, ended: Callable[[], None]) -> None:
+        super().__init__()
+        self.serving = False
+        self._connection_timeout = connection_timeout
+        self._security = security
+        self._peer: tuple[Address, str] | None = None
+        self._refusal: str | None = None
+        self._ended = ended
+
+    def start(self) -> None:
+        """Without kazoo's two workers: nothing is left for them to do."""
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def create_socket_pair(self) -> tuple["_Pipe", "_Pipe"]:
+        return _Pipe.pair()
+
+    def spawn(self, func: Callable[..., object], *args: Any, **kwargs: Any) -> threading.Thread:
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception:  # noqa: BLE001  a server may answer anything; kazoo has logged it to us, and its thread is over
+                return
+            finally:
+                self._ended()
+
+        thread = threading.Thread(target=run, name="zookeeper-client", daemon=True)
+        thread.start()
+        return thread
+
+    def create_connection(self, address: Address, hostname: str, timeout: float, **_of_kazoo: Any) -> socket.socket:
+        self._peer = self._refusal = None
+        connection = self._security.connect(address, hostname, min(timeout, self._connection_timeout))
+        self._peer = address, hostname
+        return connection
+
+    def refused(self, reason: str) -> None:
+        """The server took the connection, and will not serve us on it."""
+        self._refusal = reason
+
+    def explained(self, reason: str) -> str:
+        """Why the connection broke, or was not made, for which kazoo gives `reason`."""
+        if self._refusal is not None:
+            return self._refusal
+        return reason if self.serving or self._peer is None else self._security.explain(reason, *self._peer)
+
+    def select(self, readable: Any, writable: Any, exceptional: Any, timeout: float) -> Any:
+        if unread := [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]:
+            return unread, [], []  # what came in one TLS record with what was read last: the system knows nothing of it
+        if not self.serving:  # the handshake: a frozen server takes the connection and says nothing
+            timeout = min(timeout, self._connection_timeout)
+        return super().select(readable, writable, exceptional, timeout)
+
+
+class _Pipe:
+    """One end of what wakes kazoo's connection thread: a byte for each question.
+
+    kazoo takes a pair of sockets, which block whoever asks when some 280 bytes wait, as they do when connections break under questions:
+    the questions are dropped, and their bytes stay.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def pair(cls) -> tuple["_Pipe", "_Pipe"]:
+        """The end to read from, and the one to write to."""
+        ends = os.pipe()
+        for end in ends:
+            os.set_blocking(end, False)
+        return cls(ends[0]), cls(ends[1])
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def recv(self, size: int) -> bytes:
+        return os.read(self._descriptor, size)
+
+    def send(self, data: bytes) -> int:
+        with suppress(BlockingIOError):  # thousands of bytes wait already: it will wake
+            return os.write(self._descriptor, data)
+        return 0
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class Reasons(logging.Handler):
+    """Hears from kazoo's log why a connection failed."""
+
+    def __init__(self, failed: Callable[[str], None]) -> None:
+        super().__init__()
+        self._failed = failed
+
+    def emit(self, record: logging.LogRecord) -> None:
+        reason = record.getMessage()
+        if reason not in _NO_REASONS:
+            for preamble in _PREAMBLES:
+                reason = reason.removeprefix(preamble)
+            if record.exc_info and record.exc_info[1]:
+                reason = f"{reason}: {record.exc_info[1]!r}"
+            self._failed(reason)

@@ -1,0 +1,159 @@
+"""What kazoo 2.11 lacks: recursive persistent watches (ZooKeeper ≥ 3.6), and answers and events in one order, that of the wire.
+
+kazoo knows neither `AddWatch` nor a watch that stays; it hands answers and events to two threads, so that a change may be told before or
+after what was read of it. Here both are told in kazoo's connection thread, as they come. Only private ways lead there: kazoo is pinned.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from kazoo.client import KazooClient
+from kazoo.protocol import serialization
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.paths import _prefix_root
+
+_PERSISTENT_RECURSIVE = 1
+_ANY_WATCH = 3
+
+
+class Event(IntEnum):
+    """What a watch event says of a path (`org.apache.zookeeper.Watcher.Event.EventType`)."""
+
+    CREATED = 1
+    DELETED = 2
+    CHANGED = 3
+    CHILDREN = 4
+    """One-shot watches only: a recursive watch tells of each child by itself."""
+
+
+_EVENTS = {event.value: event for event in Event}
+
+
+class Request:
+    """One question of ZooKeeper's protocol, which may leave a one-shot `watch`. kazoo is not told of it: whoever hears, hears it too."""
+
+    __slots__ = ("path", "watch")
+    type: ClassVar[int]
+
+    def __init__(self, path: str, watch: bool) -> None:
+        self.path = path
+        self.watch = watch
+
+    def serialize(self) -> bytes:
+        return bytes(serialization.write_string(self.path)) + bytes([self.watch])
+
+
+class GetData(Request):
+    """Answered with (data, Stat)."""
+
+    __slots__ = ()
+    type = serialization.GetData.type
+    deserialize = serialization.GetData.deserialize
+
+
+class GetChildren(Request):
+    """Answered with a list of names."""
+
+    __slots__ = ()
+    type = serialization.GetChildren.type
+    deserialize = serialization.GetChildren.deserialize
+
+
+class Exists(Request):
+    """Answered with the Stat, or None."""
+
+    __slots__ = ()
+    type = serialization.Exists.type
+    deserialize = serialization.Exists.deserialize
+
+
+class Sync(Request):
+    """Answered when this server has caught up with the ensemble's leader. Leaves no transaction."""
+
+    __slots__ = ()
+    type = serialization.Sync.type
+    deserialize = serialization.Sync.deserialize
+
+    def serialize(self) -> bytes:
+        return bytes(serialization.write_string(self.path))
+
+
+class AddWatch(Request):
+    """Watch a path, which need not exist, and everything below it, for as long as the connection lasts.
+
+    Servers before 3.6 answer `UnimplementedError` and close the connection.
+    """
+
+    __slots__ = ()
+    type = 106
+
+    def serialize(self) -> bytes:
+        return bytes(serialization.write_string(self.path) + serialization.int_struct.pack(_PERSISTENT_RECURSIVE))
+
+    @staticmethod
+    def deserialize(_buffer: bytes, _offset: int) -> None:
+        """That there is an answer says it all."""
+
+
+class RemoveWatches(Request):
+    """End what `AddWatch` began at this path."""
+
+    __slots__ = ()
+    type = 18
+
+    def serialize(self) -> bytes:
+        return bytes(serialization.write_string(self.path) + serialization.int_struct.pack(_ANY_WATCH))
+
+    @staticmethod
+    def deserialize(_buffer: bytes, _offset: int) -> None:
+        """As of `AddWatch`."""
+
+
+Answered = Callable[[Any, Exception | None], None]
+"""Called once with a result or an error, as `Heard` is."""
+Heard = Callable[[Event, str], None]
+"""Called in kazoo's connection thread with an event and its path, below the chroot. May only enqueue."""
+
+
+def ask(client: KazooClient, request: type[Request], path: str, answered: Answered, *, watch: bool = False) -> None:
+    """Send a question without waiting."""
+    client._call(request(_prefix_root(client.chroot, path), watch), _Answer(answered))  # noqa: SLF001  see the module
+
+
+def hear(client: KazooClient, heard: Heard) -> None:
+    """Have `heard` told every watch event of `client`, which is not started yet."""
+    old = client._connection  # noqa: SLF001  see the module
+    client._connection = _Connection(heard, client, old.retry_sleeper, old.logger, old.sasl_options)  # noqa: SLF001
+
+
+class _Answer:
+    """What kazoo takes for its `AsyncResult`."""
+
+    __slots__ = ("_answered",)
+
+    def __init__(self, answered: Answered) -> None:
+        self._answered: Answered | None = answered
+
+    def set(self, result: Any) -> None:
+        self._tell(result, None)
+
+    def set_exception(self, error: Exception) -> None:
+        self._tell(None, error)
+
+    def _tell(self, result: Any, error: Exception | None) -> None:
+        answered, self._answered = self._answered, None  # a client that is being closed says so twice
+        if answered is not None:
+            answered(result, error)
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
+    def __init__(self, heard: Heard, *of_kazoo: Any) -> None:
+        super().__init__(*of_kazoo)
+        self._heard = heard
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        watch, _ = serialization.Watch.deserialize(buffer, offset)
+        event = _EVENTS.get(watch.type)
+        if event is not None:
+            self._heard(event, self.client.unchroot(watch.path))

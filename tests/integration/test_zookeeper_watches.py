@@ -1,0 +1,251 @@
+"""Recursive persistent watches, what they cannot miss, and what is done where they fail."""
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from sidecar.core.policy import Policy, Store
+from sidecar.core.records import Transition
+from sidecar.drivers.zookeeper import persistent
+from sidecar.lab.distribution import flink_home
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.core.java import connection_info
+from tests.core.scenery import DISPATCHER, A, B, JobManager, job_manager
+from tests.integration.conftest import Watch
+from tests.integration.watching import CLUSTER, CONNECTED, SUSPENDED, Recorder, Wire, now, recorded
+
+LEADER = "/leader/dispatcher/connection_info"
+JOB = "/leader/job-ff595cc2c737b4d30a69e740b7002d50/connection_info"
+
+
+def published(leader: JobManager) -> bytes:
+    """What `leader` writes when it leads the dispatcher."""
+    information = leader.leads(DISPATCHER)
+    return connection_info(information.address, information.session_id)
+
+
+def transitions(recorder: Recorder) -> list[Transition]:
+    """What a sidecar would have recorded of the dispatcher."""
+    records = recorded(recorder.all, now(), Policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER}))
+    return [record for record in records if isinstance(record, Transition) and record.component == "dispatcher"]
+
+
+def writes(recorder: Recorder, path: str) -> int:
+    """How many writes of `path` were told of since everything had been read."""
+    counts = [node.writes for node in recorder.nodes(path) if node.writes is not None]
+    return sum(counts)
+
+
+# -- everything is seen or accounted for -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [LEADER, JOB])
+def test_as_fast_as_they_can_every_write_is_counted(seen: Recorder, flink: KazooClient, path: str) -> None:
+    """Three thousand creations, sets and deletions without a pause, the parent's too: the last value is right, and no write is missing."""
+    chance = random.Random(20261120)
+    parent = path.rpartition("/")[0]
+    flink.ensure_path(parent)
+    made, stands = 0, False
+    for number in range(3000):
+        if not stands:
+            flink.create_async(path, b"%d" % number)
+            made += 1
+        elif chance.random() < 0.3:
+            flink.delete_async(path)
+            if chance.random() < 0.1:
+                flink.delete_async(parent)
+                flink.create_async(parent)
+            stands = False
+            continue
+        else:
+            flink.set_async(path, b"%d" % number)
+            made += 1
+        stands = True
+    if stands:
+        flink.delete(path)
+    flink.create(path, b"last")
+    seen.wait_value(path, b"last", timeout=30)
+    assert writes(seen, path) == made + 1
+
+
+def test_the_elections_before_we_came_are_counted(
+    watch: Watch, flink: KazooClient, namespace: str, shared_zookeeper: ZooKeeper
+) -> None:
+    """Seven leaders of the dispatcher, one after the other, and then we attach: the seventh election; the next one is the eighth."""
+    flink.ensure_path("/leader/latch")
+    for term in range(7):
+        if term:
+            flink.delete(LEADER)
+        flink.create(LEADER, published(job_manager("jm-a", term)), makepath=True)
+    recorder = watch(shared_zookeeper.address, namespace)
+    recorder.wait_complete()
+    flink.delete(LEADER)
+    flink.create(LEADER, published(B))
+    recorder.wait_value(LEADER, published(B))
+    assert [t.elections for t in transitions(recorder)] == [7, 7, 8]
+
+
+def test_what_changed_while_we_were_cut_off_is_exact_or_a_least(
+    watch: Watch, flink: KazooClient, namespace: str, wire: Wire
+) -> None:
+    """Rewritten three times out of sight: two unobserved. Replaced three times: not knowable, at least two, and the tenth election."""
+    flink.ensure_path("/leader/latch")
+    flink.create(LEADER, published(A), makepath=True)
+    recorder = watch(wire.address, namespace)
+    recorder.wait_complete()
+
+    wire.cut()
+    for term in range(3):
+        flink.set(LEADER, published(job_manager("jm-b", term)))
+    recorder.wait_complete(2)
+
+    wire.cut()
+    for term in range(3):
+        flink.delete(LEADER)
+        flink.create(LEADER, published(job_manager("jm-c", term)))
+    recorder.wait_complete(3)
+
+    led = [t for t in transitions(recorder) if t.after_session_id]
+    assert [(t.unobserved, t.unobserved_at_least, t.elections) for t in led] == [
+        (None, 0, 1),
+        (2, 2, 1),
+        (None, 2, 4),
+    ]
+
+
+# -- contested ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_contested_leader_is_sampled_and_still_counted(seen: Recorder, flink: KazooClient) -> None:
+    """Two that overwrite each other as fast as they can for two seconds: a few dozen tellings, every write in their sum."""
+    flink.ensure_path("/leader/dispatcher")
+    over, made = threading.Event(), 0
+    threading.Timer(2, over.set).start()
+    while not over.is_set():
+        flink.create(LEADER, (b"one", b"other")[made % 2])
+        flink.delete(LEADER)
+        made += 1
+    flink.create(LEADER, b"winner")
+    seen.wait_value(LEADER, b"winner")
+    assert made > 100
+    assert writes(seen, LEADER) == made + 1
+    assert len(seen.nodes(LEADER)) < 60
+
+
+# -- silence is not health ---------------------------------------------------------------------------------------------
+
+
+def test_a_watch_that_went_missing_is_found_by_reading(seen: Recorder, flink: KazooClient) -> None:
+    """The server forgets the watch, for whatever reason: the change is told within a few seconds, and everything is read anew."""
+    flink.create(LEADER, b"before", makepath=True)
+    seen.wait_value(LEADER, b"before")
+    client = seen.driver._session._client  # white box: no server forgets a watch on demand
+    forgotten = threading.Event()
+    persistent.ask(client, persistent.RemoveWatches, "/leader", lambda _result, _error: forgotten.set())
+    assert forgotten.wait(5)
+    flink.set(LEADER, b"unheard")
+    seen.wait_value(LEADER, b"unheard", timeout=20)
+    seen.wait_complete(2)
+    assert seen.view() == [CONNECTED, SUSPENDED, CONNECTED]
+    flink.set(LEADER, b"heard")
+    seen.wait_value(LEADER, b"heard")
+
+
+def test_more_than_can_be_taken_in_is_read_anew(
+    seen: Recorder, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where changes come faster than they are taken, the queue does not grow for ever: they are dropped, and what stands is read."""
+    monkeypatch.setattr("sidecar.drivers.zookeeper.driver._MOST_WAITING", 50)
+    taken, tell = threading.Event(), seen.driver._observer
+    assert tell
+
+    def slow(observation: object) -> None:
+        taken.wait(20)
+        tell(observation)  # type: ignore[arg-type]  # whatever it was
+
+    seen.driver._observer = slow  # white box: the owner's thread is busy
+    flink.ensure_path("/leader/dispatcher")
+    for life in range(300):
+        flink.create(LEADER, b"%d" % life)
+        flink.delete(LEADER)
+    flink.create(LEADER, b"last")
+    taken.set()
+    seen.wait_complete(2, timeout=20)
+    seen.wait_value(LEADER, b"last")
+
+
+# -- old servers -------------------------------------------------------------------------------------------------------
+
+
+class OldZooKeeper(ZooKeeper):
+    """ZooKeeper 3.4.14, as Flink 1.14.6 has it beside its own jar: it knows no persistent watches."""
+
+    def build_command(self) -> Sequence[str]:
+        java, *arguments = super().build_command()
+        return [java, "-Dzookeeper.jmx.log4j.disable=true", *arguments]
+
+
+@pytest.fixture(scope="module")
+def old_zookeeper(tmp_path_factory: pytest.TempPathFactory, java: Path) -> Iterator[ZooKeeper]:
+    server = OldZooKeeper(tmp_path_factory.mktemp("old"), flink_home("1.14.6", print), java)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def old_flink(old_zookeeper: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
+    client = KazooClient(old_zookeeper.address)
+    client.start(10)
+    client.ensure_path(namespace)
+    client.chroot = namespace
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_an_old_server_is_watched_path_by_path(
+    watch: Watch, old_zookeeper: ZooKeeper, old_flink: KazooClient, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It refuses persistent watches and breaks the connection: on the next one there are others, and everything is seen."""
+    with caplog.at_level("INFO"):
+        recorder = watch(old_zookeeper.address, namespace)
+        recorder.wait_view(CONNECTED, SUSPENDED, CONNECTED)
+        recorder.wait_complete()
+        assert "has no persistent watches (it is older than 3.6)" in caplog.text
+    for path in (LEADER, JOB):
+        for life in range(3):
+            old_flink.create(path, b"%d" % life, makepath=True)
+            recorder.wait_value(path, b"%d" % life)
+            old_flink.set(path, b"again")
+            recorder.wait_value(path, b"again")
+            old_flink.delete(path)
+            recorder.wait_value(path, None)
+    old_flink.create("/leader/latch/_c_1", b"", makepath=True)
+    recorder.wait_names("/leader/latch", "_c_1")
+    assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
+
+
+def test_one_shot_watches_lose_values_and_claim_no_numbers(
+    watch: Watch, old_zookeeper: ZooKeeper, old_flink: KazooClient, namespace: str
+) -> None:
+    """500 quick lives on an old server: the last one is seen, and no number of writes is claimed that is not right."""
+    recorder = watch(old_zookeeper.address, namespace)
+    recorder.wait_complete()
+    old_flink.ensure_path("/leader/dispatcher")
+    for life in range(500):
+        old_flink.create_async(LEADER, b"%d" % life)
+        old_flink.delete_async(LEADER)
+    old_flink.create(LEADER, b"last")
+    recorder.wait_value(LEADER, b"last")
+    lives = [-1, *(int(node.data) for node in recorder.nodes(LEADER) if node.position and node.data != b"last"), 500]
+    missed = sum(later - earlier - 1 for earlier, later in pairwise(lives))
+    counted = [node.writes for node in recorder.nodes(LEADER)]
+    assert missed > 0
+    assert None in counted
+    assert {count for count in counted if count is not None} <= {0}
