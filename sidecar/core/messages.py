@@ -46,8 +46,14 @@ def transition_line(transition: Transition) -> str:
     before, after = (clean(address or "") for address in (transition.before_address, transition.after_address))
     where = f"{before} -> {after}" if before and after else before or after or transition.reason or ""
     vacant = f"  vacant for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
+    missed = f"  {_missed(transition)}" if transition.unobserved_at_least else ""
     component = f"{transition.component} {transition.job_id}" if transition.job_id else transition.component
-    return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{vacant}".rstrip()
+    return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{vacant}{missed}".rstrip()
+
+
+def _missed(transition: Transition) -> str:
+    least = "at least " if transition.unobserved is None else ""
+    return f"{least}{transition.unobserved_at_least} unobserved"
 
 
 def notification_line(notification: Notification) -> str:

@@ -15,6 +15,7 @@ from sidecar.core.transitions import Kind
 DELAY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """Upper bounds in seconds of the histogram "store write → seen"."""
 
+_TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
 _SEEN_WRITES: Final = frozenset({Kind.GRANTED.value, Kind.CHANGED.value, Kind.READDRESSED.value})
 
 
@@ -48,7 +49,7 @@ class Tally(Struct, frozen=True):
                 case Transition(cluster_id=cluster_id, component=component, kind=kind):
                     key = (cluster_id, component, kind)
                     transitions[key] = transitions.get(key, 0) + 1
-                    unobserved += record.unobserved or 0
+                    unobserved += record.unobserved_at_least or 0
                     if kind in _SEEN_WRITES and record.written_at:
                         delays = delays.with_one(_seconds_between(record.written_at, record.observed_at))
                 case Notification():
@@ -88,6 +89,11 @@ class Snapshot(Struct, frozen=True):
 def contenders(cluster: ClusterState) -> int | None:
     """How many JobManagers contend for leadership, or None where no latch was seen. Up to Flink 1.14 there is a latch per component."""
     return max(cluster.contenders.values(), default=None)
+
+
+def zxid_headroom(cluster: ClusterState) -> int | None:
+    """How many transactions ZooKeeper can number before it has to elect a leader of its own, or None where it has not told of any."""
+    return None if cluster.zxid is None else _TRANSACTIONS_OF_AN_EPOCH - (cluster.zxid & _TRANSACTIONS_OF_AN_EPOCH)
 
 
 def _seconds_between(earlier: str, later: str) -> float:

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from sidecar import __version__
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, Held, Vacant
 from sidecar.core.moment import SECOND
-from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot, contenders
+from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot, contenders, zxid_headroom
 
 _STATES: Final = ("held", "vacant", "unknown")
 _COMPONENTS: Final = tuple(component.value for component in Component)
@@ -40,6 +40,7 @@ class _SnapshotCollector(Collector):
         yield InfoMetricFamily("flink_ha_sidecar", "This sidecar.", value={"version": __version__})
         yield from _leadership(snapshot)
         yield _views(snapshot, self._stores)
+        yield _zxids(snapshot)
         yield from _tally(snapshot)
         yield from _own_health(snapshot)
 
@@ -59,7 +60,11 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
     contending = GaugeMetricFamily(
         "flink_ha_contenders", "JobManagers that contend for leadership.", labels=["cluster_id"]
     )
+    split = GaugeMetricFamily(
+        "flink_ha_split_leaderships", "Leaderships that two contenders take turns at.", labels=["cluster_id"]
+    )
     for cluster_id, cluster in snapshot.state.clusters.items():
+        split.add_metric([cluster_id], len(cluster.contested))
         counts = dict.fromkeys(((component, state) for component in _COMPONENTS for state in _STATES), 0)
         longest: dict[str, float] = {component.component.value: 0.0 for component in CLUSTER_COMPONENTS}
         for component, known in cluster.components.items():
@@ -84,7 +89,7 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
         number = contenders(cluster)
         if number is not None and cluster.view.complete:
             contending.add_metric([cluster_id], number)
-    yield from (leadership, info, vacant, contending)
+    yield from (leadership, info, vacant, contending, split)
 
 
 def _views(snapshot: Snapshot, stores: dict[str, str]) -> Metric:
@@ -98,6 +103,19 @@ def _views(snapshot: Snapshot, stores: dict[str, str]) -> Metric:
     return view
 
 
+def _zxids(snapshot: Snapshot) -> Metric:
+    headroom = GaugeMetricFamily(
+        "flink_ha_zookeeper_zxid_headroom",
+        "Transactions until ZooKeeper has to elect a leader of its own, to begin a new epoch.",
+        labels=["cluster_id"],
+    )
+    for cluster_id, cluster in snapshot.state.clusters.items():
+        left = zxid_headroom(cluster)
+        if left is not None:
+            headroom.add_metric([cluster_id], left)
+    return headroom
+
+
 def _tally(snapshot: Snapshot) -> Iterator[Metric]:
     tally = snapshot.tally
     transitions = CounterMetricFamily(
@@ -107,7 +125,9 @@ def _tally(snapshot: Snapshot) -> Iterator[Metric]:
         transitions.add_metric(transition, count)
     yield transitions
     yield CounterMetricFamily(
-        "flink_ha_unobserved_changes", "Changes that the store counted and nobody could see.", value=tally.unobserved
+        "flink_ha_unobserved_changes",
+        "Changes that the store counted and nobody could see: at least so many.",
+        value=tally.unobserved,
     )
     notifications = CounterMetricFamily(
         "flink_ha_notifications", "Notifications on their way.", labels=["receiver", "reason", "outcome"]

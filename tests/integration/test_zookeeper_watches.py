@@ -122,19 +122,19 @@ def test_what_changed_while_we_were_cut_off_is_exact_or_a_least(
 
 
 def test_a_contested_leader_is_sampled_and_still_counted(seen: Recorder, flink: KazooClient) -> None:
-    """Two that overwrite each other as fast as they can for two seconds: a few dozen tellings, every write in their sum."""
+    """Two that overwrite each other as fast as they can for four seconds: far fewer tellings than writes, every write in their sum."""
     flink.ensure_path("/leader/dispatcher")
     over, made = threading.Event(), 0
-    threading.Timer(2, over.set).start()
+    threading.Timer(4, over.set).start()
     while not over.is_set():
         flink.create(LEADER, (b"one", b"other")[made % 2])
         flink.delete(LEADER)
         made += 1
     flink.create(LEADER, b"winner")
     seen.wait_value(LEADER, b"winner")
-    assert made > 100
+    assert made > 600
     assert writes(seen, LEADER) == made + 1
-    assert len(seen.nodes(LEADER)) < 60
+    assert len(seen.nodes(LEADER)) < 300
 
 
 # -- silence is not health ---------------------------------------------------------------------------------------------

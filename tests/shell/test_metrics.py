@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.core.observations import ConnectionState, Ticked, ViewObserved
+from sidecar.core.observations import ConnectionState, StoreObserved, Ticked, ViewObserved
 from sidecar.core.snapshot import Health, Snapshot, Tally
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect
@@ -68,6 +68,22 @@ def test_the_delay_of_each_write_is_in_one_bucket() -> None:
     found = scraped(state, effects, second=13)
     assert found[key("flink_ha_observation_delay_seconds_count")] == 3
     assert found[key("flink_ha_observation_delay_seconds_bucket", le="0.005")] == 3
+
+
+def test_the_headroom_of_zookeepers_numbers_is_told_once_known() -> None:
+    """The low 32 bits of the newest zxid are what is used up of this epoch; before it is told, there is no number."""
+    name = key("flink_ha_zookeeper_zxid_headroom", cluster_id=CLUSTER)
+    assert name not in scraped(*play(first_sight()), second=13)
+    told = StoreObserved(at(12), CLUSTER, (7 << 32) + 0xFFFF0000)
+    assert scraped(*play([*first_sight(), told]), second=13)[name] == 0xFFFF
+
+
+def test_a_split_leadership_is_counted() -> None:
+    """Two that take turns at one component: one split leadership; before that, none."""
+    name = key("flink_ha_split_leaderships", cluster_id=CLUSTER)
+    assert scraped(*play(first_sight()), second=9)[name] == 0
+    turns = [held(10 + turn, PATHS[0], 2 - turn % 2) for turn in range(6)]
+    assert scraped(*play([*first_sight(), *turns]), second=17)[name] == 1
 
 
 def test_hostile_addresses_stay_inside_their_label() -> None:

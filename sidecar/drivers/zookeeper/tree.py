@@ -16,8 +16,9 @@ _NOTHING_WANTED = layout.Wanted(frozenset(), frozenset(), frozenset())
 _NOTHING = (Absent(), Children(()))
 
 _LINGERING_SECONDS = 5.0
-_UNRESTS = 10
+_UNREST = 100
 _UNREST_SECONDS = 10.0
+_RETURN_WEIGHS = 10
 _VALUES_REMEMBERED = 4
 
 
@@ -49,7 +50,7 @@ class Watched:
         self.past: tuple[int, ...] = ()
         """Hashes of the last few values, the latest first, to know one that comes back."""
         self.unrest: tuple[float, ...] = ()
-        """When (monotonic) it was deleted, or a value came back that another had replaced: the latest few."""
+        """When (monotonic) it was deleted, or, weighing more, a value came back that others had replaced: the latest of it."""
         self.forget()
 
     def forget(self) -> None:
@@ -183,7 +184,7 @@ class Tree:
 
     def _deleted(self, watched: Watched, now: float) -> Told | None:
         """The deletion is told as it is: when it can be read, the next leader may stand there already, and nobody would know of it."""
-        self._note_unrest(watched, now)
+        self._note_unrest(watched, now, 1)
         watched.heard = True
         told = None
         if not watched.resting and (isinstance(watched.seen, ZNodePosition) or (watched.counted and watched.events)):
@@ -263,7 +264,7 @@ class Tree:
             seen = answer.position
             value = hash(answer.data)
             if value in watched.past[1:]:
-                self._note_unrest(watched, now)
+                self._note_unrest(watched, now, _RETURN_WEIGHS)
             watched.past = (value, *(other for other in watched.past if other != value))[:_VALUES_REMEMBERED]
         elif isinstance(answer, Absent) and watched.question is Question.CHILDREN:
             seen = Children(())
@@ -289,10 +290,10 @@ class Tree:
         watched.counted = not isinstance(answer, Refused) and (self.persistent or not isinstance(answer, Absent))
         return told
 
-    def _note_unrest(self, watched: Watched, now: float) -> None:
+    def _note_unrest(self, watched: Watched, now: float, weight: int) -> None:
         """Two that delete each other's node as fast as they can would have us read and tell as fast as we can: now and then is enough."""
-        watched.unrest = (*watched.unrest, now)[-_UNRESTS:]
-        if len(watched.unrest) == _UNRESTS and now - watched.unrest[0] <= _UNREST_SECONDS:
+        watched.unrest = (*watched.unrest, *(now,) * weight)[-_UNREST:]
+        if len(watched.unrest) == _UNREST and now - watched.unrest[0] <= _UNREST_SECONDS:
             watched.resting = True
             self.resting.add(watched)
 
