@@ -27,7 +27,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy import Policy
 from sidecar.core.recording import Scribe, Seen
-from sidecar.core.records import Coverage, Transition
+from sidecar.core.records import Contention, Coverage, Transition
 from sidecar.core.state import ClusterState, ComponentState, Sighting, View
 from sidecar.core.transitions import Kind, Sight, compare, kind_of
 from sidecar.core.wire import Unreadable, decode_connection_info
@@ -36,7 +36,7 @@ COVERAGE_INTERVAL = 3600 * SECOND
 """A long stretch of sight is recorded in pieces of this length, so that nobody has to wait for its end."""
 
 
-Outcome = tuple[ClusterState, list[Transition | Coverage]]
+Outcome = tuple[ClusterState, list[Transition | Coverage | Contention]]
 Act = Callable[[Policy, str, ClusterState, Moment], Outcome]
 
 
@@ -113,7 +113,7 @@ class _Change:
         self.contenders = cluster.contenders
         self.contested = cluster.contested
         self.zxid = cluster.zxid
-        self.records: list[Transition | Coverage] = []
+        self.records: list[Transition | Coverage | Contention] = []
 
     def outcome(self) -> Outcome:
         components = self.before.components
@@ -213,7 +213,11 @@ class _Change:
 
     def children_observed(self, seen: ChildrenObserved) -> None:
         if layout.is_latch(seen.path):
-            self.contenders = {**self.contenders, seen.path: len(seen.names)}
+            before = self.contenders.get(seen.path)
+            if seen.names != before:
+                self.contenders = {**self.contenders, seen.path: seen.names}
+                if seen.names or before:
+                    self.records.append(self.scribe.contention(seen.path, seen.names, before))
         elif seen.path in layout.JOB_STORES:
             self.jobs = {**self.jobs, seen.path: layout.job_ids(seen.names)}
             self._register_jobs(frozenset[str]().union(*self.jobs.values()))

@@ -47,7 +47,7 @@ _LEADER_NODES: tuple[tuple[Layout | None, re.Pattern[str]], ...] = (
     (Layout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
     (Layout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
 )
-_LATCHES = re.compile(rf"/leader/latch|/leader/(?:{_CLUSTER_NAMES})/latch|/leaderlatch/(?:{_CLUSTER_NAMES})_lock")
+_LATCHES = re.compile(rf"/leader/latch|/leader/({_CLUSTER_NAMES})/latch|/leaderlatch/({_CLUSTER_NAMES})_lock")
 
 
 class Wanted(Struct, frozen=True):
@@ -82,6 +82,13 @@ def layout_of(path: str) -> Layout | None:
 def is_latch(path: str) -> bool:
     """Whether the children of `path` are the contenders for a leadership (Curator's `LeaderLatch`)."""
     return _LATCHES.fullmatch(path) is not None
+
+
+def latched(path: str) -> Component | None:
+    """Whose latch stands at `path`; None for that of all components together."""
+    match = _LATCHES.fullmatch(path)
+    name = match and (match[1] or match[2])
+    return Component(name) if name else None
 
 
 def job_ids(names: Iterable[str]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from sidecar.core import contest
 from sidecar.core.alerts import Alert, Notice, Reason
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Policy, Trigger
-from sidecar.core.records import Notification, Transition
+from sidecar.core.records import Contention, Notification, Transition
 
 MOST_LINES: Final = 25
 """A storm of job leaders is one message with this many of them, and the number of the others."""
@@ -54,6 +54,13 @@ def transition_line(transition: Transition) -> str:
 def _missed(transition: Transition) -> str:
     least = "at least " if transition.unobserved is None else ""
     return f"{least}{transition.unobserved_at_least} unobserved"
+
+
+def contention_line(contention: Contention) -> str:
+    """Who contends, as one line of a log."""
+    before = "" if contention.contenders_before is None else f" (before: {contention.contenders_before})"
+    standby = ": no standby left" if contention.contenders == 1 else ""
+    return f"{contention.component or 'all components'}: contenders {contention.contenders}{before}{standby}"
 
 
 def notification_line(notification: Notification) -> str:

@@ -1,16 +1,17 @@
 """What happened, as records: the audit log's view of one step of one cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from msgspec import Struct
 
+from sidecar.core import layout
 from sidecar.core.contest import Contest
 from sidecar.core.leadership import ComponentId, Held, LeaderInformation, ZNodePosition, host_port
 from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy import Policy
-from sidecar.core.records import Coverage, Position, Transition, record_id
+from sidecar.core.records import Contention, Coverage, Position, Transition, record_id
 from sidecar.core.state import ComponentState, View
 from sidecar.core.transitions import Kind, Sight, pattern
 
@@ -60,6 +61,17 @@ class Scribe:
             **self._envelope,
         )
 
+    def contention(self, latch: str, names: Sequence[str], before: Sequence[str] | None) -> Contention:
+        """Who contends at `latch`. Curator never gives a name twice, so the names of before and after say which change it was."""
+        component = layout.latched(latch)
+        return Contention(
+            id=record_id("contention", self._cluster_id, latch, before, names),
+            component=component.value if component else None,
+            contenders=len(names),
+            contenders_before=None if before is None else len(before),
+            **self._envelope,
+        )
+
     def transition(
         self,
         component: ComponentId,
@@ -68,7 +80,7 @@ class Scribe:
         seen: Seen,
         kind: Kind,
         connection: ConnectionState | None,
-        contenders: Mapping[str, int],
+        contenders: Mapping[str, Sequence[str]],
     ) -> Transition:
         """What happened to `component`, of which this was `known`; of its contest, what has become of `contest`."""
         held = known.leadership if isinstance(known.leadership, Held) else None
@@ -95,7 +107,7 @@ class Scribe:
             unobserved=look.gap.exact if look else None,
             unobserved_at_least=look.gap.at_least if look else None,
             elections=look.births.count if look and look.births else None,
-            contenders=max(contenders.values(), default=None),
+            contenders=max((len(names) for names in contenders.values()), default=None),
             store_reelected=_store_reelected(known, seen),
             returned=seen.leader is not None and seen.leader.session_id in contest.earlier,
             split=known.contest.since is not None,

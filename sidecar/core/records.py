@@ -94,6 +94,17 @@ class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_
     state: str
 
 
+class Contention(Record, frozen=True, kw_only=True, tag="contention"):
+    """JobManagers joined or left the contest for one leadership (up to Flink 1.14), or for that of all components."""
+
+    component: str | None
+    """Whose leadership; null: every component's."""
+    contenders: int
+    """How many there are now. 1 is a leader without a standby."""
+    contenders_before: int | None
+    """Null: nobody had counted before."""
+
+
 class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     """One thing that happened to one alert on its way to one destination: queued, then the outcome of each attempt."""
 
@@ -108,5 +119,5 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     detail: str | None
 
 
-AnyRecord = Transition | Coverage | Notification
+AnyRecord = Transition | Coverage | Contention | Notification
 """Every record type that is written today. Episode, evidence and annotation follow the same envelope."""

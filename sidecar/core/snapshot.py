@@ -88,7 +88,7 @@ class Snapshot(Struct, frozen=True):
 
 def contenders(cluster: ClusterState) -> int | None:
     """How many JobManagers contend for leadership, or None where no latch was seen. Up to Flink 1.14 there is a latch per component."""
-    return max(cluster.contenders.values(), default=None)
+    return max((len(names) for names in cluster.contenders.values()), default=None)
 
 
 def zxid_headroom(cluster: ClusterState) -> int | None:

@@ -71,8 +71,8 @@ class ClusterState(Struct, frozen=True):
     components: Mapping[ComponentId, ComponentState]
     jobs: Mapping[str, frozenset[str]] = {}
     """The jobs in each job store, by its path."""
-    contenders: Mapping[str, int] = {}
-    """How many contend, by latch path."""
+    contenders: Mapping[str, tuple[str, ...]] = {}
+    """Who contends, by latch path."""
     contested: frozenset[ComponentId] = frozenset()
     """Whose leadership is split."""
     zxid: int | None = None

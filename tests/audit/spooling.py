@@ -12,7 +12,7 @@ import pyarrow.dataset
 from pyspark.sql import SparkSession
 
 from sidecar.core.moment import Timestamp
-from sidecar.core.records import AnyRecord, Coverage, Notification, Position, Transition, record_id
+from sidecar.core.records import AnyRecord, Contention, Coverage, Notification, Position, Transition, record_id
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -64,6 +64,11 @@ def coverage(number: int, at: datetime = NOON) -> Coverage:
     return Coverage(
         **_envelope("coverage", number, at), from_=instant(at - timedelta(hours=1)), to=instant(at), state="seeing"
     )
+
+
+def contention(number: int, at: datetime = NOON) -> Contention:
+    """A standby that left."""
+    return Contention(**_envelope("contention", number, at), component=None, contenders=1, contenders_before=2)
 
 
 def notification(number: int, at: datetime = NOON) -> Notification:

@@ -9,9 +9,9 @@ from pyspark.sql.types import DoubleType, LongType, MapType, StringType, StructT
 from sidecar.audit.schema import BASE_VIEWS, RECORDS, any_record, spark_type, table_of
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord, Position
-from tests.audit.spooling import coverage, line, notification, transition
+from tests.audit.spooling import contention, coverage, line, notification, transition
 
-WRITTEN: list[AnyRecord] = [transition(1), coverage(1), notification(1)]
+WRITTEN: list[AnyRecord] = [transition(1), coverage(1), contention(1), notification(1)]
 
 
 def test_every_type_of_record_has_a_table_and_a_view() -> None:
@@ -21,7 +21,7 @@ def test_every_type_of_record_has_a_table_and_a_view() -> None:
     assert {table_of(tag) for tag in RECORDS} <= set(BASE_VIEWS)
     assert set(BASE_VIEWS) == {
         *("transitions", "episodes", "notifications", "evidence", "coverage", "annotations"),
-        "quarantine",
+        *("contentions", "quarantine"),
     }
 
 

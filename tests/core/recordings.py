@@ -23,6 +23,8 @@ from sidecar.core.observations import (
 FOLDER = Path(__file__).parents[1] / "fixtures" / "zookeeper"
 NAMESPACE = "/flink/default"
 VERSIONS = ("1.13.6", "1.14.6", "1.20.5", "2.3.0")
+TRANSACTIONS = "zk-txnlog.jsonl"
+"""The name of a transaction log in the folder of its version: not all versions have one."""
 MOMENTS = (
     "02-job-running",
     "03-i-just-after-kill9",
@@ -71,6 +73,17 @@ def tree(version: str, moment: str) -> Tree:
     return found
 
 
+def histories() -> tuple[str, ...]:
+    """The versions of Flink of which there is a transaction log."""
+    return tuple(sorted(log.parent.name for log in FOLDER.glob(f"*/{TRANSACTIONS}")))
+
+
+@cache
+def transactions(version: str) -> tuple[dict[str, Any], ...]:
+    """Everything that was done to the ZooKeeper of that cluster, in order."""
+    return tuple(json.loads(line) for line in (FOLDER / version / TRANSACTIONS).read_text().splitlines())
+
+
 @dataclass(frozen=True)
 class Transaction:
     """One transaction that was applied: when, and which paths it touched."""
@@ -81,8 +94,7 @@ class Transaction:
 
 def replay(version: str, into: Tree) -> Iterator[Transaction]:
     """Apply the recorded transactions to `into`, one at each step."""
-    for line in (FOLDER / version / "zk-txnlog.jsonl").read_text().splitlines():
-        entry = json.loads(line)
+    for entry in transactions(version):
         zxid = int(entry["zxid"], 16)
         paths = [path for op in (entry, *entry.get("ops", ())) for path in _apply(into, op, entry, zxid)]
         yield Transaction(entry["t_ms"] * 1000, tuple(paths))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sidecar.core.layout import Layout
 from sidecar.core.leadership import (
     CLUSTER_COMPONENTS,
     LeaderInformation,
@@ -9,6 +10,7 @@ from sidecar.core.leadership import (
 )
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import SnapshotCompleted
+from sidecar.core.records import Contention
 from tests.core.scenery import (
     ALL_FOUR,
     CLUSTER,
@@ -143,13 +145,32 @@ def test_a_node_without_bytes_is_a_vacancy() -> None:
     assert [(t.pattern, t.unobserved) for t in sidecar.transitions(DISPATCHER)] == [("A->null", 0)]
 
 
-def test_contenders_are_counted_by_latch() -> None:
-    """One child of the latch is one JobManager that would lead."""
+def test_contenders_that_come_and_go_are_recorded() -> None:
+    """One child of the latch is one JobManager that would lead; the one that is left has no standby. A second look is no news."""
     flink, sidecar = watching()
     for number in range(2):
         flink.write(f"/leader/latch/_c_{number}-latch-000000000{number}", b"", 7)
+        sidecar.reads_lists(["/leader/latch"] * 2)
+    flink.delete("/leader/latch/_c_0-latch-0000000000")
     sidecar.reads_lists(["/leader/latch"])
-    assert sidecar.state.clusters[CLUSTER].contenders["/leader/latch"] == 2
+    contention = [record for record in sidecar.records if isinstance(record, Contention)]
+    assert [(c.component, c.contenders_before, c.contenders) for c in contention] == [
+        (None, 0, 1),
+        (None, 1, 2),
+        (None, 2, 1),
+    ]
+    assert len({record.id for record in contention}) == 3
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes()
+    assert sidecar.transitions(DISPATCHER)[-1].contenders == 1
+
+
+def test_up_to_1_14_each_component_has_its_own_contest() -> None:
+    """The latch says whose leadership it is for."""
+    flink, sidecar = watching(era=Layout.Z2)
+    flink.write("/leader/dispatcher/latch/_c_0-latch-0000000000", b"", 7)
+    sidecar.reads_lists(["/leader/dispatcher/latch"])
+    assert [record.component for record in sidecar.records if isinstance(record, Contention)] == ["dispatcher"]
 
 
 def test_the_job_id_in_a_record_is_the_one_in_the_path() -> None:

@@ -27,7 +27,9 @@ def test_a_split_is_told_once_as_what_it_is() -> None:
     flink, sidecar = split()
     take_turns(flink, sidecar, 600)
     assert sidecar.told() == [("FlinkSplitLeadership", "FIRST")]
-    assert sidecar.sent[0].title == "[CRITICAL] Flink default: split leadership of 4 components: jm-b:6123 and jm-a:6123"
+    assert (
+        sidecar.sent[0].title == "[CRITICAL] Flink default: split leadership of 4 components: jm-b:6123 and jm-a:6123"
+    )
     assert sidecar.waits(30).told() == [("FlinkSplitLeadership", "FIRST")]
 
 

@@ -1,8 +1,6 @@
 """The ZooKeeper driver sees what stands in a real ZooKeeper, and writes nothing there."""
 
-import json
 import threading
-from typing import Any, Self
 
 import pytest
 from kazoo.client import KazooClient
@@ -313,86 +311,6 @@ def is_subsequence(part: list[bytes | None], whole: list[bytes | None]) -> bool:
     """Whether `part` is `whole` with some items left out."""
     rest = iter(whole)
     return all(item in rest for item in part)
-
-
-@pytest.mark.parametrize("version", ["1.14.6", "2.3.0"])
-def test_a_recorded_history_of_failovers_is_seen_without_phantoms(
-    watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient, version: str
-) -> None:
-    """Real Flink's transactions, repeated as fast as they go: what is seen of each path was there, in that order, and the last is right."""
-    recorder = watch(f"{shared_zookeeper.address}{namespace}", "/flink/default")
-    recorder.wait_complete()
-    with Repetition(f"{shared_zookeeper.address}{namespace}") as history:
-        history.run(version)
-        written = history.written
-        for path, values in written.items():
-            recorder.wait_value(path, values[-1])
-        assert recorder.standing() == {path: values[-1] for path, values in written.items() if values[-1] is not None}
-        for path, values in written.items():
-            assert is_subsequence(recorder.values(path), values)
-        for path in ("/leader/latch", "/leader/dispatcher/latch", *layout.JOB_STORES):
-            if flink.exists(f"/flink/default{path}"):
-                recorder.wait_names(path, *sorted(flink.get_children(f"/flink/default{path}")))
-    changes = sum(len(values) - 1 for values in written.values())
-    told = sum(len(recorder.nodes(path)) - 1 for path in written)
-    assert told > changes / 4, f"of {changes} changes only {told} were seen"
-
-
-class Repetition:
-    """Recorded transactions, done again: each session is a session, and what it leaves open stays until the end."""
-
-    def __init__(self, quorum: str) -> None:
-        self._quorum = quorum
-        self._sessions: dict[str, KazooClient] = {}
-        self.written: dict[str, list[bytes | None]] = {}
-        """What stood at each leader's path, one after the other."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for session in list(self._sessions):
-            self._close(session)
-
-    def run(self, version: str) -> None:
-        for line in (recordings.FOLDER / version / "zk-txnlog.jsonl").read_text().splitlines():
-            entry = json.loads(line)
-            if entry["op"] == "closeSession":
-                self._close(entry["session"])
-                for path in entry["deleted"]:
-                    self._note(path, None)
-            elif ops := [op for op in entry.get("ops", [entry]) if "path" in op]:
-                self._commit(self._session(entry["session"]), ops)
-
-    def _session(self, name: str) -> KazooClient:
-        if name not in self._sessions:
-            self._sessions[name] = KazooClient(self._quorum, timeout=30)
-            self._sessions[name].start(10)
-        return self._sessions[name]
-
-    def _close(self, name: str) -> None:
-        if client := self._sessions.pop(name, None):
-            client.stop()
-            client.close()
-
-    def _commit(self, client: KazooClient, ops: list[dict[str, Any]]) -> None:
-        transaction = client.transaction()
-        for op in ops:
-            data = b"?" if op.get("hex") is None else bytes.fromhex(op["hex"])
-            match op["op"]:
-                case "delete":
-                    transaction.delete(op["path"])
-                case "setData":
-                    transaction.set_data(op["path"], data)
-                case _:
-                    transaction.create(op["path"], data, ephemeral=op.get("ephemeral", False))
-            self._note(op["path"], None if op["op"] == "delete" else data)
-        assert [result for result in transaction.commit() if isinstance(result, Exception)] == []
-
-    def _note(self, path: str, data: bytes | None) -> None:
-        path = path.removeprefix("/flink/default")
-        if layout.component_of(path):
-            self.written.setdefault(path, [None]).append(data)
 
 
 # -- nothing is written ------------------------------------------------------------------------------------------------

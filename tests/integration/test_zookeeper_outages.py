@@ -17,7 +17,7 @@ from sidecar.core.leadership import ZNodePosition
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, ViewObserved
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.drivers.zookeeper.session import Question, Value
-from sidecar.drivers.zookeeper.tree import Ask
+from sidecar.drivers.zookeeper.watched import Ask
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch

@@ -25,7 +25,8 @@ from sidecar.core.observations import (
 from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.security import PLAIN, Security
 from sidecar.drivers.zookeeper.session import Answer, Children, Done, Interrupted, Question, Refused, Session, Value
-from sidecar.drivers.zookeeper.tree import Ask, Told, Tree
+from sidecar.drivers.zookeeper.tree import Tree
+from sidecar.drivers.zookeeper.watched import Ask, Told
 from sidecar.ports import Observer
 
 _log = logging.getLogger("sidecar.zookeeper")

@@ -2,12 +2,12 @@
 
 from collections import deque
 from itertools import islice
-from typing import NamedTuple
 
 from sidecar.core import layout
-from sidecar.core.leadership import Births, ZNodePosition
+from sidecar.core.leadership import ZNodePosition
 from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Interrupted, Present, Question, Refused, Value
+from sidecar.drivers.zookeeper.watched import Ask, Told, Watched
 
 _DISCOVERY = frozenset({layout.LEADER, layout.JOBS})
 """Without these lists nobody knows which leaders there are."""
@@ -20,79 +20,6 @@ _UNREST = 100
 _UNREST_SECONDS = 10.0
 _RETURN_WEIGHS = 10
 _VALUES_REMEMBERED = 4
-
-
-class Watched:
-    """One path, and where its reading stands."""
-
-    __slots__ = (
-        "births",
-        "counted",
-        "events",
-        "heard",
-        "names",
-        "past",
-        "path",
-        "question",
-        "reading",
-        "refused",
-        "resting",
-        "seen",
-        "stale",
-        "unrest",
-    )
-
-    def __init__(self, path: str, question: Question) -> None:
-        self.path = path
-        self.question = question
-        self.names: tuple[str, ...] = ()
-        """The children of a list that leads on, also as an earlier connection saw them."""
-        self.past: tuple[int, ...] = ()
-        """Hashes of the last few values, the latest first, to know one that comes back."""
-        self.unrest: tuple[float, ...] = ()
-        """When (monotonic) it was deleted, or, weighing more, a value came back that others had replaced: the latest of it."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew, on a new connection."""
-        self.reading = False
-        """A question is queued or under way: never more than one."""
-        self.stale = False
-        """It changed while it was read, so the answer may be old."""
-        self.resting = False
-        """It is contested: read now and then, its changes counted."""
-        self.refused = False
-        self.seen: object = None
-        """What was last learnt on this connection (of a value its position; a list that is absent is empty); None: nothing yet."""
-        self.events = 0
-        """Writes heard of since it was last told of; of a list, children that came or went."""
-        self.heard = False
-        """Whether anything was heard since then."""
-        self.counted = False
-        """Whether all writes since then were heard."""
-        self.births: Births | None = None
-
-    @property
-    def idle(self) -> bool:
-        """Nothing is on its way."""
-        return not self.reading and not self.resting
-
-
-class Ask(NamedTuple):
-    """A question on behalf of `watched`: its own, or how often there was a new node (`path` is its parent)."""
-
-    watched: Watched
-    question: Question
-    path: str
-
-
-class Told(NamedTuple):
-    """News of a watched path."""
-
-    watched: Watched
-    answer: Answer
-    writes: int | None
-    births: Births | None
 
 
 class Tree:
@@ -269,12 +196,13 @@ class Tree:
         elif isinstance(answer, Absent) and watched.question is Question.CHILDREN:
             seen = Children(())
         news = seen != watched.seen
+        unseen_lives = isinstance(answer, Absent) and watched.counted and watched.events > 0
         if news and watched.counted and not watched.heard:
             self.deaf_at = watched.path
         watched.seen = seen
         if self._unread and not (watched.refused and watched.path in _DISCOVERY):
             self._unread.discard(watched)
-        if not news:
+        if not news and not unseen_lives:
             return None
         if layout.leads_on(watched.path) and not watched.refused:
             watched.names = answer.names if isinstance(answer, Children) else ()

@@ -1,0 +1,253 @@
+"""What real Flink clusters did, done again before the driver and the core: each value is seen or accounted for, and none is made up.
+
+Every recording is played at its own pace, at ten times that, and as fast as it goes, at the first two with idle stretches cut short:
+`replay.TRUE_PACE` says how to have them whole.
+"""
+
+import time
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core import layout
+from sidecar.core.leadership import Held, LeaderInformation
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import NodeObserved, SnapshotCompleted, Started
+from sidecar.core.records import Transition
+from sidecar.core.state import State
+from sidecar.core.step import Append
+from sidecar.core.wire import decode_connection_info
+from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.core import recordings
+from tests.core.scenery import CLUSTER, POLICY
+from tests.core.witness import Witness
+from tests.fixtures.transactions import Entry, read_log
+from tests.integration.replay import PACES, Operation, Replay, operations
+from tests.integration.watching import CONNECTED, Recorder, now
+
+_SETTLED_SECONDS = 10.0
+_WRITES = {"create", "setData"}
+
+
+class Played(NamedTuple):
+    """A recording that was played, what the driver told of it, and what its server kept of all that was done to it."""
+
+    version: str
+    recorder: Recorder
+    sessions: dict[str, str]
+    log: list[Entry]
+    done: list[Operation]
+    """What was done to the nodes, by the server's own account."""
+
+    def at(self, path: str) -> list[Operation]:
+        return [operation for operation in self.done if operation.path == path]
+
+    def leaders(self) -> set[str]:
+        return {operation.path for operation in self.done if layout.component_of(operation.path)}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server of this module keeps its transactions."""
+    return tmp_path_factory.mktemp("replayed")
+
+
+@pytest.fixture(scope="module")
+def server(data: Path, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
+    """A server to which nothing is done but what is done here."""
+    zookeeper = ZooKeeper(data, flink_2_home, java)
+    zookeeper.start()
+    yield zookeeper
+    zookeeper.kill()
+
+
+@pytest.fixture(
+    scope="module", params=[(version, pace) for version in recordings.histories() for pace in PACES], ids="-".join
+)
+def played(request: pytest.FixtureRequest, server: ZooKeeper, data: Path) -> Played:
+    """One recording at one pace, with the driver watching from before its beginning until nothing more is told."""
+    version, pace = request.param
+    namespace = f"/{version}/{pace.replace(' ', '-')}"
+    earlier = len(read_log(data / "data"))
+    driver = ZooKeeperDriver(
+        server.address, namespace + recordings.NAMESPACE, CLUSTER, now, session_timeout=20, connection_timeout=5
+    )
+    recorder = Recorder(driver)
+    driver.start(recorder)
+    try:
+        recorder.wait_complete()
+        with Replay(server.address, namespace, version) as replay:
+            replay.play(PACES[pace])
+            done = list(operations(read_log(data / "data")[earlier:]))
+            _wait_until_settled(recorder, done)
+            driver.stop()
+    finally:
+        driver.stop()
+    return Played(version, recorder, replay.sessions, read_log(data / "data")[earlier:], done)
+
+
+def _wait_until_settled(recorder: Recorder, done: list[Operation]) -> None:
+    """Wait until all that was done to the leaders has been told or counted. Whether it ever is, the tests say."""
+    paths = {operation.path for operation in done if layout.component_of(operation.path)}
+    expected = {path: _end([operation for operation in done if operation.path == path]) for path in paths}
+    deadline = time.monotonic() + _SETTLED_SECONDS
+    while {path: _told(recorder, path) for path in paths} != expected and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _end(operations: list[Operation]) -> tuple[int | None, int]:
+    """The transaction that wrote what stands in the end, None for nothing, and how many writes there were until then."""
+    last = operations[-1]
+    return None if last.data is None else last.zxid, sum(operation.kind in _WRITES for operation in operations)
+
+
+def _told(recorder: Recorder, path: str) -> tuple[int | None, int]:
+    nodes = recorder.nodes(path)
+    last = nodes[-1].position if nodes else None
+    return last.mzxid if last else None, sum(node.writes or 0 for node in nodes)
+
+
+def is_subsequence(part: list[bytes | None], whole: list[bytes | None]) -> bool:
+    """Whether `part` is `whole` with some items left out."""
+    rest = iter(whole)
+    return all(item in rest for item in part)
+
+
+def test_what_was_recorded_is_what_is_done(played: Played) -> None:
+    """The server's own log has the recording's operations, by as many sessions, in its order: what else is shown here rests on that."""
+    recorded = operations(recordings.transactions(played.version))
+    assert [(op.session, op.kind, op.path, op.data) for op in played.done] == [
+        (played.sessions[op.session], op.kind, op.path, op.data) for op in recorded
+    ]
+
+
+def test_the_connection_held(played: Played) -> None:
+    """Over one connection, from before the first operation to the last: nothing is excused by blindness."""
+    assert (played.recorder.view(), played.recorder.snapshots()) == ([CONNECTED], 1)
+
+
+def test_no_value_is_made_up(played: Played) -> None:
+    """What is told of a leader's path has stood there, in that order. That there is nothing may be told twice."""
+    for path in played.leaders():
+        told = [value for value, _ in groupby(played.recorder.values(path))]
+        stood = [value for value, _ in groupby([None, *(operation.data for operation in played.at(path))])]
+        assert is_subsequence(told, stood), path
+
+
+def test_every_value_has_its_place(played: Played) -> None:
+    """With a value comes the position of the transaction that wrote it, which wrote those bytes; the older is told before the newer."""
+    for path in played.leaders():
+        stood = {operation.zxid: operation.data for operation in played.at(path)}
+        told = [(node.position.mzxid, node.data) for node in played.recorder.nodes(path) if node.position]
+        assert told == sorted((zxid, stood[zxid]) for zxid, _ in told), path
+
+
+def test_the_last_value_is_the_last_told(played: Played) -> None:
+    """In the end, what stands is known: each leader, each contender and each stored job, and nothing besides."""
+    standing = {operation.path: operation.data for operation in played.done}
+    standing = {path: value for path, value in standing.items() if value is not None}
+    assert played.recorder.standing() == {p: value for p, value in standing.items() if layout.component_of(p)}
+    lists = {path for path in standing if layout.is_latch(path)} | {*layout.JOB_STORES}
+    expected = {
+        path: tuple(sorted(p.removeprefix(path + "/") for p in standing if p.rpartition("/")[0] == path))
+        for path in lists
+    }
+    assert {path: played.recorder.names(path)[-1] for path in lists} == expected
+
+
+def test_every_write_is_seen_or_accounted_for(played: Played) -> None:
+    """The n-th write is the n-th write, however many before it came and went too fast to be read; in the end, none is missing."""
+    told = played.recorder.all
+    first_sight = next(at for at, observation in enumerate(told) if isinstance(observation, SnapshotCompleted))
+    for path in played.leaders():
+        writes = [operation.zxid for operation in played.at(path) if operation.kind in _WRITES]
+        counted = 0
+        for node in (node for node in told[first_sight:] if isinstance(node, NodeObserved) and node.path == path):
+            assert node.writes is not None, node
+            counted += node.writes
+            if node.position:
+                assert (node, writes[counted - 1]) == (node, node.position.mzxid)
+        assert (path, counted) == (path, len(writes))
+
+
+# -- the core behind it ------------------------------------------------------------------------------------------------
+
+
+class _Lenient(Witness):
+    """What is watched here does not begin where the scenes of other tests do."""
+
+    def _check_coverage(self, after: object, stretches: object) -> None:
+        """Nothing to check."""
+
+
+def core(played: Played) -> tuple[State, list[Transition]]:
+    """What a sidecar knows after all that the driver told, and which transitions it recorded."""
+    witness, transitions = _Lenient(), list[Transition]()
+    first = played.recorder.all[0].at
+    before = replace(first, steady=first.steady - SECOND, wall=first.wall - SECOND)
+    state, _ = witness.step(POLICY, State(), Started(before))
+    for observation in played.recorder.all:
+        state, effects = witness.step(POLICY, state, observation)
+        records = [effect.record for effect in effects if isinstance(effect, Append)]
+        transitions += [record for record in records if isinstance(record, Transition)]
+    return state, transitions
+
+
+def test_the_core_ends_with_who_leads(played: Played) -> None:
+    """In the end, each leadership is held by whom the recording's last write names, or by nobody."""
+    state, _ = core(played)
+    known = {
+        str(component): now.leadership.leader
+        for component, now in state.clusters[CLUSTER].components.items()
+        if isinstance(now.leadership, Held)
+    }
+    last = {operation.path: operation.data for operation in played.done}
+    decoded = {
+        str(layout.component_of(path)): decode_connection_info(data)
+        for path, data in last.items()
+        if data and layout.component_of(path)
+    }
+    assert known == {
+        component: leader for component, leader in decoded.items() if isinstance(leader, LeaderInformation)
+    }
+
+
+def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
+    """Between one leader that was recorded and the next, `unobserved` is how many writes the server's log has that were not told of."""
+    _, transitions = core(played)
+    for path in played.leaders():
+        component = layout.component_of(path)
+        assert component
+        told = {node.position.mzxid for node in played.recorder.nodes(path) if node.position}
+        unseen = [
+            operation.zxid for operation in played.at(path) if operation.kind in _WRITES and operation.zxid not in told
+        ]
+        mine = [t for t in transitions if (t.component, t.job_id) == (component.component.value, component.job_id)]
+        assert (path, bool(mine)) == (path, bool(told))
+        before, pending = 0, 0
+        for transition in mine:
+            if transition.kind == "DISCOVERED" and transition.after_session_id is None:
+                continue
+            assert transition.unobserved is not None, transition
+            assert transition.unobserved == transition.unobserved_at_least
+            pending += transition.unobserved
+            if transition.after_session_id and transition.position and transition.position.mzxid:
+                until = transition.position.mzxid
+                assert (transition, pending) == (transition, sum(before < zxid < until for zxid in unseen))
+                before, pending = until, 0
+
+
+# -- nothing is written ------------------------------------------------------------------------------------------------
+
+
+def test_the_listener_writes_nothing(played: Played) -> None:
+    """Of all transactions, those that the players did not make are the beginning and the end of the listener's session."""
+    players = set(played.sessions.values())
+    others = [(entry["session"], entry["op"]) for entry in played.log if entry["session"] not in players]
+    ((listener, _), *_) = others
+    assert others == [(listener, "createSession"), (listener, "closeSession")]
