@@ -1,5 +1,6 @@
 """What the shell tells the core: raw, undecoded, and when it was seen."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -78,6 +79,20 @@ class ChildrenObserved(SeenInCluster, frozen=True):
     names: tuple[str, ...] = ()
 
 
+class ConfigMapObserved(SeenInCluster, frozen=True):
+    """One ConfigMap as it stands, or that there is none (`uid` None). Told again, unchanged, when somebody looked and nothing had changed.
+
+    `data` holds the keys that matter; of those that are there for their name alone (job graphs), the values are left out. `leader`: the
+    annotation `control-plane.alpha.kubernetes.io/leader`, or None where there is none.
+    """
+
+    name: str
+    uid: str | None = None
+    resource_version: str = ""
+    data: Mapping[str, str] = {}
+    leader: str | None = None
+
+
 class StoreObserved(SeenInCluster, frozen=True):
     """How far the store is: ZooKeeper's newest transaction. Told when the connection is made, in a new epoch, and now and then."""
 
@@ -104,7 +119,15 @@ class Stopped(Observed, frozen=True):
     """The sidecar is about to end, in order."""
 
 
-ClusterObservation = ViewObserved | SnapshotCompleted | NodeObserved | NodeRefused | ChildrenObserved | StoreObserved
+ClusterObservation = (
+    ViewObserved
+    | SnapshotCompleted
+    | NodeObserved
+    | NodeRefused
+    | ChildrenObserved
+    | StoreObserved
+    | ConfigMapObserved
+)
 """What a driver may tell."""
 
 Observation = ClusterObservation | DeliverySettled | Started | Ticked | Stopped
