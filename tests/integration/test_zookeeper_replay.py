@@ -242,6 +242,12 @@ def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
                 before, pending = until, 0
 
 
+def test_a_split_leadership_is_known_as_one_and_nothing_else_is(played: Played) -> None:
+    """Of all recordings, one is of two leaders who deleted each other's nodes: there, and nowhere else, leadership is split."""
+    _, transitions = core(played)
+    assert any(transition.split for transition in transitions) == (played.version == "2.1.1-unfinished")
+
+
 # -- nothing is written ------------------------------------------------------------------------------------------------
 
 
