@@ -145,6 +145,8 @@ class ZooKeeperDriver:
         for act in [act for act, due in self._due.items() if due <= now]:
             if self._due.pop(act, None):  # what was done before it may have called it off
                 act()
+        if self._tree.resting and self._tree.wake not in self._due:
+            self._after(_CONTESTED_SECONDS, self._tree.wake)
         if self._view is ConnectionState.CONNECTED:
             self._watch()
             while self._reads_in_flight < _READS_IN_FLIGHT and (ask := self._tree.next()):
@@ -304,8 +306,6 @@ class ZooKeeperDriver:
         if self._tree.completed():
             self._tell(SnapshotCompleted(at, self._cluster_id))
             self._tell_store()
-        if self._tree.resting and self._tree.wake not in self._due:
-            self._after(_CONTESTED_SECONDS, self._tree.wake)
         if self._tree.deaf_at:
             _log.warning(
                 "%s changed in ZooKeeper %s and no watch told of it: connecting again", self._tree.deaf_at, self._where
