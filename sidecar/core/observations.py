@@ -120,13 +120,7 @@ class Stopped(Observed, frozen=True):
 
 
 ClusterObservation = (
-    ViewObserved
-    | SnapshotCompleted
-    | NodeObserved
-    | NodeRefused
-    | ChildrenObserved
-    | StoreObserved
-    | ConfigMapObserved
+    ViewObserved | SnapshotCompleted | NodeObserved | NodeRefused | ChildrenObserved | StoreObserved | ConfigMapObserved
 )
 """What a driver may tell."""
 
