@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import socket
 import ssl
 import threading
@@ -68,12 +69,19 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
             return self._refusal
         return reason if self.serving or self._peer is None else self._security.explain(reason, *self._peer)
 
-    def select(self, readable: Any, writable: Any, exceptional: Any, timeout: float) -> Any:
+    def select(self, readable: Any, writable: Any, _exceptional: Any, timeout: float) -> Any:
         if unread := [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]:
             return unread, [], []  # what came in one TLS record with what was read last: the system knows nothing of it
         if not self.serving:  # the handshake: a frozen server takes the connection and says nothing
             timeout = min(timeout, self._connection_timeout)
-        return super().select(readable, writable, exceptional, timeout)
+        poll = select.poll()  # kazoo makes a new epoll each time, several system calls
+        ready = {each.fileno(): each for each in (*readable, *writable)}
+        for each in readable:
+            poll.register(each, select.POLLIN)
+        for each in writable:
+            poll.register(each, select.POLLOUT)
+        found = [ready[descriptor] for descriptor, _ in poll.poll(timeout * 1000)]
+        return [each for each in readable if each in found], [each for each in writable if each in found], []
 
 
 class _Pipe:

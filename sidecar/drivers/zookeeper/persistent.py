@@ -4,17 +4,23 @@ kazoo knows neither `AddWatch` nor a watch that stays; it hands answers and even
 after what was read of it. Here both are told in kazoo's connection thread, as they come. Only private ways lead there: kazoo is pinned.
 """
 
+import ssl
+import struct
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, ClassVar
 
 from kazoo.client import KazooClient
 from kazoo.protocol import serialization
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.connection import ConnectionDropped, ConnectionHandler
 from kazoo.protocol.paths import _prefix_root
 
 _PERSISTENT_RECURSIVE = 1
 _ANY_WATCH = 3
+
+_LENGTH = struct.Struct("!i")
+_AT_ONCE = 1 << 16
+_MOST_BYTES = 1 << 27
 
 
 class Event(IntEnum):
@@ -148,9 +154,50 @@ class _Answer:
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
+    """Reads what has come at once, where kazoo asks the system four times for each answer and each event."""
+
     def __init__(self, heard: Heard, *of_kazoo: Any) -> None:
         super().__init__(*of_kazoo)
         self._heard = heard
+        self._unread = bytearray()
+
+    def _connect(self, *where: Any) -> Any:
+        self._unread.clear()
+        return super()._connect(*where)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        """All that is here whole: what is left in the buffer, nobody would be told of."""
+        ended = super()._read_socket(read_timeout)
+        while ended is None and self._has_whole_message():
+            ended = super()._read_socket(read_timeout)
+        return ended
+
+    def _has_whole_message(self) -> bool:
+        return (
+            len(self._unread) >= _LENGTH.size
+            and len(self._unread) - _LENGTH.size >= _LENGTH.unpack_from(self._unread)[0]
+        )
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        if not 0 <= length <= _MOST_BYTES:
+            raise ConnectionDropped(f"a message of {length} bytes")
+        with self._socket_error_handling():
+            while len(self._unread) < length:
+                self._read_more(timeout)
+        data = bytes(self._unread[:length])
+        del self._unread[:length]
+        return data
+
+    def _read_more(self, timeout: float) -> None:
+        if not self.handler.select([self._socket], [], [], timeout)[0]:
+            raise self.handler.timeout_exception("socket time-out during read")
+        try:
+            data = self._socket.recv(_AT_ONCE)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        if not data:
+            raise ConnectionDropped("socket connection broken")
+        self._unread += data
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         watch, _ = serialization.Watch.deserialize(buffer, offset)

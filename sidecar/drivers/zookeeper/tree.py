@@ -19,7 +19,7 @@ _LINGERING_SECONDS = 5.0
 _UNREST = 100
 _UNREST_SECONDS = 10.0
 _RETURN_WEIGHS = 10
-_VALUES_REMEMBERED = 4
+_VALUES_REMEMBERED = 3
 
 
 class Tree:
@@ -189,21 +189,18 @@ class Tree:
         seen: object = answer
         if isinstance(answer, Value):
             seen = answer.position
-            value = hash(answer.data)
-            if value in watched.past[1:]:
-                self._note_unrest(watched, now, _RETURN_WEIGHS)
-            watched.past = (value, *(other for other in watched.past if other != value))[:_VALUES_REMEMBERED]
+            self._compare_with_past(watched, hash(answer.data), now)
         elif isinstance(answer, Absent) and watched.question is Question.CHILDREN:
             seen = Children(())
         news = seen != watched.seen
         unseen_lives = isinstance(answer, Absent) and watched.counted and watched.events > 0
         if news and watched.counted and not watched.heard:
             self.deaf_at = watched.path
-        watched.seen = seen
         if self._unread and not (watched.refused and watched.path in _DISCOVERY):
             self._unread.discard(watched)
         if not news and not unseen_lives:
             return None
+        watched.seen = seen
         if layout.leads_on(watched.path) and not watched.refused:
             watched.names = answer.names if isinstance(answer, Children) else ()
             self._follow_lists()
@@ -217,6 +214,15 @@ class Tree:
         # A read leaves a one-shot watch where there is something. What cannot be read is not heard of either.
         watched.counted = not isinstance(answer, Refused) and (self.persistent or not isinstance(answer, Absent))
         return told
+
+    def _compare_with_past(self, watched: Watched, value: int, now: float) -> None:
+        if value == watched.value:
+            return
+        if value in watched.past:
+            self._note_unrest(watched, now, _RETURN_WEIGHS)
+        if watched.value is not None:
+            watched.past = (watched.value, *(other for other in watched.past if other != value))[:_VALUES_REMEMBERED]
+        watched.value = value
 
     def _note_unrest(self, watched: Watched, now: float, weight: int) -> None:
         """Two that delete each other's node as fast as they can would have us read and tell as fast as we can: now and then is enough."""

@@ -24,6 +24,7 @@ class Watched:
         "seen",
         "stale",
         "unrest",
+        "value",
     )
 
     def __init__(self, path: str, question: Question) -> None:
@@ -31,8 +32,10 @@ class Watched:
         self.question = question
         self.names: tuple[str, ...] = ()
         """The children of a list that leads on, also as an earlier connection saw them."""
+        self.value: int | None = None
+        """The hash of the last value."""
         self.past: tuple[int, ...] = ()
-        """Hashes of the last few values, the latest first, to know one that comes back."""
+        """Those of the few before it, the latest first, to know one that comes back."""
         self.unrest: tuple[float, ...] = ()
         """When (monotonic) it was deleted, or, weighing more, a value came back that others had replaced: the latest of it."""
         self.forget()
