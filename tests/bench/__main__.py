@@ -3,6 +3,15 @@
 import subprocess
 import sys
 
-for title, module in (("Decoder", "decoder"), ("A storm of leaders", "burst"), ("Idle", "idle")):
+BENCHES = {
+    "Decoder": "decoder",
+    "A storm of leaders": "burst",
+    "Idle": "idle",
+    "From a write to the line": "latency",
+    "Ten thousand jobs": "paths",
+    "A leader that comes and goes": "cycles",
+}
+
+for title, module in BENCHES.items():
     print(f"\n## {title}: python -m tests.bench.{module}\n", flush=True)
     subprocess.run([sys.executable, "-m", f"tests.bench.{module}"], check=True)
