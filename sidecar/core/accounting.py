@@ -5,6 +5,8 @@ Three counters, the surest first:
 - while a watch hears each event, the driver counts the writes itself;
 - the parent's `cversion` counts new nodes, also while nobody looked. How often a node was set that came and went unseen, nothing tells:
   then the number is not knowable, and what is known is a least.
+
+In Kubernetes writes are not counted, but elections are, in the lease, since Flink 1.18.
 """
 
 from typing import Final
@@ -39,6 +41,28 @@ class Look(Struct, frozen=True):
     version: int
     births: Births | None
     gap: Gap = NO_GAP
+
+
+class Elections(Struct, frozen=True):
+    """How many elections the lease in one ConfigMap had counted when it was last looked at, and how many nobody saw since the last
+    transition that was recorded.
+    """
+
+    uid: str
+    count: int | None
+    """None: it counts something else."""
+    sure: bool
+    """Whether it has been seen to count elections: before that, nothing is said."""
+    gap: Gap = NOT_KNOWABLE
+
+
+def counted(before: Elections | None, uid: str, count: int | None, *, sure: bool) -> Elections:
+    """The elections that follow `before`."""
+    if before is None:
+        return Elections(uid, count, sure)
+    if count is None or before.count is None or uid != before.uid or count < before.count:
+        return Elections(uid, count, sure, Gap(None, before.gap.at_least))
+    return Elections(uid, count, sure, before.gap + _exactly(max(0, count - before.count - 1)))
 
 
 def look(before: Look | None, node: NodeObserved) -> Look:

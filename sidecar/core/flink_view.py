@@ -4,10 +4,16 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from sidecar.core import layout
+from sidecar.core import configmaps, layout
 from sidecar.core.leadership import ComponentId, LeaderInformation
 from sidecar.core.moment import Timestamp, timestamp
-from sidecar.core.observations import ClusterObservation, ConnectionState, NodeObserved, ViewObserved
+from sidecar.core.observations import (
+    ClusterObservation,
+    ConfigMapObserved,
+    ConnectionState,
+    NodeObserved,
+    ViewObserved,
+)
 from sidecar.core.wire import Unreadable, decode_connection_info
 
 
@@ -30,11 +36,14 @@ class _Cached(Struct, frozen=True):
 
 
 class FlinkView:
-    """Mirrors `DefaultLeaderRetrievalService` on a `ZooKeeperLeaderRetrievalDriver`, one of them for each component.
+    """Mirrors `DefaultLeaderRetrievalService`, one of them for each component. Only what differs from the last call is told.
 
-    Only what differs from the last call is told, and bytes that cannot be read change nothing. A suspended connection
-    (`tolerate_suspended`: only a lost one) means no leader; one that is back brings up again what was seen before it went, whether
-    that still stands or not. What stands now is told behind it, when it has been read.
+    On a `ZooKeeperLeaderRetrievalDriver`, bytes that cannot be read change nothing. A suspended connection (`tolerate_suspended`: only a
+    lost one) means no leader; one that is back brings up again what was seen before it went, whether that still stands or not. What
+    stands now is told behind it, when it has been read.
+
+    On a `KubernetesLeaderRetrievalDriver`, what is written leads, whoever holds the lease: there is no leader only where the key is gone.
+    Neither the connection nor a deleted ConfigMap are told. Since 1.15 a value that cannot be read is none, before it changes nothing.
     """
 
     def __init__(self, *, tolerate_suspended: bool = False) -> None:
@@ -43,12 +52,13 @@ class FlinkView:
         )
         self._told: dict[ComponentId, LeaderInformation] = {}
         self._cached: dict[ComponentId, _Cached] = {}  # what Curator's `TreeCache` holds: no outage empties it
+        self._config_maps: dict[ComponentId, str] = {}  # whose leader was last seen in which ConfigMap
 
     def observe(self, observation: ClusterObservation) -> list[LeaderAddress]:
         """The calls that follow from one observation."""
         match observation:
             case ViewObserved(connection=connection) if connection in self._clearing:
-                return [call for component in tuple(self._told) for call in self._tell(observation, component, None)]
+                return [call for component in tuple(self._cached) for call in self._tell(observation, component, None)]
             case ViewObserved(connection=ConnectionState.CONNECTED):
                 return [
                     call
@@ -58,6 +68,8 @@ class FlinkView:
                 ]
             case NodeObserved():
                 return self._node(observation)
+            case ConfigMapObserved() if observation.uid is not None:
+                return self._config_map(observation)
         return []
 
     def _node(self, node: NodeObserved) -> list[LeaderAddress]:
@@ -78,6 +90,23 @@ class FlinkView:
             return []
         self._cached[component] = _Cached(node.path, node.position.mzxid, leader)
         return self._tell(node, component, leader) if leader else []
+
+    def _config_map(self, told: ConfigMapObserved) -> list[LeaderAddress]:
+        keeps_the_unreadable = configmaps.owner_of(told.cluster_id, told.name) is not None
+        leaders: dict[ComponentId, LeaderInformation | None] = {
+            component: None for component, name in self._config_maps.items() if name == told.name
+        }
+        values = configmaps.values(told.cluster_id, told.name, told.data)
+        for _, (component, value) in sorted(values.items()):  # of a job's two keys the newer layout's is the last
+            decoded = configmaps.decode_leader(value)
+            self._config_maps[component] = told.name
+            if isinstance(decoded, LeaderInformation):
+                leaders[component] = decoded
+            elif keeps_the_unreadable:
+                leaders.pop(component, None)
+            else:
+                leaders[component] = None
+        return [call for component, leader in leaders.items() for call in self._tell(told, component, leader)]
 
     def _tell(
         self, cause: ClusterObservation, component: ComponentId, leader: LeaderInformation | None

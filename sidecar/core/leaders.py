@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from sidecar.core.layout import layout_of
-from sidecar.core.leadership import Blindness, Held, Unknown, Vacant
+from sidecar.core import configmaps, layout
+from sidecar.core.leadership import Blindness, Held, Position, Unknown, Vacant, ZNodePosition
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.snapshot import Snapshot, contenders
 
@@ -33,7 +33,7 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
             cluster.components.items(), key=lambda item: (item[0].job_id or "", item[0].component)
         ):
             held = known.leadership if isinstance(known.leadership, Held) else None
-            layout = layout_of(held.position.path) if held else None
+            written = held.position.mtime * 1000 if held and isinstance(held.position, ZNodePosition) else None
             found.append(
                 Leader(
                     cluster_id,
@@ -42,13 +42,20 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
                     {Held: "held", Vacant: "vacant", Unknown: "unknown"}[type(known.leadership)],
                     held.leader.address if held else None,
                     str(held.leader.session_id) if held else None,
-                    timestamp(held.position.mtime * 1000 if held else known.since.wall),
+                    timestamp(known.since.wall if written is None else written),
                     _reason(known.leadership.reason) if isinstance(known.leadership, Unknown) else None,
                     contenders(cluster),
-                    layout.value if layout else None,
+                    _flink(cluster_id, held.position) if held else None,
                 )
             )
     return found
+
+
+def _flink(cluster_id: str, position: Position) -> str | None:
+    """The Flink versions that keep a leader there, or None where several layouts share the place."""
+    if isinstance(position, ZNodePosition):
+        return layout.layout_of(position.path)
+    return configmaps.layout_of(cluster_id, position.name, position.key)
 
 
 def _reason(blindness: Blindness) -> str:

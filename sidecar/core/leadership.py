@@ -65,6 +65,35 @@ class ZNodePosition(Struct, frozen=True, tag="znode"):
         return self.mzxid >> 32
 
 
+class ConfigMapPosition(Struct, frozen=True, tag="config_map"):
+    """Where in Kubernetes a value was seen, and who held the lease then. `key`: in the ConfigMap's data."""
+
+    name: str
+    key: str
+    uid: str
+    resource_version: str
+    holder_identity: str
+    acquire_time: str
+    returned: str | None = None
+    """The resource version at which the leader came back in a session in which it had been seen to lead before."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.name}/{self.key}"
+
+    def is_in(self, other: "Position") -> bool:
+        """Whether both are the same place in the same term: renewals do not matter."""
+        return isinstance(other, ConfigMapPosition) and _term_and_place(self) == _term_and_place(other)
+
+
+def _term_and_place(position: ConfigMapPosition) -> tuple[str, ...]:
+    return position.name, position.key, position.uid, position.holder_identity, position.acquire_time
+
+
+Position = ZNodePosition | ConfigMapPosition
+"""Where in its store's history a value was seen."""
+
+
 class Births(Struct, frozen=True):
     """How often a child of a znode came to be, as long as it is this znode (`parent_czxid`): ZooKeeper counts it, whoever looks.
 
@@ -102,7 +131,7 @@ class Held(Struct, frozen=True, tag="held"):
     """Somebody leads."""
 
     leader: LeaderInformation
-    position: ZNodePosition
+    position: Position
 
 
 Leadership = Unknown | Vacant | Held

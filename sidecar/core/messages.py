@@ -10,6 +10,7 @@ from sidecar.core.alerts import Alert, Notice, Reason
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Policy, Trigger
 from sidecar.core.records import Contention, Notification, Transition
+from sidecar.core.transitions import Kind
 
 MOST_LINES: Final = 25
 """A storm of job leaders is one message with this many of them, and the number of the others."""
@@ -48,7 +49,8 @@ def transition_line(transition: Transition) -> str:
     vacant = f"  vacant for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
     missed = f"  {_missed(transition)}" if transition.unobserved_at_least else ""
     component = f"{transition.component} {transition.job_id}" if transition.job_id else transition.component
-    return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{vacant}{missed}".rstrip()
+    why = f"  {transition.reason}" if transition.reason and transition.kind == Kind.REVOKED else ""
+    return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{why}{vacant}{missed}".rstrip()
 
 
 def _missed(transition: Transition) -> str:

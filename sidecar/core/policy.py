@@ -72,6 +72,8 @@ class Policy(Struct, frozen=True):
     """The watched clusters, by cluster id."""
     external_labels: dict[str, str] = {}
     trust_window: int = 3 * SECOND
+    lease_margin: int = 2 * SECOND
+    """For how much longer than its duration a lease in Kubernetes is taken to be alive without a renewal."""
     rules: tuple[Rule, ...] = ()
     destinations: tuple[Destination, ...] = ()
     grouping: Grouping = Grouping()

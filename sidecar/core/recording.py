@@ -6,8 +6,10 @@ from typing import TypedDict
 from msgspec import Struct
 
 from sidecar.core import layout
+from sidecar.core.accounting import NOT_KNOWABLE, Gap
 from sidecar.core.contest import Contest
-from sidecar.core.leadership import ComponentId, Held, LeaderInformation, ZNodePosition, host_port
+from sidecar.core.leadership import ComponentId, ConfigMapPosition, Held, LeaderInformation, ZNodePosition, host_port
+from sidecar.core.leadership import Position as StorePosition
 from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy import Policy
@@ -21,7 +23,7 @@ class Seen(Struct, frozen=True):
 
     sight: Sight
     leader: LeaderInformation | None = None
-    position: ZNodePosition | None = None
+    position: StorePosition | None = None
     path: str | None = None
     reason: str | None = None
 
@@ -86,7 +88,7 @@ class Scribe:
         held = known.leadership if isinstance(known.leadership, Held) else None
         before = held.leader if held else None
         position = seen.position or (held.position if held and kind is not Kind.OBSCURED else None)
-        look = known.look if kind is not Kind.OBSCURED else None
+        gap, elections = _counted(known) if kind is not Kind.OBSCURED else (None, None)
         vacant = self._at.steady - known.vacated_at.steady if seen.leader and known.vacated_at else None
         return Transition(
             id=self._transition_id(component, known, seen, kind),
@@ -104,9 +106,9 @@ class Scribe:
                 seen.leader and known.last_known and seen.leader.session_id == known.last_known.session_id
             ),
             same_process=_same_process(known, seen),
-            unobserved=look.gap.exact if look else None,
-            unobserved_at_least=look.gap.at_least if look else None,
-            elections=look.births.count if look and look.births else None,
+            unobserved=gap.exact if gap else None,
+            unobserved_at_least=gap.at_least if gap else None,
+            elections=elections,
             contenders=max((len(names) for names in contenders.values()), default=None),
             store_reelected=_store_reelected(known, seen),
             returned=seen.leader is not None and seen.leader.session_id in contest.earlier,
@@ -114,7 +116,7 @@ class Scribe:
             vacant_seconds=round(vacant / SECOND, 6) if vacant is not None else None,
             view=connection.value if connection else "NOT_CONNECTED",
             reason=seen.reason,
-            written_at=timestamp(seen.position.mtime * 1000) if seen.position else None,
+            written_at=timestamp(seen.position.mtime * 1000) if isinstance(seen.position, ZNodePosition) else None,
             position=_recorded(position) if position else None,
             **self._envelope,
         )
@@ -132,41 +134,84 @@ class Scribe:
         session = before.leader.session_id if before else None
         match kind:
             case Kind.GRANTED | Kind.CHANGED | Kind.READDRESSED:
-                assert seen.position  # noqa: S101  these have a leader
-                return record_id(*what, session, seen.position.czxid, seen.position.mzxid)
+                assert seen.leader  # noqa: S101  these have a leader
+                assert seen.position  # noqa: S101  and it stands somewhere
+                return record_id(*what, session, *_written(seen.leader, seen.position))
             case Kind.REVOKED:
                 assert before  # noqa: S101  only a held leadership is revoked
-                return record_id(*what, session, before.position.czxid, before.position.mzxid)
+                return record_id(*what, session, *_written(before.leader, before.position))
             case Kind.RETIRED if known.last_known and known.last_position:
                 # Whether its leader or its graph went first: the job ended once.
-                return record_id(*what, known.last_known.session_id, known.last_position.czxid)
+                return record_id(*what, known.last_known.session_id, *_begun(known.last_known, known.last_position))
             case _:  # about our view, not about Flink: ours alone
                 return record_id(*what, self._policy.observer, self._at.wall, self._at.steady)
 
 
+def _written(leader: LeaderInformation, position: StorePosition) -> tuple[object, ...]:
+    """What tells one writing of a leader from all others, whoever looks."""
+    match position:
+        case ZNodePosition():
+            return position.czxid, position.mzxid
+        case ConfigMapPosition():
+            term = (position.uid, position.holder_identity, position.acquire_time)
+            return leader.session_id, leader.address, *term, position.returned
+
+
+def _begun(leader: LeaderInformation, position: StorePosition) -> tuple[object, ...]:
+    """What tells one run of a job from another of the same id."""
+    match position:
+        case ZNodePosition():
+            return (position.czxid,)
+        case ConfigMapPosition():
+            return leader.address, position.uid, position.returned
+
+
+def _counted(known: ComponentState) -> tuple[Gap | None, int | None]:
+    """What nobody saw of this component since its last transition, and its elections, as far as the store counts."""
+    if known.look:
+        return known.look.gap, known.look.births.count if known.look.births else None
+    if known.elections and known.elections.sure:
+        return known.elections.gap, known.elections.count
+    return (NOT_KNOWABLE if known.elections else None), None
+
+
 def _same_process(known: ComponentState, seen: Seen) -> bool | None:
-    """Whether the leader after is the process of the last one, where the facts decide: one session is one process, another host is
-    another.
+    """Whether the leader after is the process of the last one, where the facts decide: one ZooKeeper session, and one holder of leases,
+    is one process; another holder, or another host, is another.
     """
-    before, position = known.last_known, known.last_position
-    if before is None or position is None or seen.leader is None or seen.position is None:
+    before = known.last_known
+    if before is None or seen.leader is None:
         return None
-    if position.ephemeral_owner and position.ephemeral_owner == seen.position.ephemeral_owner:
-        return True
-    return None if host_port(before.address) == host_port(seen.leader.address) else False
+    match known.last_position, seen.position:
+        case ConfigMapPosition(holder_identity=earlier), ConfigMapPosition(holder_identity=later):
+            return earlier == later
+        case ZNodePosition(ephemeral_owner=earlier), ZNodePosition(ephemeral_owner=later) if (
+            earlier and earlier == later
+        ):
+            return True
+        case ZNodePosition(), ZNodePosition():
+            return None if host_port(before.address) == host_port(seen.leader.address) else False
+    return None
 
 
 def _store_reelected(known: ComponentState, seen: Seen) -> bool | None:
-    if known.last_position is None or seen.leader is None or seen.position is None:
+    if seen.leader is None:
         return None
-    return seen.position.epoch != known.last_position.epoch
+    match known.last_position, seen.position:
+        case ZNodePosition() as earlier, ZNodePosition() as later:
+            return later.epoch != earlier.epoch
+    return None
 
 
-def _recorded(position: ZNodePosition) -> Position:
-    return Position(
-        path=position.path,
-        czxid=position.czxid,
-        mzxid=position.mzxid,
-        version=position.version,
-        ephemeral_owner=position.ephemeral_owner,
-    )
+def _recorded(position: StorePosition) -> Position:
+    match position:
+        case ZNodePosition(path, czxid, mzxid, version, owner):
+            return Position(path=path, czxid=czxid, mzxid=mzxid, version=version, ephemeral_owner=owner)
+        case ConfigMapPosition():
+            return Position(
+                path=position.path,
+                uid=position.uid,
+                resource_version=position.resource_version,
+                holder_identity=position.holder_identity,
+                acquire_time=position.acquire_time,
+            )

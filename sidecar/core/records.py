@@ -21,7 +21,9 @@ def record_id(*what_happened: object) -> str:
 
 
 class Position(Struct, frozen=True, kw_only=True):
-    """The store's own coordinates of what was seen. ZooKeeper fills the first five, Kubernetes the others."""
+    """The store's own coordinates of what was seen: `path` in both (name and key of a ConfigMap), then ZooKeeper's four, then
+    Kubernetes'.
+    """
 
     path: str | None = None
     czxid: int | None = None
@@ -64,18 +66,22 @@ class Transition(Record, frozen=True, kw_only=True, tag="transition"):
     """The leader after is the one last known before."""
     same_process: bool | None
     unobserved: int | None
-    """Writes between before and after that nobody could see; null: not knowable, and then there were `unobserved_at_least` so many."""
+    """Writes (in Kubernetes: elections) between before and after that nobody could see; null: not knowable, and then there were
+    `unobserved_at_least` so many.
+    """
     vacant_seconds: float | None
     """For how long nobody was seen to lead before this leader; null: there was no vacancy, or its beginning was not seen."""
     view: str
     reason: str | None
-    """OBSCURED: why we cannot see."""
+    """OBSCURED: why we cannot see. Without a leader, in Kubernetes: the fact from which that was derived."""
     written_at: Timestamp | None
     position: Position | None
     episode_id: str | None = None
     unobserved_at_least: int | None = None
     elections: int | None = None
-    """How many leader nodes there have been at this path, also before anybody looked, since its parent was made; null: not counted."""
+    """How many leader nodes there have been at this path, also before anybody looked, since its parent was made, or how often the lease
+    in the ConfigMap went to another; null: not counted.
+    """
     contenders: int | None = None
     """How many JobManagers contended when this was seen: 1, and there is no standby left. Null: no latch was seen."""
     store_reelected: bool | None = None

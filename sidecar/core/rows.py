@@ -7,8 +7,10 @@ import msgspec
 from msgspec import Struct, json
 
 from sidecar.core.alerts import Alerts, Group, Key, Pending, PendingKey
+from sidecar.core.configmaps import LeaderElectionRecord
 from sidecar.core.deliveries import Delivery
 from sidecar.core.leadership import ComponentId
+from sidecar.core.leases import Lease
 from sidecar.core.moment import Moment
 from sidecar.core.state import ClusterState, ComponentState, State, View
 
@@ -18,6 +20,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "alive": (str, Moment),
     "view": (str, View),
     "component": (tuple[str, ComponentId], ComponentState),
+    "lapsed": (tuple[str, str], LeaderElectionRecord),
     "pending": (PendingKey, Pending),
     "group": (Key, Group),
     "delivery": (str, Delivery),
@@ -52,6 +55,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
                 prefix=name,
             )
             yield from components
+            yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -69,7 +73,9 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
     for name, view in found["view"].items():
         components = {component: known for (cluster, component), known in found["component"].items() if cluster == name}
         contested = frozenset(component for component, known in components.items() if known.contest.since)
-        clusters[name] = ClusterState(view, components, contested=contested)
+        lapsed = {lease: record for (cluster, lease), record in found["lapsed"].items() if cluster == name}
+        leases = {lease: Lease(record=record, lapsed=True) for lease, record in lapsed.items()}
+        clusters[name] = ClusterState(view, components, contested=contested, leases=leases)
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     return State(clusters, Alerts(found["pending"], found["group"]), outbox, found["alive"].get("")), problems
 
@@ -97,3 +103,10 @@ def _alive(state: State) -> Mapping[str, Moment]:
 
 def _view(name: str, cluster: ClusterState | None) -> Mapping[str, View]:
     return {name: cluster.view} if cluster else {}
+
+
+def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:
+    """The leases that have run out: a new process must not take them for alive."""
+    leases = cluster.leases if cluster else {}
+    records = {name: lease.record for name, lease in leases.items() if lease.lapsed}
+    return {name: record for name, record in records.items() if isinstance(record, LeaderElectionRecord)}

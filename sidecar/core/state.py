@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from sidecar.core.accounting import Look
+from sidecar.core.accounting import Elections, Look
 from sidecar.core.alerts import Alerts
 from sidecar.core.contest import Contest
 from sidecar.core.deliveries import Delivery
@@ -14,9 +14,10 @@ from sidecar.core.leadership import (
     ComponentId,
     LeaderInformation,
     Leadership,
+    Position,
     Unknown,
-    ZNodePosition,
 )
+from sidecar.core.leases import Lease
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
 
@@ -28,12 +29,14 @@ class ComponentState(Struct, frozen=True):
     since: Moment
     last_known: LeaderInformation | None = None
     """The leader seen last, kept through vacancy, blindness and restarts."""
-    last_position: ZNodePosition | None = None
+    last_position: Position | None = None
     """Where that leader stood."""
     seen_at: int = 0
     """When it was last looked at (steady)."""
     look: Look | None = None
     """What the last look found in the store, and what was missed since the last transition."""
+    elections: Elections | None = None
+    """What the lease had counted when it was last looked at, and what was missed since the last transition."""
     contest: Contest = Contest()
     vacated_at: Moment | None = None
     """When the present vacancy was seen to begin."""
@@ -70,13 +73,15 @@ class ClusterState(Struct, frozen=True):
     view: View
     components: Mapping[ComponentId, ComponentState]
     jobs: Mapping[str, frozenset[str]] = {}
-    """The jobs in each job store, by its path."""
+    """The jobs in each job store, by its path or the name of its ConfigMap."""
     contenders: Mapping[str, tuple[str, ...]] = {}
     """Who contends, by latch path."""
     contested: frozenset[ComponentId] = frozenset()
     """Whose leadership is split."""
     zxid: int | None = None
     """How far the store was when it last said so."""
+    leases: Mapping[str, Lease] = {}
+    """By the name of the ConfigMap. Of these only those that have run out survive a restart."""
 
 
 class State(Struct, frozen=True):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core import alerts, cluster, deliveries, messages
 from sidecar.core.alerts import Notice, Reason
+from sidecar.core.change import Outcome
 from sidecar.core.deliveries import Delivery, Settled
 from sidecar.core.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, Moment, timestamp
@@ -91,7 +92,7 @@ def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster.Act) -
     return state, effects
 
 
-def _take(policy: Policy, state: State, cluster_id: str, outcome: cluster.Outcome, at: Moment) -> Step:
+def _take(policy: Policy, state: State, cluster_id: str, outcome: Outcome, at: Moment) -> Step:
     """Take over one cluster's next state, and let the rules see what happened to it."""
     after, records = outcome
     if after is state.clusters.get(cluster_id):

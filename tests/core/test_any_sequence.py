@@ -11,6 +11,7 @@ from sidecar.core.leadership import ZNodePosition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ChildrenObserved,
+    ConfigMapObserved,
     ConnectionState,
     DeliverySettled,
     NodeObserved,
@@ -23,7 +24,7 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy import Destination, Grouping
+from sidecar.core.policy import Destination, Grouping, Policy, Store
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
 from sidecar.core.step import Send
@@ -57,7 +58,8 @@ IN_A_HURRY = replace(
 class Observer:
     """One observer's core, its clock and its disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Policy = IN_A_HURRY) -> None:
+        self.policy = policy
         self.state = State()
         self.now = Moment(START, START)
         self._witness = Witness()
@@ -66,7 +68,7 @@ class Observer:
         self.observe(ViewObserved(self.now, CLUSTER, ConnectionState.CONNECTED))
 
     def observe(self, observation: Observation) -> None:
-        self.state, effects = self._witness.step(IN_A_HURRY, self.state, observation)
+        self.state, effects = self._witness.step(self.policy, self.state, observation)
         self._sent += [effect.delivery.id for effect in effects if isinstance(effect, Send)]
         self.waits(1)
 
@@ -133,16 +135,19 @@ def stopped(o: Observer) -> None:
     o.observe(Stopped(o.now))
 
 
-EVENTS: st.SearchStrategy[Event] = st.one_of(
-    st.builds(node, st.none() | positions, st.sampled_from(PLACES), st.sampled_from(VALUES)),
-    st.builds(refused, st.sampled_from(PLACES)),
+def config_map(name: str, uid: str | None, data: dict[str, str], leader: str | None) -> Event:
+    version = f"{len(data)}{leader}"
+    return lambda o: o.observe(ConfigMapObserved(o.now, CLUSTER, name, uid, version, data if uid else {}, leader))
+
+
+def lease(holder: str, duration: str, acquired: int, renewed: int, transitions: str) -> str:
+    times = f'"acquireTime":"{acquired}","renewTime":"{renewed}"'
+    return f'{{"holderIdentity":"{holder}","leaseDuration":{duration},{times},"leaderTransitions":{transitions}}}'
+
+
+COMMON: st.SearchStrategy[Event] = st.one_of(
     st.builds(view, st.just(ConnectionState.CONNECTED) | st.sampled_from(ConnectionState)),
     st.just(complete),
-    st.builds(
-        children,
-        st.sampled_from(["/jobgraphs", "/execution-plans", "/leader/latch", "/leader"]),
-        st.lists(st.sampled_from([JOB, OTHER_JOB, "locks"]), unique=True),
-    ),
     st.builds(
         tick,
         st.sampled_from([0, SECOND, 4 * SECOND, 31 * SECOND, 3601 * SECOND]),
@@ -152,14 +157,65 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.just(Observer.is_killed),
     st.just(stopped),
 )
+ZNODES: st.SearchStrategy[Event] = st.one_of(
+    st.builds(node, st.none() | positions, st.sampled_from(PLACES), st.sampled_from(VALUES)),
+    st.builds(refused, st.sampled_from(PLACES)),
+    st.builds(
+        children,
+        st.sampled_from(["/jobgraphs", "/execution-plans", "/leader/latch", "/leader"]),
+        st.lists(st.sampled_from([JOB, OTHER_JOB, "locks"]), unique=True),
+    ),
+)
+LEADERS = ("", "garbage", *(f"{UUID(int=session)},{address}" for address in ("a", "http://h:1") for session in (1, 2)))
+CONFIG_MAPS: st.SearchStrategy[Event] = st.builds(
+    config_map,
+    st.sampled_from(
+        [
+            *([f"{CLUSTER}-cluster-config-map"] * 3),
+            f"{CLUSTER}-dispatcher-leader",
+            f"{CLUSTER}-{JOB}-jobmanager-leader",
+            f"{CLUSTER}-{JOB}-config-map",
+            "other-cluster-config-map",
+        ]
+    ),
+    st.sampled_from(["uid 1", "uid 1", "uid 2", None]),
+    st.dictionaries(
+        st.sampled_from(
+            [
+                *(f"org.apache.flink.k8s.leader.{key}" for key in ("dispatcher", "restserver", JOB, f"job-{JOB}", "x")),
+                *("address", "sessionId", f"jobGraph-{JOB}", f"executionPlan-{OTHER_JOB}"),
+            ]
+        ),
+        st.sampled_from([*LEADERS, str(UUID(int=1))]),
+    ),
+    st.none()
+    | st.sampled_from(["", "garbage", "{}", "null"])
+    | st.builds(
+        lease,
+        st.sampled_from(["", "jvm 1", "jvm 1", "jvm 2"]),
+        st.sampled_from(["15.0", '"PT1S"', "-1", "null"]),
+        st.integers(0, 1),
+        st.integers(0, 2),
+        st.sampled_from(["0", "1", "2", "null", str(10**30)]),
+    ),
+)
 
 
 @settings(max_examples=1000)
-@given(st.lists(EVENTS, max_size=60))
+@given(st.lists(COMMON | ZNODES, max_size=60))
 def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> None:
     """A transition is recorded exactly when a leadership moved, and begins where the last one ended; what cannot be seen is never told as
     no leader; coverage has no gap and no overlap, even when the wall clock jumps; a state never changes and survives a kill.
     """
     observer = Observer()
+    for event in events:
+        event(observer)
+
+
+@settings(max_examples=1000)
+@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS, max_size=60))
+def test_no_sequence_of_config_maps_breaks_a_promise(events: list[Event]) -> None:
+    """The same in Kubernetes, whatever stands in whichever ConfigMap, and whoever holds its lease."""
+    observer = Observer(replace(IN_A_HURRY, stores={CLUSTER: Store.KUBERNETES}))
     for event in events:
         event(observer)

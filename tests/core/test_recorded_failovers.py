@@ -36,7 +36,7 @@ class Watched:
         self.transitions: dict[str, list[Transition]] = {}
         self.sent: dict[str, list[Delivery]] = {}
         self._state = State()
-        self._witness = _Lenient()
+        self._witness = Lenient()
         at = Moment(0, 0)
         for phase, observation in recordings.observations(version, "oracle_tol"):
             if at == Moment(0, 0):
@@ -60,7 +60,7 @@ class Watched:
         return [t.pattern for t in self.transitions.get(phase, ()) if t.component == component]
 
 
-class _Lenient(Witness):
+class Lenient(Witness):
     """A recording does not begin where the scenes of these tests do."""
 
     def _check_coverage(self, after: object, stretches: object) -> None:

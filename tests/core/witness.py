@@ -9,8 +9,8 @@ from sidecar.core.leadership import ComponentId, Held, Leadership, Unknown, Vaca
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Ticked, ViewObserved
 from sidecar.core.policy import Policy
-from sidecar.core.records import AnyRecord, Coverage, Transition
-from sidecar.core.state import State
+from sidecar.core.records import AnyRecord, Contention, Coverage, Transition
+from sidecar.core.state import State, View
 from sidecar.core.step import Append, Step, step
 from tests.core.scenery import CLUSTER, START
 
@@ -20,9 +20,9 @@ UNKNOWN, VACANT, GONE = ("?", None, None), ("null", None, None), ("gone", None, 
 Known = dict[ComponentId, Sight]
 
 
-def known(state: State) -> Known:
+def known(state: State, cluster_id: str = CLUSTER) -> Known:
     """What `state` says of each leadership."""
-    cluster = state.clusters.get(CLUSTER)
+    cluster = state.clusters.get(cluster_id)
     return {component: _told(now.leadership) for component, now in cluster.components.items()} if cluster else {}
 
 
@@ -37,10 +37,11 @@ def _told(leadership: Leadership) -> Sight:
 
 
 class Witness:
-    """Takes every step of one observer. `consistent`: what it observes is the history of a real store."""
+    """Takes every step of one observer of one cluster. `consistent`: what it observes is the history of a real store."""
 
-    def __init__(self, *, consistent: bool = False) -> None:
+    def __init__(self, *, consistent: bool = False, cluster_id: str = CLUSTER) -> None:
         self._consistent = consistent
+        self._cluster_id = cluster_id
         self._coverage: Coverage | None = None
         self._ids: set[str] = set()
 
@@ -51,13 +52,13 @@ class Witness:
         assert msgpack.encode(before) == picture, "a state was changed in place"
         assert (after, effects) == step(policy, before, observation), "the same step gave something else"
         records = [effect.record for effect in effects if isinstance(effect, Append)]
-        earlier = known(before)
+        earlier = known(before, self._cluster_id)
         if isinstance(observation, Started):  # remembered, but not in sight
             earlier = dict.fromkeys(earlier, UNKNOWN)
-            assert set(known(after).values()) == {UNKNOWN}
+            assert set(known(after, self._cluster_id).values()) == {UNKNOWN}
         transitions = [record for record in records if isinstance(record, Transition)]
-        _check_transitions(earlier, known(after), transitions)
-        _check_sight(observation, after, transitions)
+        _check_transitions(earlier, known(after, self._cluster_id), transitions)
+        _check_sight(observation, after.clusters[self._cluster_id].view, transitions)
         self._check_coverage(after, [record for record in records if isinstance(record, Coverage)])
         self._check_ids(records)
         under_way = [d.destination for d in after.outbox.values() if d.stage is Stage.SENDING]
@@ -70,18 +71,22 @@ class Witness:
             assert stretch.from_ == (self._coverage.to if self._coverage else timestamp(START)), "a gap, or an overlap"
             self._coverage = stretch
         if self._coverage:
-            assert timestamp(after.clusters[CLUSTER].view.since.wall) == self._coverage.to
+            assert timestamp(after.clusters[self._cluster_id].view.since.wall) == self._coverage.to
 
     def _check_ids(self, records: Sequence[AnyRecord]) -> None:
         """An arbitrary sequence may show the same happening twice, with one id then; all that is about ourselves has its own."""
         own = [
             record.id
             for record in records
-            if self._consistent or not isinstance(record, Transition) or record.kind in {"DISCOVERED", "OBSCURED"}
+            if self._consistent or not (isinstance(record, Contention) or _is_of_flink(record))
         ]
         assert len(set(own)) == len(own)
         assert self._ids.isdisjoint(own), "an id was used twice"
         self._ids.update(own)
+
+
+def _is_of_flink(record: AnyRecord) -> bool:
+    return isinstance(record, Transition) and record.kind not in {"DISCOVERED", "OBSCURED"}
 
 
 def _check_transitions(earlier: Known, later: Known, transitions: Sequence[Transition]) -> None:
@@ -102,10 +107,10 @@ def _check_transitions(earlier: Known, later: Known, transitions: Sequence[Trans
         assert later.get(component, GONE) in possible, "a leadership moved without a record"
 
 
-def _check_sight(observation: Observation, after: State, transitions: Sequence[Transition]) -> None:
+def _check_sight(observation: Observation, view: View, transitions: Sequence[Transition]) -> None:
     """ "I cannot see" is never told as "there is no leader"."""
     vacancies = [transition for transition in transitions if transition.pattern.endswith("->null")]
     assert {transition.view for transition in vacancies} <= {"CONNECTED"}
     assert not (vacancies and isinstance(observation, ViewObserved | Ticked | Started))
     if any(transition.kind == "DISCOVERED" for transition in vacancies):
-        assert after.clusters[CLUSTER].view.complete, "nobody was found before all was looked at"
+        assert view.complete, "nobody was found before all was looked at"

@@ -1,0 +1,69 @@
+"""What stands in ZooKeeper, applied to one cluster: values of leaders' znodes, contenders, the jobs in a store."""
+
+from msgspec.structs import replace
+
+from sidecar.core import accounting, layout
+from sidecar.core.change import Change, without_leader
+from sidecar.core.leadership import Blindness, Held, LeaderInformation, Unknown, ZNodePosition
+from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefused
+from sidecar.core.recording import Seen
+from sidecar.core.state import ComponentState
+from sidecar.core.transitions import Sight, compare
+from sidecar.core.wire import Unreadable, decode_connection_info
+
+
+def node_observed(change: Change, node: NodeObserved) -> None:
+    component = layout.component_of(node.path)
+    if component is None:
+        return
+    leader = decode_connection_info(node.data) if node.position and node.data else None
+    known = change.known(component)
+    if known is None:
+        if leader is None:
+            return
+        known = change.newcomer()
+    if not _speaks_for(known, node):
+        return
+    if node.position or not known.look or known.look.path == node.path:
+        known = replace(known, look=accounting.look(known.look, node), seen_at=change.at.steady)
+    match leader:
+        case LeaderInformation():
+            change.apply(component, known, Seen(compare(known.leadership, leader), leader, node.position, node.path))
+        case Unreadable(reason):
+            change.apply(component, known, Seen(Sight.NO_VIEW, position=node.position, path=node.path, reason=reason))
+        case None if not isinstance(known.leadership, Unknown) or change.view.complete:
+            change.apply(component, known, Seen(without_leader(known), position=node.position, path=node.path))
+        case None:
+            # One of several places is empty; whether nobody leads is known when all have been looked at.
+            change.components[component] = replace(known, leadership=Unknown())
+
+
+def node_refused(change: Change, node: NodeRefused) -> None:
+    component = layout.component_of(node.path)
+    if component is None:
+        return
+    known = change.known(component) or change.newcomer()
+    if not isinstance(known.leadership, Held) or known.leadership.position.path == node.path:
+        change.apply(component, known, Seen(Sight.NO_VIEW, path=node.path, reason=node.reason))
+
+
+def children_observed(change: Change, seen: ChildrenObserved) -> None:
+    if layout.is_latch(seen.path):
+        before = change.contenders.get(seen.path)
+        if seen.names != before:
+            change.contenders = {**change.contenders, seen.path: seen.names}
+            if seen.names or before:
+                change.records.append(change.scribe.contention(seen.path, seen.names, before))
+    elif seen.path in layout.JOB_STORES:
+        change.jobs_listed(seen.path, layout.job_ids(seen.names))
+
+
+def _speaks_for(known: ComponentState, node: NodeObserved) -> bool:
+    """Whether `node` says something of the leadership: in an upgrade, the old layout's place is empty while the new one's is held."""
+    match known.leadership:
+        case Held(position=ZNodePosition() as held):
+            newer = node.position is not None and bool(node.data) and node.position.mzxid > held.mzxid
+            return held.path == node.path or newer
+        case Unknown(Blindness.UNREADABLE, path):
+            return path == node.path or bool(node.data)
+    return True
