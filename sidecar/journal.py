@@ -110,10 +110,12 @@ class Journal:
             self._connection = None
 
     def _write(self, connection: sqlite3.Connection, state: State, sealed: int) -> None:
+        rows = list(changes(self._saved, state))
+        if not rows and not self._unsaved and sealed <= self._sealed:
+            return  # what changed is no row: a lease that was renewed
         with closing(connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             try:
-                rows = list(changes(self._saved, state))
                 gone = [(row.kind, row.key) for row in rows if row.value is None]
                 put = [(row.kind, row.key, row.value) for row in rows if row.value is not None]
                 cursor.executemany("DELETE FROM state WHERE kind = ? AND key = ?", gone)
