@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Prints the folder in the user's cache that holds kube-apiserver and etcd for the tests. Where it is missing, both are made first: the API
+# server from Debian's source package `kubernetes` with Debian's Go, etcd from Debian's package. Nothing is installed. The first time takes
+# some 4 minutes and 2 GB, which are given back.
+set -euo pipefail
+version=1.20.2
+cache=${FLINK_HA_SIDECAR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/flink-ha-sidecar}
+home=$cache/envtest-$version
+
+say() { printf 'kube-apiserver: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+ready() { [ -x "$home/kube-apiserver" ] && [ -x "$home/etcd" ]; }
+
+if ready; then echo "$home"; exit; fi
+mkdir -p "$cache"
+exec 9> "$cache/envtest.lock"
+flock -n 9 || { say "another process is building it: waiting"; flock -w 1800 9 || die "another process has been building for half an hour: end it"; }
+if ready; then echo "$home"; exit; fi
+
+for tool in apt-get dpkg-deb tar xargs; do
+  command -v "$tool" > /dev/null || die "$tool is missing: build on Debian, or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd"
+done
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+[ -r "$keyring" ] || die "$keyring is missing: run apt-get install debian-archive-keyring, or set KUBEBUILDER_ASSETS"
+work=$(mktemp -d "$cache/.envtest.XXXXXX")
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+mkdir -p "$work"/{lists/partial,archives/partial,fetched,debian,bin}
+
+# An apt of our own: the system's packages, lists and sources stay as they are.
+origin=(--format '$(REPO_URI)')
+mirror=$({ apt-get indextargets "${origin[@]}" 'Origin: Debian' 'Label: Debian'; apt-get indextargets "${origin[@]}"; } 2> /dev/null | sed -n '/security/d;\|/debian/*$|{p;q}')
+[ -n "$mirror" ] || die "apt knows no Debian mirror: build on Debian, or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd"
+for kind in deb deb-src; do echo "$kind [signed-by=$keyring] $mirror bookworm main"; done > "$work/sources.list"
+own_apt() {
+  apt-get -qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$work/lists" \
+    -o Dir::Cache="$work" -o APT::Sandbox::User="$(id -un)" "$@" >&2
+}
+say "fetching Debian's packages"
+cd "$work/fetched"
+own_apt update || die "apt-get could not read the package lists of $mirror"
+own_apt download etcd-server golang-1.19-go golang-1.19-src || die "apt-get could not fetch etcd-server and golang-1.19 from $mirror"
+own_apt source --download-only kubernetes || die "apt-get could not fetch the source of kubernetes from $mirror"
+for package in *.deb; do dpkg-deb -x "$package" "$work/debian"; done
+source=$work/go/src/k8s.io/kubernetes
+mkdir -p "$source"
+tar -xf kubernetes_*.orig.tar.* -C "$source" --strip-components=1
+
+# Kubernetes 1.20 builds with a newer Go in GOPATH mode only: everything it needs is vendored.
+export GOROOT=$work/debian/usr/lib/go-1.19 GOPATH=$work/go GOCACHE=$work/cache GO111MODULE=off GOFLAGS='' GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=0
+PATH=$GOROOT/bin:$PATH
+cd "$source"
+package=k8s.io/kubernetes
+
+say "generating what the API server says of its own API"
+go build -o "$work/bin/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
+described=$(grep -rl --include='*.go' --exclude='*_test.go' --exclude='zz_generated*' '+k8s:openapi-gen=' pkg cmd plugin staging/src/k8s.io \
+  | grep -v -e ^staging/src/k8s.io/code-generator/ -e ^pkg/generated/ | xargs -n1 dirname | sort -u \
+  | sed -e "s|^staging/src/|$package/vendor/|;t" -e "s|^|$package/|" | paste -sd,)
+"$work/bin/openapi-gen" --go-header-file hack/boilerplate/boilerplate.generatego.txt -i "$described" -p "$package/pkg/generated/openapi" \
+  -O zz_generated.openapi -r "$work/violations" >&2
+
+say "building the API server: some minutes"
+flags='-s -w'
+for place in component-base/version client-go/pkg/version; do
+  for value in gitVersion=v$version gitMajor=1 gitMinor=20 gitTreeState=clean gitCommit=debian buildDate=2021-01-13T13:20:00Z; do
+    flags+=" -X $package/vendor/k8s.io/$place.$value"
+  done
+done
+go build -trimpath -ldflags "$flags" -o "$work/bin/kube-apiserver" ./cmd/kube-apiserver
+cp "$work/debian/usr/bin/etcd" "$work/bin/etcd"
+rm "$work/bin/openapi-gen"
+rm -rf "$home"
+mv "$work/bin" "$home"
+say "ready: $home"
+echo "$home"

@@ -1,0 +1,163 @@
+"""Requests to the API server: all read-only, all with a time limit."""
+
+import ssl
+import time
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Literal
+
+from kubernetes.client import ApiClient, ApiException
+from msgspec import Struct
+from urllib3.exceptions import HTTPError
+
+from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.errors import ApiError
+from sidecar.drivers.kubernetes.events import Listing, read_listing, read_message
+from sidecar.drivers.kubernetes.stream import CHUNK_BYTES, Stream
+
+_CONNECT_SECONDS = 3.0
+_ANSWER_SECONDS = 4.0
+_WHOLE_ANSWER_SECONDS = 15.0
+_MOST_BYTES = 64 << 20
+_MOST_REFUSAL_BYTES = 16 << 10
+_MESSAGE_LENGTH = 300
+_NAMES_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class Selector(Struct, frozen=True):
+    """Which ConfigMaps: one by its name, or those with all of these labels."""
+
+    name: str = ""
+    labels: str = ""
+
+    def __str__(self) -> str:
+        return f"ConfigMap {self.name}" if self.name else f"ConfigMaps with the labels {self.labels}"
+
+    def query(self) -> list[tuple[str, str]]:
+        return [("fieldSelector", f"metadata.name={self.name}")] if self.name else [("labelSelector", self.labels)]
+
+
+class Api:
+    """The ConfigMaps of one namespace. Used by one thread; `cut` may be called by another. Every method raises ApiError."""
+
+    def __init__(self, access: Access, namespace: str) -> None:
+        self._access = access
+        self._namespace = namespace
+        self._client: Any = None  # an `ApiClient`
+        self._stream: Stream | None = None
+
+    def read(self, selector: Selector, *, names_alone: bool = False) -> Listing:
+        """What stands there now (a consistent read); with `names_alone` without the values."""
+        response = self._get("list", selector, [], accept=_NAMES_ALONE if names_alone else "application/json")
+        body = _body(response, _MOST_BYTES, f"cannot list {selector}")
+        try:
+            return read_listing(body)
+        except ValueError as error:
+            raise ApiError(f"cannot list {selector}: the answer is {error}") from error
+
+    def watch(self, selector: Selector, resource_version: str, seconds: int) -> Stream:
+        """What happens there after `resource_version`, for about `seconds`. The caller closes it."""
+        query = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", resource_version),
+            ("timeoutSeconds", str(seconds)),
+        ]
+        self._stream = Stream(self._get("watch", selector, query).response)
+        return self._stream
+
+    def reopen(self) -> None:
+        """Read anew, before the next request, where the API server is and who we are there."""
+        if self._client:
+            self._client.close()
+            self._client = None
+
+    def cut(self) -> None:
+        """End the stream that is open, if one is."""
+        if self._stream:
+            self._stream.cut()
+
+    def _get(
+        self,
+        verb: Literal["list", "watch"],
+        selector: Selector,
+        query: list[tuple[str, str]],
+        accept: str = "application/json",
+    ) -> Any:
+        doing = f"cannot {verb} {selector}"
+        try:
+            self._client = self._client or ApiClient(self._access.configuration())
+            request = self._client.param_serialize(
+                "GET",
+                "/api/v1/namespaces/{namespace}/configmaps",
+                path_params={"namespace": self._namespace},
+                query_params=[*selector.query(), *query],
+                header_params={"Accept": accept},
+                auth_settings=["BearerToken"],
+            )
+            response = self._client.call_api(*request, _request_timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS))
+        except (HTTPError, ApiException, OSError, ValueError) as error:
+            raise ApiError(f"{doing}: {self._host}: {_reason(error)}") from error
+        if response.status != HTTPStatus.OK:
+            raise self._refused(verb, selector, response)
+        return response
+
+    def _refused(self, verb: str, selector: Selector, response: Any) -> ApiError:
+        status, said = response.status, ""
+        with suppress(ApiError):
+            said = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
+        match status:
+            case HTTPStatus.UNAUTHORIZED:
+                who = self._access.kubeconfig or "the service account"
+                why = (
+                    f"the API server does not know us (401): the token or certificate of {who} is wrong or has expired"
+                )
+            case HTTPStatus.FORBIDDEN:
+                named = f" with resourceNames [{selector.name}]" if selector.name else ""
+                why = (
+                    f"no permission (403): give us a Role in namespace {self._namespace} that allows the verb {verb} on the "
+                    f"resource configmaps{named}"
+                )
+            case _:
+                why = f"{self._host} answers {status}"
+        return ApiError(
+            f"cannot {verb} {selector} in namespace {self._namespace}: {why}" + (f" ({said})" if said else ""), status
+        )
+
+    @property
+    def _host(self) -> str:
+        return str(self._client.configuration.host) if self._client else "the API server"
+
+
+def _body(response: Any, most: int, doing: str) -> bytes:
+    """The whole answer. It is read in pieces, since a time limit of the library is one for each piece."""
+    deadline = time.monotonic() + _WHOLE_ANSWER_SECONDS
+    body = bytearray()
+    try:
+        while piece := response.response.read1(CHUNK_BYTES, decode_content=False):
+            body += piece
+            if len(body) > most:
+                raise ApiError(f"{doing}: an answer of more than {most >> 10} KiB")
+            if time.monotonic() > deadline:
+                raise ApiError(f"{doing}: an answer that takes more than {_WHOLE_ANSWER_SECONDS:g} s")
+    except (HTTPError, OSError) as error:
+        raise ApiError(f"{doing}: the answer broke off: {_reason(error)}") from error
+    finally:
+        if not response.response.isclosed():
+            response.response.close()
+    return bytes(body)
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause in one line: the outer ones name addresses of objects in memory."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS connection: {error.reason or error}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror + (f": {error.filename}" if error.filename else "")
+    return " ".join(str(error).split())[:_MESSAGE_LENGTH] or type(error).__name__

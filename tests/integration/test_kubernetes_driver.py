@@ -1,0 +1,405 @@
+"""The Kubernetes driver sees what stands in the ConfigMaps of a real API server, and needs to be allowed no more than to see it."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
+from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
+from sidecar.lab.processes import free_port
+from tests.integration.kubernetes import Kubernetes, Namespace, Recorder, assets, version_of
+from tests.integration.secured import Authority
+from tests.integration.watching import CONNECTED, SUSPENDED, Wire, now
+
+Watch = Callable[..., Recorder]
+
+CLUSTER = "demo"
+NAME = "demo-cluster-config-map"
+JOB = "ff595cc2c737b4d30a69e740b7002d50"
+DISPATCHER = "org.apache.flink.k8s.leader.dispatcher"
+LEADER = '{"holderIdentity":"b859a08e-47ce-4147-bd84-68121f90e857","leaseDuration":15.0}'
+LABELS = {"app": CLUSTER, "type": "flink-native-kubernetes"}
+WRONG = "a-token-that-nobody-has"
+USERS = ("somebody", "reader", "lister", "nobody", "rotated")
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    """One API server for all tests here, each with its own namespace."""
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **{user: f"token-of-{user}" for user in USERS})
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def flink(kubernetes: Kubernetes) -> Namespace:
+    """A namespace of this test's own."""
+    return kubernetes.namespace(f"test-{uuid4()}")
+
+
+@pytest.fixture
+def watch(kubernetes: Kubernetes, flink: Namespace) -> Iterator[Watch]:
+    """Starts drivers, and stops them when the test is over."""
+    drivers = []
+
+    def start(given: Access | None = None, cluster_id: str = CLUSTER) -> Recorder:
+        driver = KubernetesDriver(given or Access(kubernetes.kubeconfig()), flink.name, cluster_id, now)
+        drivers.append(driver)
+        recorder = Recorder(driver)
+        driver.start(recorder)
+        return recorder
+
+    yield start
+    for driver in drivers:
+        driver.stop()
+
+
+def said(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if part in record.getMessage()]
+
+
+# -- one ConfigMap for all ---------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_is_seen_whole_and_then_as_it_changes(watch: Watch, flink: Namespace) -> None:
+    """What stood there comes first, between CONNECTED and the end of the snapshot; then each change, once, in order, as it was."""
+    job_graph, leader = f"jobGraph-{JOB}", "1,pekko.tcp://a:1/user/rpc/dispatcher_1"
+    first = flink.create(NAME, {DISPATCHER: leader, job_graph: "rO0AB", "counter": "7"}, LEADER, LABELS)
+    recorder = watch()
+    recorder.wait_complete()
+    view, told, end = recorder.all
+    assert isinstance(view, ViewObserved)
+    assert (view.connection, view.cluster_id) == (CONNECTED, CLUSTER)
+    assert isinstance(told, ConfigMapObserved)
+    assert (told.name, told.uid, told.resource_version) == version_of(first)
+    assert (told.data, told.leader, told.cluster_id) == ({DISPATCHER: leader, job_graph: ""}, LEADER, CLUSTER)
+    assert isinstance(end, SnapshotCompleted)
+
+    before = now()
+    written = [flink.replace(NAME, {DISPATCHER: f"{number},a"}, LEADER) for number in range(30)]
+    recorder.wait_version(written[-1])
+    assert recorder.versions() == [version_of(first), *map(version_of, written)]
+    changes = recorder.config_maps()[1:]
+    assert [change.data for change in changes] == [{DISPATCHER: f"{number},a"} for number in range(30)]
+    assert before.steady <= changes[0].at.steady <= changes[-1].at.steady <= now().steady
+
+
+def test_a_config_map_that_goes_and_comes_again_is_another_one(watch: Watch, flink: Namespace) -> None:
+    """A deletion is told as that there is none, and what comes after it has a new uid."""
+    first = flink.create(NAME, {DISPATCHER: "1,a"}, LEADER)
+    recorder = watch()
+    recorder.wait_version(first)
+    flink.delete(NAME)
+    recorder.wait_gone(NAME)
+    second = flink.create(NAME, {}, LEADER)
+    recorder.wait_version(second)
+    assert recorder.versions() == [version_of(first), (NAME, None, ""), version_of(second)]
+    assert version_of(first)[1] != version_of(second)[1]
+
+
+def test_clusters_in_one_namespace_do_not_mix(watch: Watch, flink: Namespace) -> None:
+    """Each driver tells of its own cluster, also where the id of one begins like that of another."""
+    mine, others = (
+        flink.create(NAME, {DISPATCHER: "1,a"}),
+        flink.create("demo-2-cluster-config-map", {DISPATCHER: "2,b"}),
+    )
+    flink.create(f"demo-{JOB}-config-map", {"counter": "1"}, labels=LABELS)
+    one, two = watch(), watch(cluster_id="demo-2")
+    one.wait_complete()
+    two.wait_complete()
+    assert [one.versions(), two.versions()] == [[version_of(mine)], [version_of(others)]]
+
+
+def test_a_value_of_a_megabyte_is_heard_and_left_out(watch: Watch, flink: Namespace) -> None:
+    """A job graph may be as large as a ConfigMap can be, and longer still in JSON: the leader beside it is told all the same."""
+    recorder = watch()
+    recorder.wait_complete()
+    flink.create(NAME, {DISPATCHER: "1,a", f"jobGraph-{JOB}": "<" * 1_000_000})  # each is six bytes in Go's JSON
+    changed = flink.replace(NAME, {DISPATCHER: "2,b", f"jobGraph-{JOB}": ">" * 1_000_000})
+    recorder.wait_version(changed)
+    assert [told.data for told in recorder.config_maps()] == [
+        {DISPATCHER: leader, f"jobGraph-{JOB}": ""} for leader in ("1,a", "2,b")
+    ]
+    assert recorder.view() == [CONNECTED]
+
+
+def test_odd_contents_are_told_as_they_are(watch: Watch, flink: Namespace) -> None:
+    """What makes no sense is for the core to judge: no annotation, one that is no JSON, values that are none."""
+    first = flink.create(NAME)
+    recorder = watch()
+    recorder.wait_complete()
+    second = flink.replace(NAME, {DISPATCHER: "\u0000no, uuid,"}, "{broken")
+    third = flink.replace(NAME, {DISPATCHER: None, "😀".encode().hex(): "1"}, "")
+    recorder.wait_version(third)
+    assert [(told.leader, told.data) for told in recorder.config_maps()][-2:] == [
+        ("{broken", {DISPATCHER: "\u0000no, uuid,"}),
+        ("", {DISPATCHER: ""}),
+    ]
+    assert version_of(first)[1] == version_of(second)[1]
+
+
+# -- one ConfigMap for each component, until 1.14 ----------------------------------------------------------------------
+
+
+def test_the_config_maps_of_old_flinks_are_found_by_their_labels(watch: Watch, flink: Namespace) -> None:
+    """All leaders of Flink 1.14 are seen, those of jobs as they come; checkpoints, the autoscaler and other clusters are left alone."""
+    components = [
+        flink.create(f"demo-{component}-leader", {"address": "akka.tcp://a", "sessionId": "1"}, LEADER, LABELS)
+        for component in ("dispatcher", "resourcemanager", "restserver")
+    ]
+    flink.create(f"demo-{JOB}-config-map", {"counter": "1"}, labels=LABELS)
+    flink.create("autoscaler-demo", {"address": "1"}, labels=LABELS | {"component": "autoscaler"})
+    flink.create("demo-2-dispatcher-leader", {"address": "b"}, LEADER, LABELS | {"app": "demo-2"})
+    recorder = watch()
+    recorder.wait_complete()
+    assert recorder.versions() == [version_of(component) for component in components]
+
+    name = f"demo-{JOB}-jobmanager-leader"
+    flink.create(name, leader=LEADER)  # as Flink does: without labels at first
+    labelled = flink.replace(name, {"address": "akka.tcp://a", "sessionId": "1"}, LEADER, LABELS)
+    recorder.wait_version(labelled)
+    flink.delete(name)
+    recorder.wait_gone(name)
+    changed = flink.replace("demo-restserver-leader", {"address": "akka.tcp://b"}, LEADER, LABELS)
+    recorder.wait_version(changed)
+    assert recorder.versions()[3:] == [version_of(labelled), (name, None, ""), version_of(changed)]
+
+
+def test_an_upgrade_is_followed_to_the_new_place(watch: Watch, flink: Namespace) -> None:
+    """When a cluster gets its one ConfigMap, the leaders in the old ones are gone."""
+    old = flink.create("demo-dispatcher-leader", {"address": "a", "sessionId": "1"}, LEADER, LABELS)
+    recorder = watch()
+    recorder.wait_version(old)
+    new = flink.create(NAME, {DISPATCHER: "2,b"}, LEADER, LABELS)
+    recorder.wait_version(new)
+    assert recorder.versions() == [version_of(old), ("demo-dispatcher-leader", None, ""), version_of(new)]
+    assert recorder.view() == [CONNECTED]
+
+
+# -- silence -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> None:
+    """After 7 s in which a ConfigMap did not change, all are told again, and then every 1.5 s; renewals of others do not hide it."""
+    flink.create(NAME, {DISPATCHER: "1,a"}, LEADER)
+    silent, lively = "old-dispatcher-leader", "old-resourcemanager-leader"
+    for name in (silent, lively):
+        flink.create(name, {"address": "a", "sessionId": "1"}, LEADER, LABELS | {"app": "old"})
+    one, split = watch(), watch(cluster_id="old")
+    one.wait_complete()
+    split.wait_complete()
+    for renewal in range(40):
+        flink.replace(lively, {"address": "a", "sessionId": "1"}, str(renewal), LABELS | {"app": "old"})
+        if len(one.config_maps()) == 3 and len(split.config_maps(silent)) == 3:
+            break
+        time.sleep(0.3)
+    for recorder, name in ((one, NAME), (split, silent)):
+        first, second, third = (told.at.steady / SECOND for told in recorder.config_maps(name)[:3])
+        assert second - first >= 6.9
+        assert third - second >= 1.4
+        assert third - first < 12
+        assert len(recorder.versions(name)) == 1
+        assert recorder.view() == [CONNECTED]
+        assert recorder.snapshots() == 1
+    renewals = split.versions(lively)
+    assert [int(version[2]) for version in renewals] == sorted(int(version[2]) for version in renewals)
+
+
+# -- nobody there yet --------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_not_there_is_waited_for(
+    watch: Watch, flink: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That there is none is seen, and said once, with the clusters that there are; when it comes, it is seen."""
+    for other in ("orders", "payments"):
+        flink.create(f"{other}-cluster-config-map", labels=LABELS | {"app": other})
+    recorder = watch()
+    recorder.wait_complete()
+    assert [type(told) for told in recorder.all] == [ViewObserved, SnapshotCompleted]
+    recorder.wait_version(flink.create(NAME, {DISPATCHER: "1,a"}))
+    assert said(caplog, "no Flink cluster") == [
+        f"no Flink cluster demo in namespace {flink.name} yet (there are: orders, payments): waiting for it"
+    ]
+
+
+# -- who we are, and what we may ---------------------------------------------------------------------------------------
+
+
+def test_a_role_for_the_one_name_is_enough(
+    watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who may list and watch the cluster's ConfigMap, and no other, sees it, also when it is not there yet."""
+    flink.allow("reader", "list", "watch", names=[NAME])
+    recorder = watch(Access(kubernetes.kubeconfig("reader")))
+    recorder.wait_complete()
+    assert len(said(caplog, "which there are, we may not see")) == 1
+    first = flink.create(NAME, {DISPATCHER: "1,a"})
+    recorder.wait_version(first)
+    second = flink.replace(NAME, {DISPATCHER: "2,b"})
+    recorder.wait_version(second)
+    assert recorder.versions() == [version_of(first), version_of(second)]
+    assert recorder.view() == [CONNECTED]
+
+
+def test_a_missing_permission_is_named_and_looked_for_again(
+    watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a Role nothing is in sight; the line says verb, resource, name and namespace; with half of it the other half."""
+    flink.create(NAME, {DISPATCHER: "1,a"})
+    recorder = watch(Access(kubernetes.kubeconfig("lister")))
+    recorder.wait_view(SUSPENDED)
+    wanted = f"give us a Role in namespace {flink.name} that allows the verb {{}} on the resource configmaps with resourceNames [{NAME}]"
+    recorder.wait(lambda: bool(said(caplog, wanted.format("list"))))
+    assert 'User "lister" cannot list resource' in said(caplog, wanted.format("list"))[0]
+    flink.allow("lister", "list", names=[NAME])
+    recorder.wait(lambda: bool(said(caplog, wanted.format("watch"))))
+    assert recorder.view() == [SUSPENDED]
+    flink.allow("lister", "watch", names=[NAME])
+    recorder.wait_complete()
+    assert recorder.view() == [SUSPENDED, CONNECTED]
+    assert len(said(caplog, "no permission")) == 2
+    assert "\n" not in "".join(said(caplog, "no permission"))
+
+
+def test_a_wrong_token_is_told_from_a_missing_permission(
+    watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who is not known is told so, and where the token stands; a kubeconfig that was put right is read again."""
+    flink.create(NAME)
+    file = kubernetes.kubeconfig(token=WRONG)
+    recorder = watch(Access(file))
+    recorder.wait_view(SUSPENDED)
+    recorder.wait(lambda: bool(said(caplog, "does not know us (401)")))
+    assert str(file) in said(caplog, "does not know us (401)")[0]
+    file.write_text(kubernetes.kubeconfig().read_text())
+    recorder.wait_complete()
+    assert WRONG not in caplog.text
+
+
+def test_a_client_certificate_is_somebody(watch: Watch, kubernetes: Kubernetes, flink: Namespace) -> None:
+    """The certificate's common name is the user."""
+    certificate, key = kubernetes.authority.issue(f"certified-{flink.name}")
+    flink.allow(f"certified-{flink.name}", "list", "watch", names=[NAME])
+    created = flink.create(NAME)
+    file = kubernetes.kubeconfig("certified", client_certificate=str(certificate), client_key=str(key))
+    recorder = watch(Access(file, "tests"))
+    recorder.wait_complete()
+    assert recorder.versions() == [version_of(created)]
+
+
+def test_in_a_pod_the_token_is_read_before_each_request(
+    watch: Watch,
+    kubernetes: Kubernetes,
+    flink: Namespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A new token, with a newline behind it, is used from the next request on; one that is missing or refused is said, and waited for."""
+    wire = Wire(kubernetes.server.address)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", wire.address.partition(":")[2])
+    monkeypatch.setattr(access, "SERVICE_ACCOUNT", tmp_path)
+    (tmp_path / "ca.crt").write_bytes(kubernetes.authority.ca.read_bytes())
+    token = tmp_path / "token"
+    created = flink.create(NAME)
+    for user in ("somebody", "rotated"):
+        flink.allow(user, "list", "watch", names=[NAME])
+
+    recorder = watch(Access())
+    recorder.wait(lambda: bool(said(caplog, f"cannot read the service account's token {token}: No such file")))
+    token.write_text("expired\n")
+    recorder.wait(lambda: bool(said(caplog, "the token or certificate of the service account is wrong or has expired")))
+    token.write_text("token-of-somebody\n")
+    recorder.wait_complete()
+    token.write_text("token-of-rotated\n")
+    wire.cut()
+    recorder.wait_version(flink.replace(NAME, {DISPATCHER: "1,a"}))
+    assert recorder.versions()[0] == version_of(created)
+    assert recorder.view()[:2] == [SUSPENDED, CONNECTED]
+    assert "token-of" not in caplog.text
+    wire.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, "there is no kubeconfig"),
+        ("{", "is not built like one"),
+        ("", "Invalid kube-config"),
+        (json.dumps({"contexts": [], "current-context": "x"}), "Expected object with name x in"),
+        (
+            json.dumps({"contexts": [{"name": "x", "context": {"user": "s3cret"}}], "current-context": "x"}),
+            "cannot be used",
+        ),
+        (json.dumps({"users": [{"name": "x", "user": "s3cret"}], "clusters": 7, "contexts": {}}), "cannot be used"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_named(
+    watch: Watch, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None, line: str
+) -> None:
+    """The line names the file and what is wrong, and quotes nothing that may be a secret."""
+    file = tmp_path / "kubeconfig"
+    if content is not None:
+        file.write_text(content)
+    recorder = watch(Access(file))
+    recorder.wait_view(SUSPENDED)
+    assert [line in record.getMessage() and str(file) in record.getMessage() for record in caplog.records] == [True]
+    assert "s3cret" not in caplog.text
+
+
+def test_outside_of_a_pod_a_kubeconfig_is_asked_for(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where Kubernetes has not said where its API server is, somebody else has to."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    watch(Access()).wait_view(SUSPENDED)
+    assert len(said(caplog, "this is no pod")) == 1
+
+
+def test_a_server_that_is_not_trusted_is_named(
+    watch: Watch, kubernetes: Kubernetes, flink: Namespace, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate of somebody else is refused, and the line says so."""
+    config = json.loads(kubernetes.kubeconfig().read_text())
+    config["clusters"][0]["cluster"]["certificate-authority"] = str(Authority(tmp_path / "others").ca)
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(config))
+    watch(Access(file)).wait_view(SUSPENDED)
+    assert len(said(caplog, f"{kubernetes.server.url}: its certificate is not accepted: ")) == 1
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_can_be_stopped_in_every_state(
+    watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before it was started, while nobody answers, while it pauses, and while it listens; twice; nothing is told afterwards."""
+    caplog.set_level(logging.CRITICAL)
+    never = KubernetesDriver(Access(kubernetes.kubeconfig()), flink.name, CLUSTER, now)
+    never.stop()
+    never.start(Recorder(never))
+    nowhere = watch(Access(kubernetes.kubeconfig(server=f"https://127.0.0.1:{free_port()}")))
+    nowhere.wait_view(SUSPENDED)
+    listening = watch()
+    listening.wait_complete()
+    for recorder in (nowhere, listening):
+        before = now()
+        recorder.driver.stop()
+        recorder.driver.stop()
+        assert now().steady - before.steady < 2 * SECOND
+    told = len(listening.all)
+    flink.create(NAME)
+    time.sleep(0.3)  # in which nothing is to happen
+    assert len(listening.all) == told
+    assert [thread.name for thread in threading.enumerate() if thread.name == "kubernetes-driver"] == []

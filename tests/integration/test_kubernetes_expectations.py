@@ -1,0 +1,78 @@
+"""When the Kubernetes driver looks anew: often enough to notice a lease that ran out, seldom enough to be no burden."""
+
+from itertools import pairwise
+
+from sidecar.drivers.kubernetes.expectations import Expectations
+
+ONE, TWO = ("uid", "1"), ("uid", "2")
+
+
+def looks(expectations: Expectations, until: float) -> list[float]:
+    """The times at which somebody looks who hears nothing."""
+    times = []
+    while (look := expectations.next_look()) <= until:
+        times.append(look)
+        expectations.looked(look, {})
+    return times
+
+
+def test_silence_is_looked_into_after_7_s_then_each_1_5_s_then_each_7_s_again() -> None:
+    """From 7 to 27 s of silence an expired lease is noticed within 2 s; one that expired before is not news."""
+    expectations = Expectations()
+    expectations.heard(100, "a", ONE)
+    expectations.looked(100, {})
+    times = looks(expectations, 160)
+    assert times[0] == 107
+    assert [later - sooner for sooner, later in pairwise(times)] == [1.5] * 14 + [7] * 4
+
+
+def test_the_config_map_that_is_silent_longest_decides() -> None:
+    """Others that change do not put off the look, one that is gone is not waited for."""
+    expectations = Expectations()
+    expectations.heard(100, "a", ONE)
+    expectations.looked(100, {})
+    expectations.heard(105, "b", ONE)
+    assert expectations.next_look() == 107
+    expectations.heard(106, "a", TWO)
+    assert expectations.next_look() == 112
+    expectations.heard(107, "b", None)
+    assert expectations.next_look() == 113
+
+
+def test_where_there_is_nothing_it_is_looked_for_each_7_s() -> None:
+    """A cluster that comes, in whatever layout, is found within that."""
+    expectations = Expectations()
+    expectations.looked(100, {})
+    assert looks(expectations, 121) == [107, 114, 121]
+
+
+def test_a_regained_view_starts_the_silence_anew() -> None:
+    """While nobody was there to hear, nothing was silent."""
+    expectations = Expectations()
+    expectations.heard(100, "a", ONE)
+    expectations.looked(100, {})
+    expectations.reconnected(300)
+    expectations.looked(300, {})
+    assert looks(expectations, 309) == [307, 308.5]
+
+
+def test_what_a_look_showed_first_is_waited_for_and_not_for_long() -> None:
+    """The watch gets 1.5 s to tell of it, each change in its order; the last one settles it."""
+    expectations = Expectations()
+    expectations.heard(100, "a", ONE)
+    expectations.looked(110, {"a": TWO, "b": None})
+    assert (expectations.caught_up, expectations.next_look(), expectations.overdue(111.6)) == (False, 111.5, True)
+    expectations.heard(110.1, "b", ONE)
+    expectations.heard(110.2, "b", None)
+    assert not expectations.caught_up
+    expectations.heard(110.3, "a", TWO)
+    assert (expectations.caught_up, expectations.overdue(111.6)) == (True, False)
+
+
+def test_where_there_is_always_something_to_hear_it_looks_all_the_same() -> None:
+    """At least every five minutes, also when the server ends no watch."""
+    expectations = Expectations()
+    expectations.looked(100, {})
+    for second in range(100, 401):
+        expectations.heard(second, "a", ("uid", str(second)))
+    assert (expectations.overdue(390), expectations.overdue(400)) == (False, True)
