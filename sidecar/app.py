@@ -54,7 +54,7 @@ def run(settings: Settings) -> int:
         log.info(
             "flink-ha-sidecar %s watches cluster %s as %s",
             __version__,
-            settings.zookeeper.cluster_id,
+            settings.cluster.cluster_id,
             settings.observer,
         )
         ended.wait()
@@ -90,7 +90,7 @@ def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], Non
         raise StartError(
             f"cannot listen on {settings.http.host}:{settings.http.port}: {error.strerror}; set http.port to a free one"
         ) from error
-    driver = driver_for(settings.zookeeper, clock)
+    driver = driver_for(settings.cluster, clock)
     # Stopped in reverse: first nothing new is seen, then what is under way is told, then all of it is recorded and sealed.
     web.start()
     stopping.callback(web.stop)

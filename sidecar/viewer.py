@@ -1,36 +1,42 @@
 """`watch` and `who`: a driver and the core, without state, alerts or files."""
 
+import logging
 import socket
+import time
 from collections.abc import Generator
 from contextlib import closing
-from queue import Empty, Queue
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink_view import FlinkView, LeaderAddress
 from sidecar.core.leaders import Leader, leaders
+from sidecar.core.leadership import ConfigMapPosition, Held
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, Started, Ticked
-from sidecar.core.policy import Policy, Store
+from sidecar.core.policy import Policy
 from sidecar.core.records import Transition
 from sidecar.core.snapshot import Snapshot
-from sidecar.core.state import State
+from sidecar.core.state import ClusterState, State
 from sidecar.core.step import Append, step_all
 from sidecar.drivers import driver_for
-from sidecar.settings import ZooKeeperSettings
+from sidecar.settings import ClusterSettings
 
 _INBOX: Final = 10_000
+_FULL_PAUSE: Final = 0.01
 _TICK: Final = 0.25
+
+_log = logging.getLogger(__name__)
 
 
 class ClusterNotSeenError(OperatorError):
     """The store could not be seen whole in the time there was."""
 
 
-def transitions(cluster: ZooKeeperSettings) -> Generator[Transition, None, None]:
+def transitions(cluster: ClusterSettings) -> Generator[Transition, None, None]:
     """What happens from now on, one record after the other, until the caller closes the iterator."""
     clock = Clock()
-    policy = Policy(socket.gethostname(), {cluster.cluster_id: Store.ZOOKEEPER})
+    policy = Policy(socket.gethostname(), {cluster.cluster_id: cluster.store})
     state, _ = step_all(policy, State(), [Started(clock())])
     with closing(_observations(cluster, clock)) as observations:
         for observation in observations:
@@ -40,7 +46,7 @@ def transitions(cluster: ZooKeeperSettings) -> Generator[Transition, None, None]
                     yield effect.record
 
 
-def flink_calls(cluster: ZooKeeperSettings) -> Generator[LeaderAddress, None, None]:
+def flink_calls(cluster: ClusterSettings) -> Generator[LeaderAddress, None, None]:
     """The calls that Flink's own listeners get from now on, until the caller closes the iterator."""
     view = FlinkView(tolerate_suspended=cluster.tolerate_suspended)
     with closing(_observations(cluster, Clock())) as observations:
@@ -49,31 +55,53 @@ def flink_calls(cluster: ZooKeeperSettings) -> Generator[LeaderAddress, None, No
                 yield from view.observe(observation)
 
 
-def who(cluster: ZooKeeperSettings, patience: float) -> list[Leader]:
-    """Who leads each component now. Raises ClusterNotSeenError when the store cannot be seen whole within `patience` seconds."""
+def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
+    """Who leads each component now. Raises ClusterNotSeenError when the store cannot be seen whole within `patience` seconds.
+
+    In Kubernetes the address of a dead leader stays: each lease is awaited until it is renewed or runs out, as far as patience goes.
+    """
     clock = Clock()
-    policy = Policy(socket.gethostname(), {cluster.cluster_id: Store.ZOOKEEPER})
+    policy = Policy(socket.gethostname(), {cluster.cluster_id: cluster.store})
     state, _ = step_all(policy, State(), [Started(clock())])
     deadline = clock().steady + int(patience * 1_000_000)
+    seen_at: int | None = None
     with closing(_observations(cluster, clock)) as observations:
         for observation in observations:
             if observation is not None:
                 state, _ = step_all(policy, state, [observation])
             if isinstance(observation, SnapshotCompleted):
+                seen_at = observation.at.steady
+            if seen_at is not None and _all_proven(state.clusters[cluster.cluster_id], seen_at):
                 return leaders(Snapshot(clock(), state))
             if clock().steady >= deadline:
                 break
+    if seen_at is not None:
+        _log.warning("not every lease was renewed or ran out within %.0f s: who is said to lead may be gone", patience)
+        return leaders(Snapshot(clock(), state))
     raise ClusterNotSeenError(
-        f"looking at {cluster.namespace} in ZooKeeper {cluster.quorum}: not seen whole within {patience:.0f} s; "
-        "is the address right, and is ZooKeeper up?"
+        f"looking at {cluster.place}: not seen whole within {patience:.0f} s; is the address right, and is the store up?"
     )
 
 
-def _observations(cluster: ZooKeeperSettings, clock: Clock) -> Generator[ClusterObservation | None, None, None]:
+def _all_proven(cluster: ClusterState, since: int) -> bool:
+    """Whether every leader whose lease says that it lives has been heard of after `since` (steady)."""
+    held = (known.leadership.position for known in cluster.components.values() if isinstance(known.leadership, Held))
+    return all(
+        cluster.leases[position.name].changed_at > since for position in held if isinstance(position, ConfigMapPosition)
+    )
+
+
+def _observations(cluster: ClusterSettings, clock: Clock) -> Generator[ClusterObservation | None, None, None]:
     """What the driver brings, and None now and then when it brings nothing."""
-    inbox: Queue[ClusterObservation] = Queue(_INBOX)
+    inbox: SimpleQueue[ClusterObservation] = SimpleQueue()  # a Queue wakes whoever waits some 0.1 ms later
+
+    def put(observation: ClusterObservation) -> None:
+        while inbox.qsize() >= _INBOX:  # the terminal is slow: so is the driver, then
+            time.sleep(_FULL_PAUSE)
+        inbox.put(observation)
+
     driver = driver_for(cluster, clock)
-    driver.start(inbox.put)
+    driver.start(put)
     try:
         while True:
             try:

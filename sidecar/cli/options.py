@@ -21,7 +21,22 @@ _CLUSTER = (
         help="The ZooKeeper quorum, when there is no Flink configuration at hand.",
     ),
     click.option("--root", metavar="PATH", help="high-availability.zookeeper.path.root  [/flink]"),
-    click.option("--cluster-id", metavar="ID", help="high-availability.cluster-id  [/default]"),
+    click.option(
+        "--kubernetes", is_flag=True, default=None, help="Flink keeps its leaders in ConfigMaps; needs --cluster-id."
+    ),
+    click.option("--namespace", metavar="NS", help="kubernetes.namespace  [that of the kubeconfig or of the pod]"),
+    click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="How its API server is reached  [$KUBECONFIG, ~/.kube/config, the service account of the pod]",
+    ),
+    click.option("--context", metavar="NAME", help="Of the kubeconfig  [its current one]"),
+    click.option(
+        "--cluster-id",
+        metavar="ID",
+        help="In ZooKeeper high-availability.cluster-id  [/default], in Kubernetes kubernetes.cluster-id.",
+    ),
 )
 
 

@@ -46,11 +46,14 @@ def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: A
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait until the store is seen whole.",
+    help="How long to wait until the store is seen whole, and the leases are known to live.",
 )
 @cluster_options
 def who(output: _Output, timeout: float, **overrides: Any) -> None:
-    """Print who leads each component now. Since when, and with how many contenders."""
+    """Print who leads each component now. Since when, and with how many contenders.
+
+    In Kubernetes, where a dead leader's address stays, each lease is awaited: until it is renewed, or has run out.
+    """
     from sidecar import viewer
     from sidecar.settings import load_cluster
 

@@ -1,4 +1,4 @@
-"""A real Flink cluster on this machine: ZooKeeper, JobManagers, a TaskManager, and a job that never ends."""
+"""A real Flink cluster on this machine: its store, JobManagers, a TaskManager, and a job that never ends."""
 
 import re
 import time
@@ -16,7 +16,14 @@ from sidecar.lab.errors import LabError
 from sidecar.lab.java import find_java, java_command, java_environment
 from sidecar.lab.processes import Server, free_port
 from sidecar.lab.rest import RestError
-from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT, TASK_MANAGER_HEAP_MEGABYTES, write_conf_dir
+from sidecar.lab.settings import (
+    CLUSTER_ID,
+    NAMESPACE,
+    PATH_ROOT,
+    TASK_MANAGER_HEAP_MEGABYTES,
+    write_conf_dir,
+    write_kubernetes_conf_dir,
+)
 from sidecar.lab.zookeeper import ZooKeeper
 
 _JOB_MANAGER_HEAP_MEGABYTES = 512
@@ -65,7 +72,8 @@ class JobManager(_FlinkServer):
             {
                 "rest.port": self.rest_port,
                 "rest.bind-port": self.rest_port,
-                "high-availability.jobmanager.port": self.rpc_port,
+                "high-availability.jobmanager.port": self.rpc_port,  # with ZooKeeper
+                "jobmanager.rpc.port": self.rpc_port,  # with Kubernetes
             },
         )
 
@@ -109,9 +117,12 @@ class TaskManager(_FlinkServer):
 
 
 class Lab:
-    """A Flink cluster in HA mode with its own ZooKeeper, all of it on 127.0.0.1 and in `folder`, which keeps configuration and logs.
+    """A Flink cluster in HA mode, all of it on 127.0.0.1 and in `folder`, which keeps configuration and logs.
 
-    `zookeeper` and `taskmanager` exist from `start` on. All processes end with `stop`, with the `with` block, or with this process.
+    It has a ZooKeeper of its own, or keeps its leaders in ConfigMaps of the Kubernetes that a kubeconfig names.
+
+    `zookeeper` (where it has one) and `taskmanager` exist from `start` on. All processes end with `stop`, with the `with` block, or with
+    this process.
     """
 
     zookeeper: ZooKeeper
@@ -122,15 +133,19 @@ class Lab:
         folder: Path,
         flink_version: str = "2.3.0",
         *,
+        kubeconfig: Path | None = None,
         session_timeout: timedelta = timedelta(seconds=5),
         progress: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`session_timeout`: after how long a silent JobManager counts as dead. `progress` gets a line at every step."""
+        """`session_timeout`: after how long a silent JobManager counts as dead; in Kubernetes, the duration of the lease.
+
+        `progress` gets a line at every step.
+        """
         version = re.fullmatch(r"(\d+)\.(\d+)\.\d+", flink_version)
         if not version:
             raise LabError(f"{flink_version!r} is no Flink version: give one like 2.3.0")
         self._version = (int(version[1]), int(version[2]))
-        if self._version < _OLDEST:
+        if self._version < _OLDEST and kubeconfig is None:
             raise LabError(
                 f"Flink {flink_version} needs Java 11 for its ZooKeeper client; the lab runs Flink 1.15 and newer, on Java 17"
             )
@@ -139,12 +154,13 @@ class Lab:
         self.conf_dir = self.folder / "conf"
         self.cluster_id = CLUSTER_ID
         self.jobmanagers: list[JobManager] = []
+        self._kubeconfig = kubeconfig
         self._session_timeout = session_timeout
         self._progress = progress
         self._processes: list[Server] = []
 
     def start(self, jobmanagers: int = 2) -> None:
-        """Starts ZooKeeper, that many JobManagers and a TaskManager; all serve when it returns. On failure, nothing is left running."""
+        """Starts the store, that many JobManagers and a TaskManager; all serve when it returns. On failure, nothing is left running."""
         if self.conf_dir.exists():
             raise LabError(f"{self.folder} already holds a lab: give it an empty folder")
         try:
@@ -161,13 +177,15 @@ class Lab:
     def _start(self, jobmanagers: int) -> None:
         self._java = find_java()
         self._home = flink_home(self.flink_version, self._progress)
-        self._progress("starting ZooKeeper")
-        self.zookeeper = ZooKeeper(self.folder / "zookeeper", self._home, self._java)
-        self._processes.append(self.zookeeper)
-        self.zookeeper.start()
-        write_conf_dir(
-            self.conf_dir, self._version, self.zookeeper.address, self.folder / "data", self._session_timeout
-        )
+        data = self.folder / "data"
+        if self._kubeconfig:
+            write_kubernetes_conf_dir(self.conf_dir, self._version, self._kubeconfig, data, self._session_timeout)
+        else:
+            self._progress("starting ZooKeeper")
+            self.zookeeper = ZooKeeper(self.folder / "zookeeper", self._home, self._java)
+            self._processes.append(self.zookeeper)
+            self.zookeeper.start()
+            write_conf_dir(self.conf_dir, self._version, self.zookeeper.address, data, self._session_timeout)
         self._progress(f"starting Flink {self.flink_version}: {jobmanagers} JobManagers, 1 TaskManager")
         for _ in range(jobmanagers):
             self._new_jobmanager()
@@ -206,22 +224,33 @@ class Lab:
         return jobmanager
 
     def leading(self) -> JobManager | None:
-        """The JobManager whose dispatcher leads according to ZooKeeper, if that process (and ZooKeeper) is alive."""
+        """The JobManager whose dispatcher leads according to the store, if that process (and the store) is alive."""
         try:
-            node = self.zookeeper.read(f"{PATH_ROOT}/{CLUSTER_ID}/leader/dispatcher/connection_info")
+            found = self._in_kubernetes(self._kubeconfig) if self._kubeconfig else self._in_zookeeper()
         except LabError:
             return None
+        if found is None:
+            return None
+        address, written_at = found
+        for jobmanager in self.jobmanagers:
+            if jobmanager.running and f"@127.0.0.1:{jobmanager.rpc_port}/" in address:
+                # What is older than the process is what an earlier process on the same ports has left.
+                return jobmanager if written_at >= jobmanager.started_at else None
+        return None
+
+    def _in_zookeeper(self) -> tuple[str, float] | None:
+        """The address of the leading dispatcher, and when it was written (seconds since the epoch)."""
+        node = self.zookeeper.read(f"{PATH_ROOT}/{CLUSTER_ID}/leader/dispatcher/connection_info")
         if node is None:
             return None
         data, written_at = node
         leader = decode_connection_info(data)
-        if not isinstance(leader, LeaderInformation):
-            return None
-        for jobmanager in self.jobmanagers:
-            if jobmanager.running and f"@127.0.0.1:{jobmanager.rpc_port}/" in leader.address:
-                # A node older than the process is what an earlier process on the same ports has left.
-                return jobmanager if written_at >= jobmanager.started_at else None
-        return None
+        return (leader.address, written_at) if isinstance(leader, LeaderInformation) else None
+
+    def _in_kubernetes(self, kubeconfig: Path) -> tuple[str, float] | None:
+        from sidecar.lab.config_maps import read_dispatcher  # noqa: PLC0415  the demo needs no Kubernetes library
+
+        return read_dispatcher(kubeconfig, NAMESPACE, CLUSTER_ID, self._version)
 
     def wait_for_leader(self, timeout: float = _PATIENCE_SECONDS) -> JobManager:
         """The JobManager that leads, as soon as one does. Raises LabError after `timeout` seconds."""

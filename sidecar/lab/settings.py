@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 
 CLUSTER_ID = "lab"
 PATH_ROOT = "/flink"
+NAMESPACE = "default"
 
 TASK_MANAGER_HEAP_MEGABYTES = 256
 """The sum of the two heap sizes below."""
@@ -46,16 +47,42 @@ def write_conf_dir(
     High availability in the ZooKeeper at `quorum`; checkpoints and recovery data in `data`; a job is restarted without end.
     """
     milliseconds = session_timeout // timedelta(milliseconds=1)
+    options = {
+        "high-availability.cluster-id": f"/{CLUSTER_ID}",
+        "high-availability.zookeeper.quorum": quorum,
+        "high-availability.zookeeper.path.root": PATH_ROOT,
+        "high-availability.zookeeper.client.session-timeout": f"{milliseconds} ms"
+        if version >= (2, 0)
+        else milliseconds,
+    }
+    _write(conf_dir, version, data, "zookeeper", options)
+
+
+def write_kubernetes_conf_dir(
+    conf_dir: Path, version: tuple[int, int], kubeconfig: Path, data: Path, lease_duration: timedelta
+) -> None:
+    """As `write_conf_dir`, with high availability in ConfigMaps. A lease is renewed three times in its duration, as by Flink's defaults."""
+    lease, retry = (f"{time // timedelta(milliseconds=1)} ms" for time in (lease_duration, lease_duration / 3))
+    options = {
+        "kubernetes.cluster-id": CLUSTER_ID,
+        "kubernetes.namespace": NAMESPACE,
+        "kubernetes.config.file": str(kubeconfig),
+        "high-availability.kubernetes.leader-election.lease-duration": lease,
+        "high-availability.kubernetes.leader-election.renew-deadline": lease,
+        "high-availability.kubernetes.leader-election.retry-period": retry,
+    }
+    factory = "org.apache.flink.kubernetes.highavailability.KubernetesHaServicesFactory"
+    _write(conf_dir, version, data, "kubernetes" if version >= (1, 15) else factory, options)
+
+
+def _write(conf_dir: Path, version: tuple[int, int], data: Path, mode: str, options: dict[str, Any]) -> None:
     flink_2 = version >= (2, 0)
     settings: dict[str, Any] = {
         **_LOCAL,
         **_TASK_MANAGER,
-        "high-availability.type" if version >= (1, 17) else "high-availability": "zookeeper",
+        **options,
+        "high-availability.type" if version >= (1, 17) else "high-availability": mode,
         "high-availability.storageDir": f"file://{data / 'ha'}",
-        "high-availability.cluster-id": f"/{CLUSTER_ID}",
-        "high-availability.zookeeper.quorum": quorum,
-        "high-availability.zookeeper.path.root": PATH_ROOT,
-        "high-availability.zookeeper.client.session-timeout": f"{milliseconds} ms" if flink_2 else milliseconds,
         "execution.checkpointing.dir" if flink_2 else "state.checkpoints.dir": f"file://{data / 'checkpoints'}",
         "web.refresh-interval": 500,  # how old an answer of the REST API may be, in milliseconds
         "restart-strategy.type" if version >= (1, 19) else "restart-strategy": "fixed-delay",

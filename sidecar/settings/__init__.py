@@ -3,7 +3,9 @@
 from sidecar.settings.errors import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (
+    ClusterSettings,
     HttpSettings,
+    KubernetesSettings,
     LedgerMode,
     Receiver,
     SaslSettings,
@@ -15,7 +17,9 @@ from sidecar.settings.model import (
 )
 
 __all__ = [
+    "ClusterSettings",
     "HttpSettings",
+    "KubernetesSettings",
     "LedgerMode",
     "Receiver",
     "SaslSettings",

@@ -1,7 +1,7 @@
 """Rules, route and receivers: from the configuration and its rule files, or the shipped rules."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ def read_alerting(documents: Sequence[Section]) -> Alerting:
     if len(routes) > 1:
         raise routes[1].error("route", f"there is a route already, in {routes[0].where}: keep one")
     route = (routes or documents)[0].section("route", keys.ROUTE)
-    return Alerting(rules, receivers, _routed_to(route, receivers), _grouping(route))
+    return Alerting(rules, tuple(receivers.values()), _routed_to(route, receivers), _grouping(route))
 
 
 def shipped_rules() -> Section:
@@ -59,7 +59,7 @@ def _rules(documents: Sequence[Section]) -> tuple[Rule, ...]:
     for section in (section for source in sources for section in source.sections("rules", keys.RULE)):
         rule = _rule(section)
         if rule.alert in rules:
-            raise section.error("alert", f'there is a rule "{rule.alert}" already: rename one')
+            raise section.get("alert").error(f'there is a rule "{section.get("alert").written}" already: rename one')
         rules[rule.alert] = rule
     return tuple(rules.values())
 
@@ -75,17 +75,19 @@ def _rule(section: Section) -> Rule:
     return Rule(alert, trigger, section.get("severity").choice(Severity), section.get("for").duration())
 
 
-def _receivers(documents: Sequence[Section]) -> tuple[Receiver, ...]:
+def _receivers(documents: Sequence[Section]) -> dict[str, Receiver]:
+    """By their names as they are written, which is how errors show them."""
     receivers: dict[str, Receiver] = {}
     for section in (section for document in documents for section in document.sections("receivers", keys.RECEIVER)):
-        name = section.get("name").matching(_NAME, _NAME_IS)
-        if name in receivers:
-            raise section.error("name", f'there is a receiver "{name}" already: rename one')
+        given = section.get("name")
+        name = given.matching(_NAME, _NAME_IS)
+        if name in {receiver.name for receiver in receivers.values()}:
+            raise given.error(f'there is a receiver "{given.written}" already: rename one')
         urls = tuple(_url(url) for url in section.texts("urls"))
         if not urls:
             raise SettingsError(f"{section.where}: the receiver has no urls: give it at least one")
-        receivers[name] = Receiver(name, urls, section.get("send_resolved").flag())
-    return tuple(receivers.values())
+        receivers[given.written] = Receiver(name, urls, section.get("send_resolved").flag())
+    return receivers
 
 
 def _url(url: Given) -> Secret:
@@ -95,18 +97,18 @@ def _url(url: Given) -> Secret:
     return Secret(text)
 
 
-def _routed_to(route: Section, receivers: Sequence[Receiver]) -> str | None:
-    names = [receiver.name for receiver in receivers]
+def _routed_to(route: Section, receivers: Mapping[str, Receiver]) -> str | None:
+    names = [receiver.name for receiver in receivers.values()]
     chosen = route.find("receiver")
     if chosen is not None:
         if chosen.text not in names:
             raise chosen.wrong(
-                f"is none of the receivers: {expected(names, chosen.text) if names else 'there are none'}"
+                f"is none of the receivers: {expected(receivers, chosen.text) if names else 'there are none'}"
             )
         return chosen.text
     if len(names) > 1:
         raise SettingsError(
-            f"{route.where}: several receivers ({', '.join(names)}): say in route.receiver which one gets the alerts"
+            f"{route.where}: several receivers ({', '.join(receivers)}): say in route.receiver which one gets the alerts"
         )
     return names[0] if names else None
 

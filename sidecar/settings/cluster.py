@@ -13,7 +13,9 @@ from sidecar.settings.durations import DAY, MILLISECOND, SECOND
 from sidecar.settings.errors import SettingsError
 from sidecar.settings.flink_conf import configurations, read_flink_conf
 from sidecar.settings.given import Given
-from sidecar.settings.model import ZooKeeperSettings
+from sidecar.settings.keys import Keys
+from sidecar.settings.kubernetes import read_kubernetes
+from sidecar.settings.model import ClusterSettings, ZooKeeperSettings
 from sidecar.settings.security import Place, read_authorization, read_sasl, read_tls
 
 FLINK_CONF_DIR: Final = "FLINK_CONF_DIR"
@@ -26,23 +28,38 @@ _log = logging.getLogger(__name__)
 _SERVER = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 
 
-def find_cluster(*places: Place) -> ZooKeeperSettings:
+_WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
+
+
+def find_cluster(*places: Place) -> ClusterSettings:
     """The cluster that the first of `places` names that names one; each other value comes from the first place that gives it.
 
-    A place gives `flink_conf` or `zookeeper`, and keys of `keys.ZOOKEEPER` other than the quorum (`tls.ca_file` is one of `tls`).
+    A place gives one of `_WAYS`, and keys of `keys.KUBERNETES`, or of `keys.ZOOKEEPER` but the quorum (`tls.ca_file` is one of `tls`).
 
-    A place that names its cluster in the other way (Flink's configuration here, a quorum there) means another one and is passed over.
+    A place that names its cluster in another way (Flink's configuration here, a quorum there) means another one and is passed over.
     Where none names it, Flink's configuration is looked for. Raises SettingsError.
     """
     for place in places:
-        if place.keys() >= {"flink_conf", "zookeeper"}:
-            raise place["zookeeper"].error(f"the cluster is named by {place['flink_conf'].where} too: give one of them")
-    way = next((way for place in places for way in ("flink_conf", "zookeeper") if way in place), "flink_conf")
-    other = "flink_conf" if way == "zookeeper" else "zookeeper"
-    given = ChainMap(*(dict(place) for place in places if other not in place))
+        named = [place[way] for way in _WAYS if way in place]
+        if len(named) > 1:
+            raise named[1].error(f"the cluster is named by {named[0].where} too: give one of them")
+    way = next((way for place in places for way in _WAYS if way in place), "flink_conf")
+    others = {*_WAYS} - {way}
+    given = ChainMap(*(dict(place) for place in places if others.isdisjoint(place)))
     if way == "flink_conf":
         given = ChainMap(*given.maps, dict(read_flink_conf(given.get(way) or _flink_conf_dir())))
-    return _settings(given)
+    if "kubernetes" in given:
+        _demand_none_of(keys.ZOOKEEPER, "ZooKeeper", given, f"Kubernetes ({given['kubernetes'].where})")
+        return read_kubernetes(given)
+    _demand_none_of(keys.KUBERNETES, "Kubernetes", given, f"ZooKeeper ({given['zookeeper'].where})")
+    return _zookeeper(given)
+
+
+def _demand_none_of(foreign: Keys, store: str, given: Place, actual: str) -> None:
+    """What belongs to the other store alone was given for another cluster, or by mistake."""
+    for key in foreign.defaults:
+        if key in given and key != "cluster_id":
+            raise given[key].error(f"is for {store}, and the cluster is in {actual}: remove it")
 
 
 def _flink_conf_dir() -> Given:
@@ -53,11 +70,12 @@ def _flink_conf_dir() -> Given:
         return image
     raise SettingsError(
         "which Flink cluster? give --flink-conf DIR (the folder of Flink's config.yaml), or --zookeeper HOST:PORT[,…] "
-        "[--root /flink] [--cluster-id /default]; in the configuration: flink_conf_dir, or zookeeper.quorum"
+        "[--root /flink] [--cluster-id /default], or --kubernetes --cluster-id ID [--namespace NS] [--kubeconfig FILE]; "
+        "in the configuration: flink_conf_dir, zookeeper.quorum, or kubernetes.cluster_id"
     )
 
 
-def _settings(given: Place) -> ZooKeeperSettings:
+def _zookeeper(given: Place) -> ZooKeeperSettings:
     def value(key: str) -> Given:
         default = keys.ZOOKEEPER.defaults[key] or ""
         return given.get(key) or Given(default, default, f"the default of {key}")

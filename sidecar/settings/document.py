@@ -32,15 +32,15 @@ MAX_DEPTH: Final = 32
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-def read_text(path: Path) -> str:
-    """The content of a configuration file. Raises SettingsError: unreadable, larger than MAX_BYTES, not UTF-8."""
+def read_text(path: Path, at_most: int = MAX_BYTES) -> str:
+    """The content of a configuration file. Raises SettingsError: unreadable, larger than `at_most` bytes, not UTF-8."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(at_most + 1)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(content) > MAX_BYTES:
-        raise SettingsError(f"{path}: is larger than {MAX_BYTES >> 10} KiB, so it is no configuration file")
+    if len(content) > at_most:
+        raise SettingsError(f"{path}: is larger than {at_most >> 10} KiB, so it is no configuration file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -38,9 +38,11 @@ def _as_is(value: _Value) -> str:
     return value.text
 
 
-def _znode(value: _Value) -> str:
+def _name(value: _Value) -> str:
     if value.rewritten:
-        raise ValueError("is a number to Flink, which writes it in another way: put it in quotes, or give --zookeeper")
+        raise ValueError(
+            "is a number to Flink, which writes it in another way: put it in quotes, or name the cluster yourself"
+        )
     return value.text
 
 
@@ -62,16 +64,16 @@ class _Option(NamedTuple):
 
 
 _TYPE: Final = _Option(("high-availability.type", "recovery.mode", "high-availability"), _as_is)
-_OPTIONS: Final[Mapping[str, _Option]] = {
+_ZOOKEEPER: Final[Mapping[str, _Option]] = {
     "zookeeper": _Option(("high-availability.zookeeper.quorum", "recovery.zookeeper.quorum"), _as_is),
-    "root": _Option(("high-availability.zookeeper.path.root", "recovery.zookeeper.path.root"), _znode),
+    "root": _Option(("high-availability.zookeeper.path.root", "recovery.zookeeper.path.root"), _name),
     "cluster_id": _Option(
         (
             "high-availability.cluster-id",
             "high-availability.zookeeper.path.namespace",
             "recovery.zookeeper.path.namespace",
         ),
-        _znode,
+        _name,
     ),
     "session_timeout": _Option(
         ("high-availability.zookeeper.client.session-timeout", "recovery.zookeeper.client.session-timeout"), _timeout
@@ -87,7 +89,18 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
 }
 _AUTHORIZATION: Final = "high-availability.zookeeper.client.authorization"
 """A map: its entries may also stand under keys of their own, `_AUTHORIZATION.digest`; the map itself has precedence."""
-_KEYS: Final = frozenset(key for option in (_TYPE, *_OPTIONS.values()) for key in option.keys) | {_AUTHORIZATION}
+_KUBERNETES: Final[Mapping[str, _Option]] = {
+    "cluster_id": _Option(("kubernetes.cluster-id",), _name),
+    "namespace": _Option(("kubernetes.namespace",), _name),
+    "kubeconfig": _Option(("kubernetes.config.file",), _as_is),
+    "context": _Option(("kubernetes.context",), _name),
+}
+_NAMESPACE: Final = "default"
+"""Flink's own default: it asks neither the kubeconfig nor the service account."""
+_KEYS: Final = frozenset(
+    key for option in (_TYPE, *_ZOOKEEPER.values(), *_KUBERNETES.values()) for key in option.keys
+) | {_AUTHORIZATION}
+_KUBERNETES_FACTORY: Final = ".KUBERNETESHASERVICESFACTORY"
 
 
 def configurations(conf_dir: Given) -> list[Path]:
@@ -100,11 +113,11 @@ def configurations(conf_dir: Given) -> list[Path]:
 
 
 def read_flink_conf(conf_dir: Given) -> Mapping[str, Given]:
-    """What Flink's configuration in that folder says: `zookeeper` (the quorum) and, where it says so, the other keys of `_OPTIONS`
-    and `authorization.SCHEME`.
+    """What Flink's configuration in that folder says: `zookeeper` (the quorum) and, where it says so, the other keys of `_ZOOKEEPER`
+    and `authorization.SCHEME`; or `kubernetes` (the place that says so alone) and the keys of `_KUBERNETES`.
 
     The values are written as in our own configuration. Raises SettingsError: no folder, no configuration in it, two that disagree,
-    unreadable, a value that Flink does not take, no high availability, or not in ZooKeeper.
+    unreadable, a value that Flink does not take, no high availability, or of an unknown kind.
     """
     folder = conf_dir.path()
     files = [_read(path) for path in configurations(conf_dir)]
@@ -115,9 +128,9 @@ def read_flink_conf(conf_dir: Given) -> Mapping[str, Given]:
     if len(files) > 1 and files[0].meaning() != files[1].meaning():
         raise conf_dir.error(
             f"{STANDARD} and {LEGACY} in {folder} disagree about high availability, and it depends on Flink's version which "
-            "one it reads: remove one, or give --zookeeper (with --root and --cluster-id) instead"
+            "one it reads: remove one, or give --zookeeper (with --root and --cluster-id) or --kubernetes instead"
         )
-    files[0].demand_zookeeper()
+    files[0].demand_store()
     return files[0].options
 
 
@@ -130,25 +143,22 @@ class _HighAvailability(NamedTuple):
 
     def meaning(self) -> tuple[str, dict[str, str | None]]:
         """What two files must have in common to agree."""
-        options = {name: value.text for name, value in self.options.items() if name != "acl"}
+        options = {name: value.text for name, value in self.options.items() if name not in {"acl", "kubernetes"}}
         return self.mode, {**keys.ZOOKEEPER.defaults, **options}
 
-    def demand_zookeeper(self) -> None:
-        key, instead = f"{self.path}: {_TYPE.keys[0]}", "name the cluster with --zookeeper if it runs elsewhere"
+    def demand_store(self) -> None:
+        key = f"{self.path}: {_TYPE.keys[0]}"
+        instead = "name the cluster with --zookeeper or --kubernetes if it runs elsewhere"
         match self.mode:
             case "NONE" | "STANDALONE":
                 raise SettingsError(
                     f"{key} is NONE or not set: a Flink cluster without high availability has no leader to watch: "
-                    f"set it to zookeeper, or {instead}"
+                    f"set it to zookeeper or kubernetes, or {instead}"
                 )
-            case "KUBERNETES":
-                raise SettingsError(f"{key} is kubernetes, which is not supported yet: {instead}")
             case "ZOOKEEPER" if "zookeeper" not in self.options:
-                raise SettingsError(f"{self.path}: {_OPTIONS['zookeeper'].keys[0]} is missing: set it, or {instead}")
-            case "ZOOKEEPER":
+                raise SettingsError(f"{self.path}: {_ZOOKEEPER['zookeeper'].keys[0]} is missing: set it, or {instead}")
+            case "ZOOKEEPER" | "KUBERNETES":
                 return
-        if self.mode.endswith(".KUBERNETESHASERVICESFACTORY"):
-            raise SettingsError(f"{key} is the factory for Kubernetes, which is not supported yet: {instead}")
         raise SettingsError(
             f"{key} names a factory class of its own, and where that keeps leaders is not known: {instead}"
         )
@@ -160,10 +170,18 @@ def _read(path: Path) -> _HighAvailability:
     text = read_text(path)
     entries = _flat(parse(text, str(path)), path) if path.name == STANDARD else _lines(text, path)
     values = {key: value for key, value in entries if key in _KEYS or key.startswith(f"{_AUTHORIZATION}.")}
-    mode = _option(_TYPE, values, path)
-    found = {name: _option(option, values, path) for name, option in _OPTIONS.items()}
-    options = {name: given for name, given in found.items() if given is not None} | _authorization(values, path)
-    return _HighAvailability(path, mode.text.upper() if mode else "NONE", options)
+    given = _option(_TYPE, values, path)
+    mode = given.text.upper() if given else "NONE"
+    if given and (mode == "KUBERNETES" or mode.endswith(_KUBERNETES_FACTORY)):
+        namespace = Given(_NAMESPACE, _NAMESPACE, f"{path}: Flink's default of kubernetes.namespace")
+        options = {"kubernetes": given, "namespace": namespace} | _options(_KUBERNETES, values, path)
+        return _HighAvailability(path, "KUBERNETES", options)
+    return _HighAvailability(path, mode, _options(_ZOOKEEPER, values, path) | _authorization(values, path))
+
+
+def _options(options: Mapping[str, _Option], values: Mapping[str, _Value], path: Path) -> dict[str, Given]:
+    found = {name: _option(option, values, path) for name, option in options.items()}
+    return {name: given for name, given in found.items() if given is not None}
 
 
 def _option(option: _Option, values: Mapping[str, _Value], path: Path) -> Given | None:

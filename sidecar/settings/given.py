@@ -121,9 +121,10 @@ def overrides_of(overrides: Mapping[str, object]) -> tuple[dict[str, Given], dic
     if unknown := overrides.keys() - set(OVERRIDES):
         raise TypeError(f"no such settings: {', '.join(sorted(unknown))}")
     line = {
-        name: _printable(Given(str(value), str(value), f"--{name.replace('_', '-')}"))
+        name: _printable(Given(text, text, f"--{name.replace('_', '-')}"))
         for name, value in overrides.items()
         if value is not None
+        for text in ["true" if value is True else str(value)]
     }
     variables = {name: ENVIRONMENT_PREFIX + name.upper() for name in OVERRIDES}
     environment = {

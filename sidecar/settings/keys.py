@@ -17,6 +17,7 @@ CONFIG: Final = Keys(
     {
         "flink_conf_dir": None,
         "zookeeper": None,
+        "kubernetes": None,
         "observer": None,
         "external_labels": None,
         "state_dir": "/var/lib/flink-ha-sidecar",
@@ -29,7 +30,7 @@ CONFIG: Final = Keys(
         "route": None,
         "receivers": None,
     },
-    not_yet=frozenset({"kubernetes", "clusters", "inhibit_rules", "time_intervals"}),
+    not_yet=frozenset({"clusters", "inhibit_rules", "time_intervals"}),
 )
 RULE_FILE: Final = Keys(
     {"rules": None, "route": None, "receivers": None}, not_yet=frozenset({"inhibit_rules", "time_intervals"})
@@ -53,6 +54,7 @@ AUTHORIZATION: Final = Keys({"digest": None})
 ZOOKEEPER_SECURITY: Final[Mapping[str, Keys]] = {"tls": TLS, "sasl": SASL, "authorization": AUTHORIZATION}
 """The sections of `zookeeper`; their keys are called `tls.ca_file`, … where a cluster is put together."""
 ZOOKEEPER_SECRETS: Final = frozenset({"tls.key_password", "sasl.password", "authorization.digest"})
+KUBERNETES: Final = Keys({"cluster_id": None, "namespace": None, "kubeconfig": None, "context": None})
 SPOOL: Final = Keys(
     {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"},
 )
@@ -70,6 +72,10 @@ RECEIVER: Final = Keys({"name": None, "urls": None, "send_resolved": "true"})
 
 TRIGGERS_NOT_YET: Final = frozenset({"episodes"})
 
-OVERRIDES: Final = ("flink_conf", "zookeeper", "root", "cluster_id", "observer", "state_dir", "spool")
+CLUSTER_OVERRIDES: Final = (
+    *("flink_conf", "zookeeper", "root", "cluster_id"),
+    *("kubernetes", "namespace", "kubeconfig", "context"),
+)
+OVERRIDES: Final = (*CLUSTER_OVERRIDES, "observer", "state_dir", "spool")
 """What the command line and the environment can say: `--flink-conf`, FLINK_HA_SIDECAR_FLINK_CONF, …"""
 ENVIRONMENT_PREFIX: Final = "FLINK_HA_SIDECAR_"

@@ -14,14 +14,13 @@ from sidecar.settings.cluster import find_cluster
 from sidecar.settings.durations import MILLISECOND, SECOND
 from sidecar.settings.given import Given, overrides_of
 from sidecar.settings.keys import Keys
-from sidecar.settings.model import HttpSettings, LedgerMode, Settings, SpoolSettings, ZooKeeperSettings
+from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, Settings, SpoolSettings
 from sidecar.settings.nodes import Table
 from sidecar.settings.section import Section
 from sidecar.settings.security import Place
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _RESERVED_LABELS: Final = frozenset({"alert", "cluster_id", "component", "severity"})
-_CLUSTER_OVERRIDES: Final = ("flink_conf", "zookeeper", "root", "cluster_id")
 
 
 def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
@@ -38,7 +37,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
     alerting = read_alerting(documents)
     spool, http = file.section("spool", keys.SPOOL), file.section("http", keys.HTTP)
     return Settings(
-        zookeeper=find_cluster(_cluster_of(line), _cluster_of(environment), _cluster_of_file(file)),
+        cluster=find_cluster(_cluster_of(line), _cluster_of(environment), _cluster_of_file(file)),
         observer=_observer(line.get("observer") or environment.get("observer") or file.find("observer")),
         external_labels=_external_labels(file),
         state_dir=(line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path(),
@@ -57,7 +56,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
     )
 
 
-def load_cluster(overrides: Mapping[str, object]) -> ZooKeeperSettings:
+def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
     """Only where the cluster is, for commands that need no configuration: `overrides` over the environment over Flink's own configuration.
 
     Raises SettingsError.
@@ -72,11 +71,26 @@ def _document(path: Path, known: Keys) -> Section:
 
 
 def _cluster_of(place: Place) -> Place:
-    return {name: given for name, given in place.items() if name in _CLUSTER_OVERRIDES}
+    found = {name: place[name] for name in keys.CLUSTER_OVERRIDES if name in place}
+    if "kubernetes" in found and not found["kubernetes"].flag():
+        del found["kubernetes"]
+    return found
 
 
 def _cluster_of_file(file: Section) -> Place:
-    section = file.section("zookeeper", keys.ZOOKEEPER)
+    if "kubernetes" not in file:
+        found = _zookeeper_of(file.section("zookeeper", keys.ZOOKEEPER))
+    elif "zookeeper" not in file:
+        section = file.section("kubernetes", keys.KUBERNETES)
+        found = {key: section.find(key) for key in keys.KUBERNETES.defaults}
+        found["kubernetes"] = found["cluster_id"]
+    else:
+        raise file.error("kubernetes", "zookeeper is given too, and a cluster is in one of them: remove the other")
+    found["flink_conf"] = file.find("flink_conf_dir")
+    return {name: given for name, given in found.items() if given is not None}
+
+
+def _zookeeper_of(section: Section) -> dict[str, Given | None]:
     plain = keys.ZOOKEEPER.defaults.keys() - keys.ZOOKEEPER_SECURITY.keys()
     found = {"zookeeper" if key == "quorum" else key: section.find(key) for key in plain}
     for name, known in keys.ZOOKEEPER_SECURITY.items():
@@ -84,11 +98,9 @@ def _cluster_of_file(file: Section) -> Place:
             nested = section.section(name, known)
             found[name] = Given("", "", nested.where)
             found |= {f"{name}.{key}": nested.find(key) for key in known.defaults}
-    found["flink_conf"] = file.find("flink_conf_dir")
     return {
-        name: given.secret("value") if name in keys.ZOOKEEPER_SECRETS else given
+        name: given.secret("value") if given and name in keys.ZOOKEEPER_SECRETS else given
         for name, given in found.items()
-        if given is not None
     }
 
 

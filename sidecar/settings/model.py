@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -88,6 +88,8 @@ class SaslSettings(Struct, frozen=True):
 class ZooKeeperSettings(Struct, frozen=True):
     """Where one Flink cluster keeps its leaders, and how patient its ZooKeeper clients are."""
 
+    store: ClassVar[Store] = Store.ZOOKEEPER
+
     quorum: str
     """`host:port,host:port[/chroot]`, without blanks."""
     namespace: str
@@ -102,6 +104,39 @@ class ZooKeeperSettings(Struct, frozen=True):
     sasl: SaslSettings | None = None
     authorization: Mapping[str, Secret] = {}
     """By scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
+
+    @property
+    def place(self) -> str:
+        """Where its leaders are, for people."""
+        return f"{self.namespace} in ZooKeeper {self.quorum}"
+
+
+class KubernetesSettings(Struct, frozen=True):
+    """Where one Flink cluster keeps its leaders in Kubernetes, and how the API server is reached."""
+
+    store: ClassVar[Store] = Store.KUBERNETES
+
+    cluster_id: str
+    namespace: str
+    kubeconfig: Path | None = None
+    """None: with the service account of our own pod."""
+    context: str | None = None
+    """Of the kubeconfig; None without one."""
+
+    @property
+    def tolerate_suspended(self) -> bool:
+        """Flink's listeners keep their leader while the API server is out of reach, always."""
+        return True
+
+    @property
+    def place(self) -> str:
+        """Where its leaders are, for people."""
+        way = f"context {self.context} of {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
+        return f"the ConfigMaps of namespace {self.namespace}, by {way}"
+
+
+ClusterSettings = ZooKeeperSettings | KubernetesSettings
+"""Where one Flink cluster keeps its leaders."""
 
 
 class SpoolSettings(Struct, frozen=True):
@@ -141,7 +176,7 @@ class Receiver(Struct, frozen=True):
 class Settings(Struct, frozen=True):
     """Everything the operator decided."""
 
-    zookeeper: ZooKeeperSettings
+    cluster: ClusterSettings
     observer: str
     external_labels: dict[str, str]
     state_dir: Path
@@ -159,7 +194,7 @@ class Settings(Struct, frozen=True):
         """What the core needs of it."""
         return Policy(
             observer=self.observer,
-            stores={self.zookeeper.cluster_id: Store.ZOOKEEPER},
+            stores={self.cluster.cluster_id: self.cluster.store},
             external_labels=self.external_labels,
             trust_window=round(self.trust_window * SECOND),
             rules=self.rules,

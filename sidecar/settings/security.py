@@ -18,9 +18,9 @@ def read_tls(given: Place) -> TlsSettings | None:
         if without is not None and certificate is None:
             raise without.error("is of no use without certificate_file: give that too, or remove this")
     tls = TlsSettings(
-        ca_file=_file(given.get("tls.ca_file")),
-        certificate_file=_file(certificate),
-        key_file=_file(key),
+        ca_file=readable(ca) if (ca := given.get("tls.ca_file")) else None,
+        certificate_file=readable(certificate) if certificate else None,
+        key_file=readable(key) if key else None,
         key_password=Secret(_not_empty(password)) if password else None,
     )
     try:
@@ -55,10 +55,8 @@ def read_authorization(given: Place) -> dict[str, Secret]:
     return dict(sorted(authorization.items()))
 
 
-def _file(given: Given | None) -> Path | None:
+def readable(given: Given) -> Path:
     """A file that can be read. What does not exist may be no path at all, but something secret in a wrong place."""
-    if given is None:
-        return None
     path = given.path()
     try:
         with path.open("rb"):

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import sidecar
-from sidecar.settings import load
+from sidecar.settings import ZooKeeperSettings, load
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BASE = DEPLOY / "base"
@@ -90,10 +90,9 @@ def test_the_shipped_configuration_is_accepted(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("SLACK_URL", "slack://T0000000/B0000000/not-a-real-token")
     settings = load(BASE / "config.yaml", {"flink_conf": tmp_path})
     assert settings.observer == "flink-jobmanager-7d9c5b7c4-abcde"
-    assert settings.zookeeper.namespace == "/flink/default"
-    assert (
-        settings.zookeeper.quorum == "zookeeper-0.zookeeper:2181,zookeeper-1.zookeeper:2181,zookeeper-2.zookeeper:2181"
-    )
+    assert isinstance(settings.cluster, ZooKeeperSettings)
+    assert settings.cluster.namespace == "/flink/default"
+    assert settings.cluster.quorum == "zookeeper-0.zookeeper:2181,zookeeper-1.zookeeper:2181,zookeeper-2.zookeeper:2181"
     assert settings.destination_urls() == {"ops#0": "slack://T0000000/B0000000/not-a-real-token"}
 
 

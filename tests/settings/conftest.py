@@ -6,14 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.settings import ClusterSettings, ZooKeeperSettings
+
 Write = Callable[[str], Path]
+
+
+def in_zookeeper(cluster: ClusterSettings) -> ZooKeeperSettings:
+    """The cluster, which must be one in ZooKeeper."""
+    assert isinstance(cluster, ZooKeeperSettings)
+    return cluster
 
 
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in os.environ:
-        if name.startswith(("FLINK_", "POD_NAME")):
+        if name.startswith(("FLINK_", "POD_NAME", "KUBE")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("sidecar.settings.kubernetes.SERVICE_ACCOUNT", tmp_path / "serviceaccount")
     monkeypatch.setattr("sidecar.settings.cluster.IMAGE_CONF_DIR", tmp_path / "opt-flink-conf")
 
 

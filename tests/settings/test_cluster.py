@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.settings import SettingsError, ZooKeeperSettings, load, load_cluster
-from tests.settings.conftest import Write
+from tests.settings.conftest import Write, in_zookeeper
 
 
 def test_a_quorum_is_enough() -> None:
@@ -25,7 +25,7 @@ def test_a_quorum_is_enough() -> None:
 )
 def test_a_quorum_is_what_zookeepers_clients_take(quorum: str) -> None:
     """Names, addresses, ports where they differ from 2181, and a chroot at the end."""
-    assert load_cluster({"zookeeper": quorum}).quorum == quorum
+    assert in_zookeeper(load_cluster({"zookeeper": quorum})).quorum == quorum
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_environment_says_what_the_command_line_does_not(monkeypatch: pytest
     monkeypatch.setenv("FLINK_HA_SIDECAR_ZOOKEEPER", "env:1")
     monkeypatch.setenv("FLINK_HA_SIDECAR_ROOT", "/env")
     monkeypatch.setenv("FLINK_HA_SIDECAR_CLUSTER_ID", "")
-    found = load_cluster({"zookeeper": "line:1", "root": None})
+    found = in_zookeeper(load_cluster({"zookeeper": "line:1", "root": None}))
     assert (found.quorum, found.namespace) == ("line:1", "/env/default")
 
 
@@ -66,22 +66,22 @@ def test_command_line_over_environment_over_file(monkeypatch: pytest.MonkeyPatch
     """The file's own values apply where nothing stands above them."""
     config = write("zookeeper: {quorum: 'file:1', root: /file, cluster_id: file, session_timeout: 20s}\n")
     monkeypatch.setenv("FLINK_HA_SIDECAR_ROOT", "/env")
-    found = load(config, {"cluster_id": "line"}).zookeeper
+    found = in_zookeeper(load(config, {"cluster_id": "line"}).cluster)
     assert (found.quorum, found.namespace, found.session_timeout) == ("file:1", "/env/line", 20.0)
 
 
 def test_a_place_that_names_the_cluster_otherwise_is_passed_over(write: Write, conf_dir: Path) -> None:
     """--flink-conf means the cluster of that Flink, whatever root and id the file gives to another quorum; and the other way round."""
     config = write("zookeeper: {quorum: 'file:1', root: /file, cluster_id: file}\n")
-    assert load(config, {"flink_conf": conf_dir}).zookeeper.namespace == "/flink/orders"
+    assert load(config, {"flink_conf": conf_dir}).cluster.namespace == "/flink/orders"
     config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: app-1}}\n")
-    assert load(config, {"zookeeper": "line:1"}).zookeeper.namespace == "/flink/default"
+    assert load(config, {"zookeeper": "line:1"}).cluster.namespace == "/flink/default"
 
 
 def test_flinks_configuration_can_be_completed(write: Write, conf_dir: Path) -> None:
     """On YARN the cluster id stands in no file of Flink's: it can be given beside the folder."""
     config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: application_1, session_timeout: 10s}}\n")
-    found = load(config, {}).zookeeper
+    found = in_zookeeper(load(config, {}).cluster)
     assert (found.quorum, found.namespace, found.session_timeout) == ("zk:2181", "/flink/application_1", 10.0)
     assert load_cluster({"flink_conf": conf_dir, "cluster_id": "x"}).namespace == "/flink/x"
 
@@ -105,10 +105,10 @@ def test_flinks_own_places_are_looked_at_last(monkeypatch: pytest.MonkeyPatch, c
     (tmp_path / "opt-flink-conf" / "flink-conf.yaml").write_text(
         "high-availability: zookeeper\nhigh-availability.zookeeper.quorum: image\n"
     )
-    assert load_cluster({}).quorum == "image"
+    assert in_zookeeper(load_cluster({})).quorum == "image"
     monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
-    assert load_cluster({}).quorum == "zk:2181"
-    assert load_cluster({"zookeeper": "line"}).quorum == "line"
+    assert in_zookeeper(load_cluster({})).quorum == "zk:2181"
+    assert in_zookeeper(load_cluster({"zookeeper": "line"})).quorum == "line"
 
 
 def test_a_flink_conf_dir_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,7 +124,8 @@ def test_no_cluster_at_all_is_one_line_that_says_what_to_give() -> None:
         load_cluster({})
     assert str(error.value) == (
         "which Flink cluster? give --flink-conf DIR (the folder of Flink's config.yaml), or --zookeeper HOST:PORT[,…] "
-        "[--root /flink] [--cluster-id /default]; in the configuration: flink_conf_dir, or zookeeper.quorum"
+        "[--root /flink] [--cluster-id /default], or --kubernetes --cluster-id ID [--namespace NS] [--kubeconfig FILE]; "
+        "in the configuration: flink_conf_dir, zookeeper.quorum, or kubernetes.cluster_id"
     )
 
 

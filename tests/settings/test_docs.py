@@ -15,6 +15,7 @@ TEXT = DOCS.read_text(encoding="utf-8")
 SECTIONS: dict[str, Keys] = {
     "Top level": keys.CONFIG,
     "`zookeeper`": keys.ZOOKEEPER,
+    "`kubernetes`": keys.KUBERNETES,
     **{f"`zookeeper.{name}`": known for name, known in keys.ZOOKEEPER_SECURITY.items()},
     "`spool`": keys.SPOOL,
     "`ledger`": keys.LEDGER,
@@ -70,10 +71,11 @@ def test_every_override_is_documented() -> None:
 
 def test_flinks_keys_are_documented_in_flinks_order() -> None:
     """The current key first, then its deprecated spellings as Flink asks them."""
-    options = [flink_conf._TYPE, *flink_conf._OPTIONS.values()]  # the table itself: what is documented is what is read
+    # The tables themselves: what is documented is what is read.
     assert [(*words(key), *words(older)) for key, older, _ in rows("Flink's own configuration")] == [
-        *(option.keys for option in options),
+        *(option.keys for option in (flink_conf._TYPE, *flink_conf._ZOOKEEPER.values())),
         (flink_conf._AUTHORIZATION,),
+        *(option.keys for option in flink_conf._KUBERNETES.values()),
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.lab.settings import write_conf_dir
 from sidecar.settings import SettingsError, ZooKeeperSettings, load_cluster
+from tests.settings.conftest import in_zookeeper
 
 NESTED = """
 high-availability:
@@ -96,7 +97,7 @@ def test_every_way_to_write_it_means_the_same_cluster(tmp_path: Path, files: dic
 def test_what_a_real_flink_runs_with_is_read(tmp_path: Path, version: tuple[int, int]) -> None:
     """The configurations that the lab's Flink clusters start with."""
     write_conf_dir(tmp_path, version, "127.0.0.1:2181", tmp_path / "data", timedelta(seconds=4))
-    found = load_cluster({"flink_conf": tmp_path})
+    found = in_zookeeper(load_cluster({"flink_conf": tmp_path}))
     assert (found.quorum, found.namespace, found.session_timeout) == ("127.0.0.1:2181", "/flink/lab", 4.0)
 
 
@@ -153,14 +154,14 @@ def test_two_files_that_disagree_are_an_error(tmp_path: Path) -> None:
     """1.19 and 1.20 read one, 2.x the other: which Flink runs here, nobody can tell from the folder."""
     assert error_of(write(tmp_path, config=FLAT, legacy=DEPRECATED.replace("orders", "payments"))) == (
         "--flink-conf: config.yaml and flink-conf.yaml in CONF disagree about high availability, and it depends on Flink's version "
-        "which one it reads: remove one, or give --zookeeper (with --root and --cluster-id) instead"
+        "which one it reads: remove one, or give --zookeeper (with --root and --cluster-id) or --kubernetes instead"
     )
 
 
-INSTEAD = "name the cluster with --zookeeper if it runs elsewhere"
+INSTEAD = "name the cluster with --zookeeper or --kubernetes if it runs elsewhere"
 NO_HA = (
     "CONF/config.yaml: high-availability.type is NONE or not set: a Flink cluster without high availability has no leader to watch: "
-    f"set it to zookeeper, or {INSTEAD}"
+    f"set it to zookeeper or kubernetes, or {INSTEAD}"
 )
 
 
@@ -172,11 +173,7 @@ NO_HA = (
         ("recovery.mode: standalone\n", NO_HA),
         (
             "high-availability.type: kubernetes\n",
-            f"CONF/config.yaml: high-availability.type is kubernetes, which is not supported yet: {INSTEAD}",
-        ),
-        (
-            "high-availability: org.apache.flink.kubernetes.highavailability.KubernetesHaServicesFactory\n",
-            f"CONF/config.yaml: high-availability.type is the factory for Kubernetes, which is not supported yet: {INSTEAD}",
+            "CONF/config.yaml:1: high-availability.type: the cluster id is missing: give --cluster-id (Flink's kubernetes.cluster-id)",
         ),
         (
             "high-availability.type: com.example.ConsulHaServicesFactory\n",
@@ -206,7 +203,7 @@ NO_HA = (
             FLAT.replace("/orders", "0123"),
             (
                 'CONF/config.yaml:3: high-availability.cluster-id: "0123" is a number to Flink, which writes it in another way: put it in '
-                "quotes, or give --zookeeper"
+                "quotes, or name the cluster yourself"
             ),
         ),
         (

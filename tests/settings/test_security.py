@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.settings import SaslSettings, Secret, SettingsError, TlsSettings, ZooKeeperSettings, load, load_cluster
 from tests.integration.secured import Authority
-from tests.settings.conftest import Write
+from tests.settings.conftest import Write, in_zookeeper
 
 SECRET = "xoxbHUNTER2"
 AUTHORIZATION = "high-availability.zookeeper.client.authorization"
@@ -31,7 +31,7 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def zookeeper(config: Path) -> ZooKeeperSettings:
     """What a configuration says of it; no secret of it shows."""
-    settings = load(config, {}).zookeeper
+    settings = in_zookeeper(load(config, {}).cluster)
     assert SECRET not in repr(settings)
     return settings
 
@@ -47,7 +47,7 @@ def error_of(config: Path) -> str:
 def flink_conf(folder: Path, text: str, name: str = "config.yaml") -> dict[str, str]:
     """What Flink's configuration authorizes with."""
     (folder / name).write_text(FLINK + text)
-    found = load_cluster({"flink_conf": folder})
+    found = in_zookeeper(load_cluster({"flink_conf": folder}))
     assert SECRET not in repr(found)
     return {scheme: secret.reveal() for scheme, secret in found.authorization.items()}
 
@@ -117,7 +117,7 @@ def test_a_cluster_of_flinks_configuration_is_secured_in_the_same_way(write: Wri
 def test_credentials_are_for_the_cluster_that_they_stand_beside(write: Write, conf_dir: Path) -> None:
     """Who names another cluster on the command line does not send them there."""
     config = write("zookeeper: {quorum: zk, tls: {}, sasl: {username: me, password: '${PASSWORD}'}}\n")
-    found = load(config, {"flink_conf": conf_dir}).zookeeper
+    found = in_zookeeper(load(config, {"flink_conf": conf_dir}).cluster)
     assert (found.tls, found.sasl) == (None, None)
 
 
@@ -314,4 +314,4 @@ def test_two_files_that_authorize_otherwise_disagree(tmp_path: Path) -> None:
         load_cluster({"flink_conf": tmp_path})
     assert SECRET not in str(error.value)
     with patch.dict(os.environ, {"FLINK_HA_SIDECAR_ZOOKEEPER": "zk"}):
-        assert load_cluster({}).authorization == {}
+        assert in_zookeeper(load_cluster({})).authorization == {}

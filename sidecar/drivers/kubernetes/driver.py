@@ -157,7 +157,9 @@ class KubernetesDriver:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> _Look:
-        at = self._clock()  # before it is asked: an answer that comes late must not end a lease that was renewed meanwhile
+        at = (
+            self._clock()
+        )  # before it is asked: an answer that comes late must not end a lease that was renewed meanwhile
         selector, listing = self._places.find(self._selector)
         found = {name: config_map for name, config_map in listing.found.items() if self._places.holds(selector, name)}
         changed: dict[str, Version | None] = {name: None for name in self._told if name not in found}

@@ -1,0 +1,201 @@
+"""What an operator applies for Kubernetes HA: a sidecar in a pod of its own, which may read one ConfigMap."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+import sidecar
+from sidecar.settings import KubernetesSettings, load
+from tests.deploy.test_manifests import BASE, DEPLOY, document, documents, mounts
+from tests.e2e.sidecar import command
+from tests.integration.kubernetes import Json, Kubernetes, assets
+
+HERE = DEPLOY / "kubernetes"
+NAMESPACE = document(HERE / "kustomization.yaml")["namespace"]
+CLUSTER_ID = "my-flink"
+CONFIG_MAP = f"{CLUSTER_ID}-cluster-config-map"
+DISPATCHER = "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
+LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-000000000001,{DISPATCHER}"}
+LEASE = json.dumps(
+    {
+        "holderIdentity": "00000000-0000-0000-0000-00000000000a",
+        "leaseDuration": "PT15S",
+        "acquireTime": "2026-11-20T08:00:00.000000Z",
+        "renewTime": "2026-11-20T08:00:05.000000Z",
+        "leaderTransitions": 0,
+    }
+)
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+}
+
+
+@pytest.fixture
+def deployment() -> dict[str, Any]:
+    return document(HERE / "deployment.yaml")
+
+
+@pytest.fixture
+def container(deployment: dict[str, Any]) -> dict[str, Any]:
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    """An API server to which the manifests have been applied, with two Flink clusters."""
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server.start()
+    namespace = server.namespace(NAMESPACE)
+    namespace.create(CONFIG_MAP, LEADERS, LEASE)
+    namespace.create("other-cluster-config-map", LEADERS, LEASE)
+    for manifest in (*documents(HERE / "rbac.yaml"), document(HERE / "deployment.yaml")):
+        apply(server, manifest)
+    yield server
+    server.kill()
+
+
+def apply(kubernetes: Kubernetes, manifest: Json, method: str = "POST") -> None:
+    """With the namespace of the kustomization, as Kustomize fills it in."""
+    for subject in manifest.get("subjects", []):
+        subject["namespace"] = NAMESPACE
+    path = PATHS[manifest["kind"]].format(NAMESPACE) + (f"/{manifest['metadata']['name']}" if method == "PUT" else "")
+    kubernetes.server.ask(method, f"{path}?fieldValidation=Strict", manifest)
+
+
+@pytest.fixture
+def account(kubernetes: Kubernetes) -> Path:
+    """A kubeconfig with a token of the sidecar's service account, as the kubelet would mount it."""
+    path = f"{PATHS['ServiceAccount'].format(NAMESPACE)}/flink-ha-sidecar/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    token = kubernetes.server.ask("POST", path, request)["status"]["token"]
+    return kubernetes.kubeconfig("flink-ha-sidecar", token=token)
+
+
+def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "") -> bool:
+    """What the API server's authorizer says of the sidecar's account."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{NAMESPACE}:flink-ha-sidecar",
+            "resourceAttributes": {"namespace": NAMESPACE, "verb": verb, "resource": resource, "name": name},
+        },
+    }
+    answer = kubernetes.server.ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def who(kubeconfig: Path, cluster_id: str) -> tuple[int, str, str]:
+    given = ("--kubernetes", "--cluster-id", cluster_id, "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig))
+    ended = command("who", "--timeout", "2", "--output", "json", *given)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernetes) -> None:
+    """Of all verbs on all that Flink has there, exactly three on one ConfigMap."""
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+    names = {
+        "configmaps": ("", CONFIG_MAP, "other-cluster-config-map"),
+        **dict.fromkeys(("secrets", "pods", "leases"), ("",)),
+    }
+    given = {
+        (verb, resource, name)
+        for verb in verbs
+        for resource, all_names in names.items()
+        for name in all_names
+        if allowed(kubernetes, verb, resource, name)
+    }
+    assert given == {(verb, "configmaps", CONFIG_MAP) for verb in ("get", "list", "watch")}
+
+
+def test_that_is_enough_to_see_the_leaders(account: Path) -> None:
+    """The real command with the real token of that account; of the neighbour it is told in one line what is missing."""
+    status, told, said = who(account, CLUSTER_ID)
+    assert status == 0, said
+    assert [json.loads(line)["leader_address"] for line in told.splitlines()] == [DISPATCHER, None, None]
+    status, told, said = who(account, "other")
+    assert (status, told) == (1, "")
+    assert "no permission (403)" in said
+    assert "Traceback" not in said
+
+
+def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, account: Path) -> None:
+    """With the component, the Role reads the ConfigMaps that have no names beforehand, and still writes none."""
+    role = document(HERE / "flink-1.14" / "role.yaml")
+    (before,) = (manifest for manifest in documents(HERE / "rbac.yaml") if manifest["kind"] == "Role")
+    assert role["metadata"] == before["metadata"]
+    labels = {"app": "old", "type": "flink-native-kubernetes"}
+    address, session = "akka.tcp://flink@jm-1:6123/user/rpc/dispatcher_1", "00000000-0000-0000-0000-000000000002"
+    kubernetes.namespace(NAMESPACE).create(
+        "old-dispatcher-leader", {"address": address, "sessionId": session}, LEASE, labels
+    )
+    apply(kubernetes, role, "PUT")
+    try:
+        status, told, said = who(account, "old")
+        assert status == 0, said
+        assert json.loads(told.splitlines()[0])["leader_address"] == address
+        assert [allowed(kubernetes, verb, "configmaps") for verb in ("list", "create", "update", "delete")] == [
+            True,
+            *(False, False, False),
+        ]
+    finally:
+        apply(kubernetes, before, "PUT")
+
+
+def test_a_mistake_in_a_manifest_would_be_refused(kubernetes: Kubernetes, deployment: dict[str, Any]) -> None:
+    """The server that took the manifests looks at them."""
+    deployment["metadata"]["name"] = "wrong"
+    deployment["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"] = "no such port!"
+    with pytest.raises(HTTPError) as error:
+        apply(kubernetes, deployment)
+    with error.value:
+        assert error.value.code == 422
+
+
+def test_the_cluster_is_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration watches the cluster that the Role allows, in the namespace of the pod, and the strict loader takes it."""
+    for name, text in {"token": "t", "namespace": NAMESPACE}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr("sidecar.settings.kubernetes.SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("SLACK_URL", "slack://T0000000/B0000000/not-a-real-token")
+    settings = load(HERE / "config.yaml", {})
+    assert settings.cluster == KubernetesSettings(CLUSTER_ID, NAMESPACE)
+    (role,) = (manifest for manifest in documents(HERE / "rbac.yaml") if manifest["kind"] == "Role")
+    assert [rule["resourceNames"] for rule in role["rules"]] == [[CONFIG_MAP]]
+
+
+def test_the_pod_is_as_careful_as_the_sidecar_in_flinks_pod(
+    deployment: dict[str, Any], container: dict[str, Any]
+) -> None:
+    """This version, no privileges, a read-only root, its own service account, one replica."""
+    (other,) = document(BASE / "sidecar.yaml")["spec"]["template"]["spec"]["containers"]
+    for key in ("image", "args", "envFrom", "ports", "securityContext", "livenessProbe", "resources"):
+        assert container[key] == other[key], key
+    assert container["image"] == f"flink-ha-sidecar:{sidecar.__version__}"
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "ha-sidecar"}
+    spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("flink-ha-sidecar", True)
+
+
+def test_what_is_written_to_is_a_volume(deployment: dict[str, Any], container: dict[str, Any]) -> None:
+    """State, spool and /tmp; every mount has its volume, and the configuration is the generated one."""
+    config = document(HERE / "config.yaml")
+    written = {config["state_dir"], config["spool"]["url"].removeprefix("file://"), "/tmp"}  # noqa: S108 - a path in the pod
+    assert {path for path, mount in mounts(container).items() if not mount.get("readOnly", False)} == written
+    volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
+    (generator,) = document(HERE / "kustomization.yaml")["configMapGenerator"]
+    assert volumes["ha-sidecar-config"]["configMap"] == {"name": generator["name"]}
+    assert generator["files"] == ["config.yaml"]

@@ -1,0 +1,176 @@
+"""Real Flink with its leaders in the ConfigMaps of a real API server: what is reported of each way in which a leader goes, and when."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.lab.flink import JobManager, Lab
+from tests.e2e.sidecar import COMMAND, Sidecar, command, wait_for
+from tests.integration.kubernetes import Kubernetes, assets
+
+COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
+OLD = "1.14.6"
+LEASE = timedelta(seconds=3)
+NOTICED = 8.5
+"""How long a silent leader may be believed, in seconds: as long as its lease and 2 s, or until the second look after 7 s of silence."""
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, kubernetes: Kubernetes, tmp_path: Path) -> Iterator[Lab]:
+    """Flink of the version that the test is parametrized with, and no ConfigMap left by an earlier one."""
+    kubernetes.server.ask("DELETE", "/api/v1/namespaces/default/configmaps")
+    with Lab(tmp_path / "lab", request.param, kubeconfig=kubernetes.kubeconfig(), session_timeout=LEASE) as cluster:
+        yield cluster
+
+
+class Witness:
+    """`run` and `watch` beside one cluster, and what `run` recorded."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.sidecar = Sidecar(folder / "sidecar", f"flink_conf_dir: {lab.conf_dir}", [])
+        self.sidecar.start()
+        self.told = folder / "watch.jsonl"
+        with self.told.open("wb") as told:
+            watch = [*COMMAND, "watch", "--output", "json", "--flink-conf", str(lab.conf_dir)]
+            self.watching = subprocess.Popen(watch, stdout=told, stderr=subprocess.DEVNULL)
+        self.sidecar.wait_ready()
+        wait_for("watch to see the leaders", lambda: len(self.watched()) >= len(COMPONENTS))
+
+    def watched(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.told.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def wait(self, count: int) -> list[dict[str, Any]]:
+        """All transitions, as soon as there are that many of each component."""
+
+        def enough() -> list[dict[str, Any]] | None:
+            seen = self.sidecar.transitions()
+            by_component = {name: sum(t["component"] == name for t in seen) for name in COMPONENTS}
+            return seen if min(by_component.values()) >= count else None
+
+        return wait_for(f"{count} transitions of each component", enough)
+
+    def stop(self) -> None:
+        self.watching.terminate()
+        assert self.watching.wait(timeout=15) == 0
+        assert self.sidecar.stop() == 0
+
+
+@pytest.fixture
+def witness(lab: Lab, tmp_path: Path) -> Iterator[Witness]:
+    """Beside a cluster with a job: three JobManagers, or two where each component has a leader of its own."""
+    lab.start(jobmanagers=2 if lab.flink_version == OLD else 3)
+    lab.submit_job(wait_for_checkpoint=False)
+    beside = Witness(lab, tmp_path)
+    yield beside
+    beside.watching.kill()
+    beside.watching.wait()
+    if beside.sidecar.process and beside.sidecar.process.poll() is None:
+        beside.sidecar.kill()
+
+
+def at(transition: dict[str, Any]) -> float:
+    return datetime.fromisoformat(transition["observed_at"]).timestamp()
+
+
+def assert_one_failover(seen: list[dict[str, Any]], died: float) -> None:
+    """What followed the death: each component lost its leader in time, and got another one, of another process, afterwards."""
+    for component in COMPONENTS:
+        revoked, granted = (t for t in seen if t["component"] == component)
+        assert (revoked["pattern"], granted["pattern"]) == ("A->null", "null->B")
+        assert 0 <= at(revoked) - died <= NOTICED
+        assert revoked["reason"]
+        assert granted["after_session_id"] not in {None, revoked["before_session_id"]}
+        assert granted["same_process"] is False
+        assert granted["vacant_seconds"] == pytest.approx(at(granted) - at(revoked), abs=0.5)
+
+
+def assert_left_alone(seen: list[dict[str, Any]], died: float) -> None:
+    """What followed the death of the last JobManager: no leader any more, for its lease ran out. Not before it could have."""
+    assert {t["component"]: t["pattern"] for t in seen} == dict.fromkeys(COMPONENTS, "A->null")
+    for revoked in seen:
+        assert LEASE.total_seconds() <= at(revoked) - died <= NOTICED
+        assert "not renewed" in revoked["reason"]
+
+
+def assert_all_agree(witness: Witness, count: int) -> None:
+    """`who` names nobody, `watch` told the very transitions that `run` recorded, and there were no others."""
+    told = command("who", "--flink-conf", str(witness.lab.conf_dir), "--output", "json")
+    assert {json.loads(line)["state"] for line in told.stdout.splitlines()} == {"vacant"}, told.stderr
+    wait_for("watch to tell as much", lambda: len(witness.watched()) >= count)
+    witness.stop()
+    recorded = witness.sidecar.transitions()
+    assert len(recorded) == count
+    happened = [[t["id"] for t in seen if t["kind"] != "DISCOVERED"] for seen in (witness.watched(), recorded)]
+    assert happened[0] == happened[1]
+
+
+def next_leader(lab: Lab, last: JobManager) -> JobManager:
+    return wait_for("another JobManager to lead", lambda: found if (found := lab.leading()) is not last else None)
+
+
+@pytest.mark.parametrize("lab", ["2.3.0", "1.20.5"], indirect=True)
+def test_each_way_in_which_a_leader_goes(lab: Lab, witness: Witness) -> None:
+    """Killed, frozen, ended in order, killed with nobody left: each is one vacancy of each component, and nothing else is ever reported."""
+    first = lab.wait_for_leader()
+    seen = witness.wait(1)
+    assert {t["component"]: t["pattern"] for t in seen} == dict.fromkeys(COMPONENTS, "?->A")
+
+    died, known = time.time(), len(seen)
+    first.kill()
+    second = next_leader(lab, first)
+    seen = witness.wait(3)
+    assert_one_failover(seen[known:], died)
+
+    died, known = time.time(), len(seen)
+    second.pause()
+    third = next_leader(lab, second)
+    seen = witness.wait(5)
+    assert_one_failover(seen[known:], died)
+    second.resume()  # it learns that it leads no longer, and stands by: which is no news
+
+    died, known = time.time(), len(seen)
+    third.terminate()
+    assert next_leader(lab, third) is second
+    seen = witness.wait(7)
+    assert_one_failover(seen[known:], died)
+
+    died, known = time.time(), len(seen)
+    second.kill()
+    seen = witness.wait(8)
+    assert_left_alone(seen[known:], died)
+    assert_all_agree(witness, len(seen))
+
+
+@pytest.mark.parametrize("lab", [OLD], indirect=True)
+def test_a_config_map_for_each_component(lab: Lab, witness: Witness) -> None:
+    """Flink up to 1.14, which clears nothing when it ends in order: a takeover of each lease, and leases that run out."""
+    first = lab.wait_for_leader()
+    seen = witness.wait(1)
+    died, known = time.time(), len(seen)
+    first.kill()
+    second = next_leader(lab, first)
+    seen = witness.wait(3)
+    assert_one_failover(seen[known:], died)
+
+    died, known = time.time(), len(seen)
+    second.terminate()
+    seen = witness.wait(4)
+    assert_left_alone(seen[known:], died)
+    assert_all_agree(witness, len(seen))
