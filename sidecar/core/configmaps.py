@@ -194,6 +194,12 @@ def decode_lease(annotation: str) -> LeaderElectionRecord | Unreadable:
     )
 
 
+def lapses_after(annotation: str | None) -> int | None:
+    """After how long without a renewal the lease has run out (microseconds), or None where there is no lease that could."""
+    lease = decode_lease(annotation) if annotation else None
+    return lease.lease_duration if isinstance(lease, LeaderElectionRecord) and lease.holder_identity else None
+
+
 def _duration(value: float | str | None) -> int | None:
     """Microseconds; fabric8 writes seconds as a number, since version 7 as `PT15S`."""
     if value is None:

@@ -1,6 +1,8 @@
 """When the Kubernetes driver looks anew: often enough to notice a lease that ran out, seldom enough to be no burden."""
 
-from itertools import pairwise
+import json
+
+import pytest
 
 from sidecar.drivers.kubernetes.expectations import Expectations
 
@@ -16,14 +18,43 @@ def looks(expectations: Expectations, until: float) -> list[float]:
     return times
 
 
-def test_silence_is_looked_into_after_7_s_then_each_1_5_s_then_each_7_s_again() -> None:
-    """From 7 to 27 s of silence an expired lease is noticed within 2 s; one that expired before is not news."""
+def lease(duration: object, holder: str = "jm-a") -> str:
+    return json.dumps({"holderIdentity": holder, "leaseDuration": duration})
+
+
+def test_silence_is_looked_into_each_7_s_and_when_the_lease_has_run_out() -> None:
+    """A lease of 15 s and its margin of 1.5 s: whoever looks a twentieth of a second later knows, within 2 s of its end."""
     expectations = Expectations()
-    expectations.heard(100, "a", ONE)
+    expectations.heard(100, "a", ONE, lease(15.0))
     expectations.looked(100, {})
-    times = looks(expectations, 160)
-    assert times[0] == 107
-    assert [later - sooner for sooner, later in pairwise(times)] == [1.5] * 14 + [7] * 4
+    assert looks(expectations, 140) == [107, 114, 116.55, 123.55, 130.55, 137.55]
+
+
+@pytest.mark.parametrize(("duration", "first"), [(3, 104.55), ("PT3S", 104.55), (60, 107)])
+def test_the_lease_says_itself_when_it_runs_out(duration: object, first: float) -> None:
+    """A short one before the first regular look."""
+    expectations = Expectations()
+    expectations.heard(100, "a", ONE, lease(duration))
+    expectations.looked(100, {})
+    assert expectations.next_look() == first
+
+
+@pytest.mark.parametrize("annotation", [None, "", "{", lease("soon"), lease(3, holder="")])
+def test_what_is_no_lease_does_not_run_out(annotation: str | None) -> None:
+    """Released, missing, or unreadable: it is looked at each 7 s."""
+    expectations = Expectations()
+    expectations.heard(100, "a", ONE, annotation)
+    expectations.looked(100, {})
+    assert looks(expectations, 121) == [107, 114, 121]
+
+
+def test_a_change_that_is_no_renewal_does_not_put_off_the_end_of_a_lease() -> None:
+    """A checkpoint or a label is written by whoever, dead leaders or not."""
+    expectations = Expectations()
+    expectations.heard(100, "a", ONE, lease(15))
+    expectations.looked(100, {})
+    expectations.heard(110, "a", TWO, lease(15))
+    assert expectations.next_look() == 116.55
 
 
 def test_the_config_map_that_is_silent_longest_decides() -> None:
@@ -53,7 +84,7 @@ def test_a_regained_view_starts_the_silence_anew() -> None:
     expectations.looked(100, {})
     expectations.reconnected(300)
     expectations.looked(300, {})
-    assert looks(expectations, 309) == [307, 308.5]
+    assert looks(expectations, 315) == [307, 314]
 
 
 def test_what_a_look_showed_first_is_waited_for_and_not_for_long() -> None:

@@ -241,7 +241,7 @@ class KubernetesDriver:
     def _tell_config_map(self, at: Moment, config_map: ConfigMap) -> None:
         if config_map.version != self._told.get(config_map.name):
             self._told[config_map.name] = config_map.version
-            self._expectations.heard(time.monotonic(), config_map.name, config_map.version)
+            self._expectations.heard(time.monotonic(), config_map.name, config_map.version, config_map.leader)
         self._tell(
             ConfigMapObserved(
                 at,

@@ -1,13 +1,31 @@
 """How long silence may last before somebody has to look, and what a watch still has to tell."""
 
+from msgspec import Struct
+
+from sidecar.core.configmaps import lapses_after
+from sidecar.core.moment import SECOND
+from sidecar.core.policy import LEASE_MARGIN
 from sidecar.drivers.kubernetes.events import Version
 
 _SILENCE_SECONDS = 7.0
 """A leader that lives renews its lease every 5 s."""
-_ALERT_SECONDS = 20.0
-_ALERT_INTERVAL = 1.5
+_JUST_AFTER = 0.05
 _CATCH_UP_SECONDS = 1.5
 _LOOK_AT_LEAST_EACH = 295.0
+
+
+class _Heard(Struct, frozen=True):
+    """When one ConfigMap changed last, and its lease."""
+
+    at: float
+    lease: str | None
+    renewed_at: float
+
+    @property
+    def lapses_at(self) -> float | None:
+        """When a look shows that the lease has run out, if it does."""
+        after = lapses_after(self.lease)
+        return None if after is None else self.renewed_at + (after + LEASE_MARGIN) / SECOND + _JUST_AFTER
 
 
 class Expectations:
@@ -15,7 +33,7 @@ class Expectations:
 
     def __init__(self) -> None:
         self._looked_at = 0.0
-        self._changed_at: dict[str, float] = {}
+        self._heard: dict[str, _Heard] = {}
         self._owed: dict[str, Version | None] = {}
 
     def looked(self, now: float, owed: dict[str, Version | None]) -> None:
@@ -23,18 +41,20 @@ class Expectations:
         self._looked_at = now
         self._owed = owed
 
-    def heard(self, now: float, name: str, version: Version | None) -> None:
-        """The watch, or whoever looked, told of a change; None: it is gone."""
+    def heard(self, now: float, name: str, version: Version | None, lease: str | None = None) -> None:
+        """The watch, or whoever looked, told of a change; None: it is gone. `lease` is its annotation."""
         if version is None:
-            self._changed_at.pop(name, None)
+            self._heard.pop(name, None)
         else:
-            self._changed_at[name] = now
+            before = self._heard.get(name)
+            same_lease = before is not None and before.lease == lease
+            self._heard[name] = _Heard(now, lease, before.renewed_at if before and same_lease else now)
         if name in self._owed and self._owed[name] == version:
             del self._owed[name]
 
     def reconnected(self, now: float) -> None:
         """What was silent until now, nobody was there to hear."""
-        self._changed_at = dict.fromkeys(self._changed_at, now)
+        self._heard = {name: _Heard(now, heard.lease, now) for name, heard in self._heard.items()}
 
     @property
     def caught_up(self) -> bool:
@@ -45,16 +65,15 @@ class Expectations:
         """When to look, if nothing is heard until then."""
         if self._owed:
             return self._looked_at + _CATCH_UP_SECONDS
-        silences = [self._after_silence(changed_at) for changed_at in self._changed_at.values()]
-        return min(silences, default=self._looked_at + _SILENCE_SECONDS)
+        return min(map(self._after_silence, self._heard.values()), default=self._looked_at + _SILENCE_SECONDS)
 
     def overdue(self, now: float) -> bool:
         """Whether the time to look has come although there is always something to hear."""
         return now > (self._looked_at + _LOOK_AT_LEAST_EACH if self.caught_up else self.next_look())
 
-    def _after_silence(self, changed_at: float) -> float:
-        """A lease that has run out is noticed within two seconds; one that ran out long ago is not news."""
-        silent = self._looked_at - changed_at
-        if silent < _SILENCE_SECONDS:
-            return changed_at + _SILENCE_SECONDS
-        return self._looked_at + (_ALERT_INTERVAL if silent < _SILENCE_SECONDS + _ALERT_SECONDS else _SILENCE_SECONDS)
+    def _after_silence(self, heard: _Heard) -> float:
+        """Now and then, and just when the lease has run out: the core concludes nothing where nobody looked."""
+        regular = max(heard.at, self._looked_at if self._looked_at >= heard.at + _SILENCE_SECONDS else heard.at)
+        regular += _SILENCE_SECONDS
+        lapses_at = heard.lapses_at
+        return regular if lapses_at is None or lapses_at <= self._looked_at else min(regular, lapses_at)
