@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ingest import IngestResult, ingest
 from sidecar.audit.sql import run_sql
+from sidecar.core.records import SCHEMA
 from tests.audit.spooling import (
     NOON,
     contention,
@@ -172,7 +173,7 @@ def test_what_a_later_version_wrote_is_kept_as_far_as_it_is_known(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
     """A schema from the future and a field that nobody knows yet are no reason to refuse a record."""
-    future = line(transition(1)).replace(b'"schema":1', b'"schema":99,"mood":{"of":["the","day"]}')
+    future = line(transition(1)).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"mood":{"of":["the","day"]}')
     seal(spool, "jm-0", 1, lines=[future])
     assert ingested().rows == NOTHING | {"transitions": 1}
     (row,) = spark.read.parquet(str(audit / "transitions")).collect()
