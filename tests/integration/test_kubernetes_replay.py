@@ -186,7 +186,9 @@ def test_every_write_is_told_once_in_order_with_what_was_written(played: Played)
     demand_all_told(played)
     assert played.found_after < len(played.applied) / 2
     view = played.recorder.view()
-    assert view[view.index(CONNECTED) :] == [CONNECTED]  # an API server that has just begun may be too slow for the first request
+    assert view[view.index(CONNECTED) :] == [
+        CONNECTED
+    ]  # an API server that has just begun may be too slow for the first request
     assert played.recorder.snapshots() == 1
 
 
