@@ -188,7 +188,7 @@ def test_an_upgrade_is_followed_to_the_new_place(watch: Watch, flink: Namespace)
 
 
 def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> None:
-    """After 7 s in which a ConfigMap did not change, all are told again, and then every 1.5 s; renewals of others do not hide it."""
+    """After 7 s in which a ConfigMap did not change, all are told again, and then every 7 s; renewals of others do not hide it."""
     flink.create(NAME, {DISPATCHER: "1,a"}, LEADER)
     silent, lively = "old-dispatcher-leader", "old-resourcemanager-leader"
     for name in (silent, lively):
@@ -196,7 +196,7 @@ def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> No
     one, split = watch(), watch(cluster_id="old")
     one.wait_complete()
     split.wait_complete()
-    for renewal in range(40):
+    for renewal in range(60):
         flink.replace(lively, {"address": "a", "sessionId": "1"}, str(renewal), LABELS | {"app": "old"})
         if len(one.config_maps()) == 3 and len(split.config_maps(silent)) == 3:
             break
@@ -204,8 +204,8 @@ def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> No
     for recorder, name in ((one, NAME), (split, silent)):
         first, second, third = (told.at.steady / SECOND for told in recorder.config_maps(name)[:3])
         assert second - first >= 6.9
-        assert third - second >= 1.4
-        assert third - first < 12
+        assert third - second >= 6.9
+        assert third - first < 18
         assert len(recorder.versions(name)) == 1
         assert recorder.view() == [CONNECTED]
         assert recorder.snapshots() == 1
