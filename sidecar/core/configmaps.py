@@ -36,6 +36,8 @@ MAX_CHARACTERS: Final = 70_000
 MAX_ANNOTATION_CHARACTERS: Final = 10_000
 LONGEST_LEASE: Final = 24 * 3600 * SECOND
 DEFAULT_LEASE: Final = 15 * SECOND
+LEASE_MARGIN: Final = 3 * SECOND // 2
+"""For how much longer than its duration a lease is taken to be alive without a renewal."""
 """Flink's own default, taken where the annotation names none."""
 
 _ADDRESS, _SESSION_ID = "address", "sessionId"
@@ -62,6 +64,11 @@ class LeaderElectionRecord(Struct, frozen=True):
     acquire_time: str = ""
     renew_time: str = ""
     leader_transitions: int | None = None
+
+    @property
+    def lapses_after(self) -> int:
+        """After how long without a renewal it counts as run out (microseconds)."""
+        return self.lease_duration + LEASE_MARGIN
 
 
 class _Annotation(Struct, frozen=True, rename="camel"):
@@ -197,7 +204,7 @@ def decode_lease(annotation: str) -> LeaderElectionRecord | Unreadable:
 def lapses_after(annotation: str | None) -> int | None:
     """After how long without a renewal the lease has run out (microseconds), or None where there is no lease that could."""
     lease = decode_lease(annotation) if annotation else None
-    return lease.lease_duration if isinstance(lease, LeaderElectionRecord) and lease.holder_identity else None
+    return lease.lapses_after if isinstance(lease, LeaderElectionRecord) and lease.holder_identity else None
 
 
 def _duration(value: float | str | None) -> int | None:

@@ -45,7 +45,7 @@ def snapshot_completed(change: Change) -> None:
 
 
 def _taken(change: Change, before: Lease | None, told: ConfigMapObserved) -> Lease:
-    clock = Clock(change.at.steady, change.view.connected_at, change.policy.lease_margin)
+    clock = Clock(change.at.steady, change.view.connected_at)
     lease = leases.take(before, told, clock, lambda component: _last(change.known(component)))
     if before and before.uid == lease.uid:
         return lease

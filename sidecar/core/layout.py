@@ -47,6 +47,7 @@ _LEADER_NODES: tuple[tuple[Layout | None, re.Pattern[str]], ...] = (
     (Layout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
     (Layout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
 )
+_COUNTED = {f"{LEADER}/{c.component.value}{_NODE}": f"{LEADER}/{c.component.value}" for c in CLUSTER_COMPONENTS}
 _LATCHES = re.compile(rf"/leader/latch|/leader/({_CLUSTER_NAMES})/latch|/leaderlatch/({_CLUSTER_NAMES})_lock")
 
 
@@ -56,6 +57,9 @@ class Wanted(Struct, frozen=True):
     nodes: frozenset[str]
     lists: frozenset[str]
     roots: frozenset[str]
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.nodes or path in self.lists
 
 
 def namespace(root: str, cluster_id: str) -> str:
@@ -101,8 +105,7 @@ def counted_at(path: str) -> str | None:
 
     Jobs are left out: a read more for each of many thousands, and since 1.15 they are elected with the process that leads the rest.
     """
-    component = component_of(path)
-    return path.rpartition("/")[0] if component and not component.job_id and path.endswith(_NODE) else None
+    return _COUNTED.get(path)
 
 
 def leads_on(path: str) -> bool:

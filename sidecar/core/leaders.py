@@ -5,7 +5,8 @@ from msgspec import Struct
 from sidecar.core import configmaps, layout
 from sidecar.core.leadership import Blindness, Held, Position, Unknown, Vacant, ZNodePosition
 from sidecar.core.moment import Timestamp, timestamp
-from sidecar.core.snapshot import Snapshot, contenders
+from sidecar.core.snapshot import Snapshot
+from sidecar.core.state import contending
 
 
 class Leader(Struct, frozen=True):
@@ -44,7 +45,7 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
                     str(held.leader.session_id) if held else None,
                     timestamp(known.since.wall if written is None else written),
                     _reason(known.leadership.reason) if isinstance(known.leadership, Unknown) else None,
-                    contenders(cluster),
+                    contending(cluster.contenders),
                     _flink(cluster_id, held.position) if held else None,
                 )
             )

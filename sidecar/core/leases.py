@@ -97,11 +97,10 @@ class Lease(Struct, frozen=True):
 
 
 class Clock(Struct, frozen=True):
-    """What a lease is measured by: now and the beginning of the present view (steady), and how much is added to the lease's duration."""
+    """What a lease is measured by: now and the beginning of the present view (steady)."""
 
     now: int
     connected_at: int
-    margin: int
 
 
 Leases = Mapping[str, Lease]
@@ -135,7 +134,7 @@ def take(before: Lease | None, told: ConfigMapObserved, clock: Clock, last: Last
     if isinstance(record, LeaderElectionRecord):
         if before and same and before.lapsed:
             lease = replace(lease, lapsed=True, quiet_for=before.quiet_for)
-        elif quiet_for >= record.lease_duration + clock.margin:
+        elif quiet_for >= record.lapses_after:
             lease = replace(lease, lapsed=True, quiet_for=quiet_for)
     known = before if before and before.uid == lease.uid else None
     written = _written(known, told, lease.term, last)

@@ -2,14 +2,10 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
 
 from msgspec import Struct
 
 from sidecar.core.moment import SECOND
-
-LEASE_MARGIN: Final = 3 * SECOND // 2
-"""For how much longer than its duration a lease in Kubernetes is taken to be alive without a renewal, unless the policy says otherwise."""
 
 
 class Store(StrEnum):
@@ -76,8 +72,6 @@ class Policy(Struct, frozen=True):
     """The watched clusters, by cluster id."""
     external_labels: dict[str, str] = {}
     trust_window: int = 3 * SECOND
-    lease_margin: int = LEASE_MARGIN
-    """For how much longer than its duration a lease in Kubernetes is taken to be alive without a renewal."""
     rules: tuple[Rule, ...] = ()
     destinations: tuple[Destination, ...] = ()
     grouping: Grouping = Grouping()

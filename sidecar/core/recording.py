@@ -14,7 +14,7 @@ from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy import Policy
 from sidecar.core.records import Contention, Coverage, Position, Transition, record_id
-from sidecar.core.state import ComponentState, View
+from sidecar.core.state import ComponentState, View, contending
 from sidecar.core.transitions import Kind, Sight, pattern
 
 
@@ -82,7 +82,7 @@ class Scribe:
         seen: Seen,
         kind: Kind,
         connection: ConnectionState | None,
-        contenders: Mapping[str, Sequence[str]],
+        contenders: Mapping[str, tuple[str, ...]],
     ) -> Transition:
         """What happened to `component`, of which this was `known`; of its contest, what has become of `contest`."""
         held = known.leadership if isinstance(known.leadership, Held) else None
@@ -109,7 +109,7 @@ class Scribe:
             unobserved=gap.exact if gap else None,
             unobserved_at_least=gap.at_least if gap else None,
             elections=elections,
-            contenders=max((len(names) for names in contenders.values()), default=None),
+            contenders=contending(contenders),
             store_reelected=_store_reelected(known, seen),
             returned=seen.leader is not None and seen.leader.session_id in contest.earlier,
             split=known.contest.since is not None,

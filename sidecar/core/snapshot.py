@@ -86,11 +86,6 @@ class Snapshot(Struct, frozen=True):
         return bool(clusters) and all(cluster.view.complete for cluster in clusters)
 
 
-def contenders(cluster: ClusterState) -> int | None:
-    """How many JobManagers contend for leadership, or None where no latch was seen. Up to Flink 1.14 there is a latch per component."""
-    return max((len(names) for names in cluster.contenders.values()), default=None)
-
-
 def zxid_headroom(cluster: ClusterState) -> int | None:
     """How many transactions ZooKeeper can number before it has to elect a leader of its own, or None where it has not told of any."""
     return None if cluster.zxid is None else _TRANSACTIONS_OF_AN_EPOCH - (cluster.zxid & _TRANSACTIONS_OF_AN_EPOCH)

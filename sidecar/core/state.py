@@ -84,6 +84,11 @@ class ClusterState(Struct, frozen=True):
     """By the name of the ConfigMap. Of these only those that have run out survive a restart."""
 
 
+def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:
+    """How many JobManagers contend, or None where no latch was seen. Up to Flink 1.14 there is a latch per component."""
+    return max((len(names) for names in contenders.values()), default=None)
+
+
 class State(Struct, frozen=True):
     """All that survives a restart, and nothing else does."""
 

@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector
 from sidecar import __version__
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, Held, Vacant
 from sidecar.core.moment import SECOND
-from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot, contenders, zxid_headroom
+from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot, zxid_headroom
+from sidecar.core.state import contending
 
 _STATES: Final = ("held", "vacant", "unknown")
 _COMPONENTS: Final = tuple(component.value for component in Component)
@@ -57,7 +58,7 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
         "For how long nobody has led (jobs: the longest).",
         labels=["cluster_id", "component"],
     )
-    contending = GaugeMetricFamily(
+    contenders = GaugeMetricFamily(
         "flink_ha_contenders", "JobManagers that contend for leadership.", labels=["cluster_id"]
     )
     split = GaugeMetricFamily(
@@ -86,10 +87,10 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
             leadership.add_metric([cluster_id, name, state], count)
         for name, lasted in longest.items():
             vacant.add_metric([cluster_id, name], lasted)
-        number = contenders(cluster)
+        number = contending(cluster.contenders)
         if number is not None and cluster.view.complete:
-            contending.add_metric([cluster_id], number)
-    yield from (leadership, info, vacant, contending, split)
+            contenders.add_metric([cluster_id], number)
+    yield from (leadership, info, vacant, contenders, split)
 
 
 def _views(snapshot: Snapshot, stores: dict[str, str]) -> Metric:

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.configmaps import LEASE_MARGIN
 from sidecar.core.deliveries import Delivery
 from sidecar.core.flink_view import FlinkView
 from sidecar.core.moment import SECOND, Moment
@@ -153,7 +154,7 @@ def test_each_vacancy_says_on_which_fact_it_rests(version: str, phase: str, reas
 @pytest.mark.parametrize("version", REPORTED)
 def test_a_lease_that_ran_out_is_noticed_at_the_next_look(version: str) -> None:
     """After its 15 s and the margin, and before the next look but one."""
-    least = 15 * SECOND + KUBERNETES.lease_margin
+    least = 15 * SECOND + LEASE_MARGIN
     lapses = [t.reason for t in watched(version).transitions if t.reason and t.reason.startswith(LAPSED)]
     seconds = [float(reason.removeprefix(f"{LAPSED} for ").removesuffix(" s")) for reason in lapses]
     assert seconds

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,23 @@ def namespace(request: pytest.FixtureRequest) -> str:
     return "/flink/" + re.sub(r"\W+", "-", request.node.name).strip("-")
 
 
-@pytest.fixture
-def flink(shared_zookeeper: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
-    """Somebody who writes below the namespace: what Flink is to the driver."""
-    client = KazooClient(shared_zookeeper.address)
+@contextmanager
+def writer(server: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
+    """A client whose paths are below `namespace`."""
+    client = KazooClient(server.address)
     client.start(10)
     client.ensure_path(namespace)
     client.chroot = namespace
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture
+def flink(shared_zookeeper: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
+    """Somebody who writes below the namespace: what Flink is to the driver."""
+    with writer(shared_zookeeper, namespace) as client:
+        yield client
 
 
 @pytest.fixture

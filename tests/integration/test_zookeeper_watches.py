@@ -16,7 +16,7 @@ from sidecar.lab.distribution import flink_home
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.core.java import connection_info
 from tests.core.scenery import DISPATCHER, A, B, JobManager, job_manager
-from tests.integration.conftest import Watch
+from tests.integration.conftest import Watch, writer
 from tests.integration.watching import CLUSTER, CONNECTED, SUSPENDED, Recorder, Wire, now, recorded
 
 LEADER = "/leader/dispatcher/connection_info"
@@ -200,13 +200,8 @@ def old_zookeeper(tmp_path_factory: pytest.TempPathFactory, java: Path) -> Itera
 
 @pytest.fixture
 def old_flink(old_zookeeper: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
-    client = KazooClient(old_zookeeper.address)
-    client.start(10)
-    client.ensure_path(namespace)
-    client.chroot = namespace
-    yield client
-    client.stop()
-    client.close()
+    with writer(old_zookeeper, namespace) as client:
+        yield client
 
 
 def test_an_old_server_is_watched_path_by_path(

@@ -25,6 +25,7 @@ from sidecar.drivers.kubernetes.events import ConfigMap, Event, Version, read_ev
 from sidecar.drivers.kubernetes.expectations import Expectations
 from sidecar.drivers.kubernetes.places import Places
 from sidecar.drivers.kubernetes.stream import Stream
+from sidecar.drivers.said import Said
 from sidecar.ports import Observer
 
 _log = logging.getLogger("sidecar.kubernetes")
@@ -33,8 +34,6 @@ _WATCH_SECONDS = (240, 290)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _STEADY_SECONDS = 5.0
-_SAY_INTERVAL = 60.0
-_MOST_SAID = 100
 _CUT_AGAIN_SECONDS = 0.2
 _STOP_SECONDS = 4.5
 _MESSAGE_LENGTH = 200
@@ -74,7 +73,7 @@ class KubernetesDriver:
         self._view: ConnectionState | None = None
         self._complete = False
         self._pause = 0.0
-        self._said: dict[str, float] = {}
+        self._said = Said()
         self._observer: Observer | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -142,11 +141,7 @@ class KubernetesDriver:
         self._lose()
 
     def _say(self, line: str) -> None:
-        now = time.monotonic()
-        if now - self._said.get(line, -_SAY_INTERVAL) >= _SAY_INTERVAL:
-            if len(self._said) >= _MOST_SAID:
-                self._said.clear()
-            self._said[line] = now
+        if self._said.is_news(line):
             _log.warning("%s; trying again", line)
 
     def _lose(self) -> None:
@@ -157,9 +152,8 @@ class KubernetesDriver:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> _Look:
-        at = (
-            self._clock()
-        )  # before it is asked: an answer that comes late must not end a lease that was renewed meanwhile
+        # The time before it is asked: an answer that comes late must not end a lease that was renewed meanwhile.
+        at = self._clock()
         selector, listing = self._places.find(self._selector)
         found = {name: config_map for name, config_map in listing.found.items() if self._places.holds(selector, name)}
         changed: dict[str, Version | None] = {name: None for name in self._told if name not in found}
@@ -270,7 +264,7 @@ class KubernetesDriver:
         self._view = connection
         self._complete = False
         if connection is ConnectionState.CONNECTED:
-            self._said.clear()
+            self._said.forget()
             self._expectations.reconnected(time.monotonic())
             _log.info("watching %s in namespace %s of Kubernetes", self._selector, self._namespace)
         self._tell(ViewObserved(at, self._cluster_id, connection))

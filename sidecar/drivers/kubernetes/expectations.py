@@ -4,7 +4,6 @@ from msgspec import Struct
 
 from sidecar.core.configmaps import lapses_after
 from sidecar.core.moment import SECOND
-from sidecar.core.policy import LEASE_MARGIN
 from sidecar.drivers.kubernetes.events import Version
 
 _SILENCE_SECONDS = 7.0
@@ -25,7 +24,7 @@ class _Heard(Struct, frozen=True):
     def lapses_at(self) -> float | None:
         """When a look shows that the lease has run out, if it does."""
         after = lapses_after(self.lease)
-        return None if after is None else self.renewed_at + (after + LEASE_MARGIN) / SECOND + _JUST_AFTER
+        return None if after is None else self.renewed_at + after / SECOND + _JUST_AFTER
 
 
 class Expectations:

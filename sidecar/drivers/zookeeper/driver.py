@@ -22,6 +22,7 @@ from sidecar.core.observations import (
     StoreObserved,
     ViewObserved,
 )
+from sidecar.drivers.said import Said
 from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.security import PLAIN, Security
 from sidecar.drivers.zookeeper.session import Answer, Children, Done, Interrupted, Question, Refused, Session, Value
@@ -36,7 +37,7 @@ _LONGEST_SILENCE = 10.0
 _CUT_AGAIN_SECONDS = 1.0
 _REFUSED_INTERVAL = 30.0
 _ANEW_SECONDS = 2.0
-_SAY_INTERVAL = 60.0
+_LONGEST_WAIT = 60.0
 _MOST_WAITING = 50_000
 _CONFIRMED_AT_ONCE = 8
 _CONTESTED_SECONDS = 1.0
@@ -96,7 +97,7 @@ class ZooKeeperDriver:
         self._probe_answered = threading.Event()
         self._probed_at = 0.0
         self._why = "unknown reason"
-        self._said: dict[str, float] = {}
+        self._said = Said()
         self._observer: Observer | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -136,7 +137,7 @@ class ZooKeeperDriver:
     def _take_one(self) -> None:
         wait = min(self._due.values(), default=math.inf) - time.monotonic()
         with suppress(Empty):
-            self._inbox.get(timeout=min(max(0.0, wait), _SAY_INTERVAL))()
+            self._inbox.get(timeout=min(max(0.0, wait), _LONGEST_WAIT))()
         if self._overflowed:
             self._overflowed = False
             _log.warning("more changes in ZooKeeper %s than can be taken in: reading everything anew", self._where)
@@ -164,7 +165,7 @@ class ZooKeeperDriver:
         match state:
             case ConnectionState.CONNECTED:
                 _log.info("connected to ZooKeeper %s", self._where)
-                self._said.clear()
+                self._said.forget()
                 self._probe_answered.set()  # what the last connection owes us is not due on this one
                 self._after(0, self._probe)
                 self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
@@ -236,9 +237,7 @@ class ZooKeeperDriver:
         self._why = why
         if self._view is ConnectionState.CONNECTED:
             return  # SUSPENDED follows
-        now = time.monotonic()
-        if now - self._said.get(why, -_SAY_INTERVAL) >= _SAY_INTERVAL:
-            self._said[why] = now
+        if self._said.is_news(why):
             _log.warning("no connection to ZooKeeper %s: %s; trying again", self._where, why)
         if self._view is None:
             self._tell_view(at, ConnectionState.SUSPENDED)

@@ -85,7 +85,21 @@ class Sync(Request):
         return bytes(serialization.write_string(self.path))
 
 
-class AddWatch(Request):
+class _OfWatches(Request):
+    """About what is heard of a path, in one `number`: the mode, or which kind of watches. That there is an answer says it all."""
+
+    __slots__ = ()
+    number: ClassVar[int]
+
+    def serialize(self) -> bytes:
+        return bytes(serialization.write_string(self.path) + serialization.int_struct.pack(self.number))
+
+    @staticmethod
+    def deserialize(_buffer: bytes, _offset: int) -> None:
+        """Nothing is in it."""
+
+
+class AddWatch(_OfWatches):
     """Watch a path, which need not exist, and everything below it, for as long as the connection lasts.
 
     Servers before 3.6 answer `UnimplementedError` and close the connection.
@@ -93,27 +107,15 @@ class AddWatch(Request):
 
     __slots__ = ()
     type = 106
-
-    def serialize(self) -> bytes:
-        return bytes(serialization.write_string(self.path) + serialization.int_struct.pack(_PERSISTENT_RECURSIVE))
-
-    @staticmethod
-    def deserialize(_buffer: bytes, _offset: int) -> None:
-        """That there is an answer says it all."""
+    number = _PERSISTENT_RECURSIVE
 
 
-class RemoveWatches(Request):
+class RemoveWatches(_OfWatches):
     """End what `AddWatch` began at this path."""
 
     __slots__ = ()
     type = 18
-
-    def serialize(self) -> bytes:
-        return bytes(serialization.write_string(self.path) + serialization.int_struct.pack(_ANY_WATCH))
-
-    @staticmethod
-    def deserialize(_buffer: bytes, _offset: int) -> None:
-        """As of `AddWatch`."""
+    number = _ANY_WATCH
 
 
 Answered = Callable[[Any, Exception | None], None]

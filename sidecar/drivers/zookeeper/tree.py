@@ -179,7 +179,7 @@ class Tree:
         if watched.stale or isinstance(answer, Present):
             self._read(watched)
         elif isinstance(answer, Absent):
-            if not self.persistent and ask.question is watched.question and self._is_wanted(watched):
+            if not self.persistent and ask.question is watched.question and watched.path in self._wanted:
                 self._ask(watched, Question.EXISTS)
             else:
                 self._release(watched)
@@ -201,7 +201,7 @@ class Tree:
         if not news and not unseen_lives:
             return None
         watched.seen = seen
-        if layout.leads_on(watched.path) and not watched.refused:
+        if watched.leads_on and not watched.refused:
             watched.names = answer.names if isinstance(answer, Children) else ()
             self._follow_lists()
         return self._told(watched, answer)
@@ -250,7 +250,7 @@ class Tree:
         return watched
 
     def _follow_lists(self) -> None:
-        names = {path: watched.names for path, watched in self._watched.items() if layout.leads_on(path)}
+        names = {path: watched.names for path, watched in self._watched.items() if watched.leads_on}
         before, self._wanted = self._wanted, layout.wanted(names)
         if self.persistent:
             below_jobs = any(path.startswith(f"{layout.JOBS}/") for path in self._watched)
@@ -261,18 +261,14 @@ class Tree:
         for paths, question in ((lists, Question.CHILDREN), (nodes, Question.VALUE)):
             for path in paths - self._watched.keys():
                 self._ask(self._add(path, question))
-        for watched in [watched for watched in self._watched.values() if not self._is_wanted(watched)]:
+        for watched in [watched for watched in self._watched.values() if watched.path not in self._wanted]:
             if watched.path in _DISCOVERY or (watched.seen in _NOTHING and watched.idle):
                 self._forget(watched)
-
-    def _is_wanted(self, watched: Watched) -> bool:
-        return watched.path in self._wanted.nodes or watched.path in self._wanted.lists
 
     def _release(self, watched: Watched) -> None:
         """Let go of a path where there is nothing, unless something is to be expected there that no watch tells of."""
         wanted = self._always if self.persistent else self._wanted
-        needed = watched.path in wanted.nodes or watched.path in wanted.lists
-        if not needed and watched.idle and self._watched.get(watched.path) is watched:
+        if watched.path not in wanted and watched.idle and self._watched.get(watched.path) is watched:
             self._forget(watched)
 
     def _forget(self, watched: Watched) -> None:

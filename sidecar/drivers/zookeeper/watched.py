@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from sidecar.core import layout
 from sidecar.core.leadership import Births
 from sidecar.drivers.zookeeper.session import Answer, Question
 
@@ -58,6 +59,11 @@ class Watched:
         self.counted = False
         """Whether all writes since then were heard."""
         self.births: Births | None = None
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether what else to watch depends on it."""
+        return self.question is Question.CHILDREN and layout.leads_on(self.path)
 
     @property
     def idle(self) -> bool:
