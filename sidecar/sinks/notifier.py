@@ -4,23 +4,17 @@ A child keeps Apprise out of the resident sidecar, and one that hangs can be end
 URLs are secrets: a child gets its own on stdin, never in its command line or its environment.
 """
 
-import json
 import logging
 import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
+from sidecar.child import Child, NoAnswerError
 from sidecar.core.alerts import Reason
 from sidecar.core.deliveries import Delivery
 from sidecar.core.messages import DUPLICATE_NOTE
@@ -42,7 +36,6 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIES, *map(str.upper, _PROXIES))
 
-_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +61,7 @@ class Notifier:
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition()
         self._waiting: deque[Delivery] = deque()
-        self._sending: set[_Child] = set()
+        self._sending: set[Child] = set()
         self._stopping = False
         self._cut_off = False
 
@@ -131,7 +124,7 @@ class Notifier:
         if url is None:
             return Outcome.REJECTED, "this destination is not configured any more"
         try:
-            child = _Child()
+            child = _sender()
         except OSError as error:
             return Outcome.FAILED, f"could not start the sender: {error.strerror}"
         with self._changed:
@@ -140,7 +133,7 @@ class Notifier:
                 child.kill()
         try:
             answer = child.ask(_message(delivery, url, self._time_limit), _Answer, self._time_limit)
-        except _NoAnswerError as error:
+        except NoAnswerError as error:
             reason = "the sidecar is stopping" if self._cut_off else str(error)
             return Outcome.TIMED_OUT, f"{reason}; the message may have arrived"
         finally:
@@ -161,15 +154,21 @@ def check_urls(urls: Mapping[str, str]) -> dict[str, str]:
     if not urls:
         return {}
     try:
-        child = _Child()
+        child = _sender()
     except OSError as error:
         return dict.fromkeys(urls, f"could not be checked: could not start the sender: {error.strerror}")
     try:
         return child.ask({"urls": dict(urls)}, dict[str, str], _CHECK_LIMIT)
-    except _NoAnswerError as error:
+    except NoAnswerError as error:
         return dict.fromkeys(urls, f"could not be checked: {error}")
     finally:
         child.end()
+
+
+def _sender() -> Child:
+    """Raises OSError."""
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return Child("sidecar.sinks.sender", "the sender", environment)
 
 
 def _message(delivery: Delivery, url: str, seconds: float) -> dict[str, Any]:
@@ -181,70 +180,3 @@ def _message(delivery: Delivery, url: str, seconds: float) -> dict[str, Any]:
 class _Answer(Struct):
     outcome: Outcome
     detail: str
-
-
-class _NoAnswerError(Exception):
-    """The sender did not say how it went."""
-
-
-class _Child:
-    """One `sidecar.sinks.sender`, in a process group of its own. It answers one request; when we are gone, it ends."""
-
-    def __init__(self) -> None:
-        self._ours, theirs = socket.socketpair()
-        self._lock = threading.Lock()
-        self._ended = False
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "sidecar.sinks.sender"],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=subprocess.DEVNULL,
-                env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
-                process_group=0,
-            )
-        except OSError:
-            self._ours.close()
-            raise
-        finally:
-            theirs.close()
-
-    def ask(self, request: Mapping[str, Any], kind: type[_T], seconds: float) -> _T:
-        """The answer to the one request. Raises _NoAnswerError when there is none of this kind within `seconds`."""
-        deadline = time.monotonic() + seconds
-        answer = bytearray()
-        try:
-            self._ours.settimeout(seconds)
-            self._ours.sendall(json.dumps(request).encode() + b"\n")
-            while not answer.endswith(b"\n"):
-                self._ours.settimeout(max(deadline - time.monotonic(), 0.001))
-                part = self._ours.recv(65536)
-                if not part:
-                    raise _NoAnswerError(f"the sender ended without an answer (exit code {self.end()})")
-                answer += part
-            return msgspec.json.decode(answer, type=kind)
-        except TimeoutError:
-            raise _NoAnswerError(f"no answer within {seconds:g} s") from None
-        except (OSError, msgspec.DecodeError) as error:
-            raise _NoAnswerError(f"the sender did not answer: {type(error).__name__}") from error
-
-    def kill(self) -> None:
-        """Have it end now, from any thread: whoever waits for its answer gets none."""
-        with self._lock:
-            if not self._ended:
-                self._signal()
-
-    def end(self) -> int | None:
-        """Have it end now, and give back what it holds. Its exit code; None when the kernel does not let go of it."""
-        with self._lock:
-            if not self._ended:
-                self._ended = True  # from here on its process id may belong to somebody else
-                self._signal()
-                self._ours.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_REAP)
-        return self._process.returncode
-
-    def _signal(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)

@@ -3,26 +3,25 @@
 One JSON line comes in on stdin: the arguments of `send`, or `{"urls": {destination: url}}` for `check`. One JSON line goes out on stdout:
 what was returned. stdin stays open for as long as the parent wants an answer: when it closes, this process ends.
 
-Only here is Apprise imported, and nothing of the sidecar is. No secret leaves this process but to the service that it belongs to.
+Only here is Apprise imported, and hardly anything of the sidecar is. No secret leaves this process but to the service that it belongs to.
 """
 
-import json
 import logging
-import os
 import re
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path
 from smtplib import SMTPServerDisconnected
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
 
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat, NotifyType, OverflowMode, plugins
 from urllib3.exceptions import ConnectTimeoutError
+
+from sidecar.answering import answer_once
 
 MOST_CHARACTERS: Final = 200
 """Of a detail."""
@@ -169,22 +168,9 @@ def _chain(error: BaseException | None) -> list[BaseException]:
     return chain
 
 
-def _end_with_the_parent() -> None:
-    try:
-        os.read(0, 1)  # nothing more is sent: it returns, or raises, when the other end closes
-    finally:
-        os._exit(1)
-
-
-def main() -> None:
-    """Answer one request."""
-    request = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    answer = check(**request) if "urls" in request else send(**request)
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
-    os._exit(0)  # waits for no thread of a library
+def _answer(**request: Any) -> object:
+    return check(**request) if "urls" in request else send(**request)
 
 
 if __name__ == "__main__":
-    main()
+    answer_once(_answer)

@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.integration.kubernetes import USERS, Kubernetes, assets
 from tests.integration.watching import CLUSTER, Recorder, Wire, now
 
 Watch = Callable[..., Recorder]
@@ -19,6 +20,15 @@ Watch = Callable[..., Recorder]
 def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
     """One server for all tests that do it no harm, each below its own namespace."""
     server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"), flink_2_home, java)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def shared_kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    """One API server for all tests that do it no harm, each in a namespace of its own."""
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **USERS)
     server.start()
     yield server
     server.kill()

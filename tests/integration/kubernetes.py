@@ -5,11 +5,13 @@ import os
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+
+import pytest
 
 from sidecar.core.observations import ConfigMapObserved
 from sidecar.drivers.kubernetes import KubernetesDriver
@@ -24,6 +26,9 @@ _SCRIPT = Path(__file__).parents[2] / "scripts" / "build-kube-apiserver.sh"
 _BUILD_SECONDS = 570.0
 _ANSWER_SECONDS = 10.0
 _ADMIN_TOKEN = "admin-of-the-tests"
+
+USERS = {user: f"token-of-{user}" for user in ("somebody", "reader", "lister", "rotated")}
+"""Tokens of those who need to be given permissions."""
 
 Json = dict[str, Any]
 
@@ -287,6 +292,29 @@ class Recorder(watching.Recorder):
 
     def wait_gone(self, name: str, timeout: float = 10.0) -> None:
         self.wait(lambda: [told.uid for told in self.config_maps(name)][-1:] == [None], timeout)
+
+
+@contextmanager
+def drivers() -> Iterator[Callable[[KubernetesDriver], Recorder]]:
+    """Starts drivers, each with its recorder, and stops them at the end."""
+    started = []
+
+    def start(driver: KubernetesDriver) -> Recorder:
+        started.append(driver)
+        recorder = Recorder(driver)
+        driver.start(recorder)
+        return recorder
+
+    try:
+        yield start
+    finally:
+        for driver in started:
+            driver.stop()
+
+
+def said(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
+    """The lines of the log that have this part."""
+    return [record.getMessage() for record in caplog.records if part in record.getMessage()]
 
 
 def version_of(config_map: Json) -> tuple[str, str, str]:

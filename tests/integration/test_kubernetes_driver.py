@@ -1,22 +1,19 @@
 """The Kubernetes driver sees what stands in the ConfigMaps of a real API server, and needs to be allowed no more than to see it."""
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
-from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
+from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from sidecar.lab.processes import free_port
-from tests.integration.kubernetes import Kubernetes, Namespace, Recorder, assets, version_of
-from tests.integration.secured import Authority
-from tests.integration.watching import CONNECTED, SUSPENDED, Wire, now
+from tests.integration.kubernetes import Kubernetes, Namespace, Recorder, drivers, said, version_of
+from tests.integration.watching import CONNECTED, SUSPENDED, now
 
 Watch = Callable[..., Recorder]
 
@@ -26,17 +23,12 @@ JOB = "ff595cc2c737b4d30a69e740b7002d50"
 DISPATCHER = "org.apache.flink.k8s.leader.dispatcher"
 LEADER = '{"holderIdentity":"b859a08e-47ce-4147-bd84-68121f90e857","leaseDuration":15.0}'
 LABELS = {"app": CLUSTER, "type": "flink-native-kubernetes"}
-WRONG = "a-token-that-nobody-has"
-USERS = ("somebody", "reader", "lister", "nobody", "rotated")
 
 
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+@pytest.fixture
+def kubernetes(shared_kubernetes: Kubernetes) -> Kubernetes:
     """One API server for all tests here, each with its own namespace."""
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **{user: f"token-of-{user}" for user in USERS})
-    server.start()
-    yield server
-    server.kill()
+    return shared_kubernetes
 
 
 @pytest.fixture
@@ -48,22 +40,9 @@ def flink(kubernetes: Kubernetes) -> Namespace:
 @pytest.fixture
 def watch(kubernetes: Kubernetes, flink: Namespace) -> Iterator[Watch]:
     """Starts drivers, and stops them when the test is over."""
-    drivers = []
-
-    def start(given: Access | None = None, cluster_id: str = CLUSTER) -> Recorder:
-        driver = KubernetesDriver(given or Access(kubernetes.kubeconfig()), flink.name, cluster_id, now)
-        drivers.append(driver)
-        recorder = Recorder(driver)
-        driver.start(recorder)
-        return recorder
-
-    yield start
-    for driver in drivers:
-        driver.stop()
-
-
-def said(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
-    return [record.getMessage() for record in caplog.records if part in record.getMessage()]
+    with drivers() as start:
+        access = Access(kubernetes.kubeconfig())
+        yield lambda cluster_id=CLUSTER: start(KubernetesDriver(access, flink.name, cluster_id, now))
 
 
 # -- one ConfigMap for all ---------------------------------------------------------------------------------------------
@@ -229,153 +208,6 @@ def test_a_cluster_that_is_not_there_is_waited_for(
     assert said(caplog, "no Flink cluster") == [
         f"no Flink cluster demo in namespace {flink.name} yet (there are: orders, payments): waiting for it"
     ]
-
-
-# -- who we are, and what we may ---------------------------------------------------------------------------------------
-
-
-def test_a_role_for_the_one_name_is_enough(
-    watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Who may list and watch the cluster's ConfigMap, and no other, sees it, also when it is not there yet."""
-    flink.allow("reader", "list", "watch", names=[NAME])
-    recorder = watch(Access(kubernetes.kubeconfig("reader")))
-    recorder.wait_complete()
-    assert len(said(caplog, "which there are, we may not see")) == 1
-    first = flink.create(NAME, {DISPATCHER: "1,a"})
-    recorder.wait_version(first)
-    second = flink.replace(NAME, {DISPATCHER: "2,b"})
-    recorder.wait_version(second)
-    assert recorder.versions() == [version_of(first), version_of(second)]
-    assert recorder.view() == [CONNECTED]
-
-
-def test_a_missing_permission_is_named_and_looked_for_again(
-    watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Without a Role nothing is in sight; the line says verb, resource, name and namespace; with half of it the other half."""
-    flink.create(NAME, {DISPATCHER: "1,a"})
-    recorder = watch(Access(kubernetes.kubeconfig("lister")))
-    recorder.wait_view(SUSPENDED)
-    wanted = f"give us a Role in namespace {flink.name} that allows the verb {{}} on the resource configmaps with resourceNames [{NAME}]"
-    recorder.wait(lambda: bool(said(caplog, wanted.format("list"))))
-    assert 'User "lister" cannot list resource' in said(caplog, wanted.format("list"))[0]
-    flink.allow("lister", "list", names=[NAME])
-    recorder.wait(lambda: bool(said(caplog, wanted.format("watch"))))
-    assert recorder.view() == [SUSPENDED]
-    flink.allow("lister", "watch", names=[NAME])
-    recorder.wait_complete()
-    assert recorder.view() == [SUSPENDED, CONNECTED]
-    assert len(said(caplog, "no permission")) == 2
-    assert "\n" not in "".join(said(caplog, "no permission"))
-
-
-def test_a_wrong_token_is_told_from_a_missing_permission(
-    watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Who is not known is told so, and where the token stands; a kubeconfig that was put right is read again."""
-    flink.create(NAME)
-    file = kubernetes.kubeconfig(token=WRONG)
-    recorder = watch(Access(file))
-    recorder.wait_view(SUSPENDED)
-    recorder.wait(lambda: bool(said(caplog, "does not know us (401)")))
-    assert str(file) in said(caplog, "does not know us (401)")[0]
-    file.write_text(kubernetes.kubeconfig().read_text())
-    recorder.wait_complete()
-    assert WRONG not in caplog.text
-
-
-def test_a_client_certificate_is_somebody(watch: Watch, kubernetes: Kubernetes, flink: Namespace) -> None:
-    """The certificate's common name is the user."""
-    certificate, key = kubernetes.authority.issue(f"certified-{flink.name}")
-    flink.allow(f"certified-{flink.name}", "list", "watch", names=[NAME])
-    created = flink.create(NAME)
-    file = kubernetes.kubeconfig("certified", client_certificate=str(certificate), client_key=str(key))
-    recorder = watch(Access(file, "tests"))
-    recorder.wait_complete()
-    assert recorder.versions() == [version_of(created)]
-
-
-def test_in_a_pod_the_token_is_read_before_each_request(
-    watch: Watch,
-    kubernetes: Kubernetes,
-    flink: Namespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A new token, with a newline behind it, is used from the next request on; one that is missing or refused is said, and waited for."""
-    wire = Wire(kubernetes.server.address)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", wire.address.partition(":")[2])
-    monkeypatch.setattr(access, "SERVICE_ACCOUNT", tmp_path)
-    (tmp_path / "ca.crt").write_bytes(kubernetes.authority.ca.read_bytes())
-    token = tmp_path / "token"
-    created = flink.create(NAME)
-    for user in ("somebody", "rotated"):
-        flink.allow(user, "list", "watch", names=[NAME])
-
-    recorder = watch(Access())
-    recorder.wait(lambda: bool(said(caplog, f"cannot read the service account's token {token}: No such file")))
-    token.write_text("expired\n")
-    recorder.wait(lambda: bool(said(caplog, "the token or certificate of the service account is wrong or has expired")))
-    token.write_text("token-of-somebody\n")
-    recorder.wait_complete()
-    token.write_text("token-of-rotated\n")
-    wire.cut()
-    recorder.wait_version(flink.replace(NAME, {DISPATCHER: "1,a"}))
-    assert recorder.versions()[0] == version_of(created)
-    assert recorder.view()[:2] == [SUSPENDED, CONNECTED]
-    assert "token-of" not in caplog.text
-    wire.close()
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (None, "there is no kubeconfig"),
-        ("{", "is not built like one"),
-        ("", "Invalid kube-config"),
-        (json.dumps({"contexts": [], "current-context": "x"}), "Expected object with name x in"),
-        (
-            json.dumps({"contexts": [{"name": "x", "context": {"user": "s3cret"}}], "current-context": "x"}),
-            "cannot be used",
-        ),
-        (json.dumps({"users": [{"name": "x", "user": "s3cret"}], "clusters": 7, "contexts": {}}), "cannot be used"),
-    ],
-)
-def test_a_kubeconfig_that_cannot_be_used_is_named(
-    watch: Watch, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None, line: str
-) -> None:
-    """The line names the file and what is wrong, and quotes nothing that may be a secret."""
-    file = tmp_path / "kubeconfig"
-    if content is not None:
-        file.write_text(content)
-    recorder = watch(Access(file))
-    recorder.wait_view(SUSPENDED)
-    assert [line in record.getMessage() and str(file) in record.getMessage() for record in caplog.records] == [True]
-    assert "s3cret" not in caplog.text
-
-
-def test_outside_of_a_pod_a_kubeconfig_is_asked_for(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Where Kubernetes has not said where its API server is, somebody else has to."""
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    watch(Access()).wait_view(SUSPENDED)
-    assert len(said(caplog, "this is no pod")) == 1
-
-
-def test_a_server_that_is_not_trusted_is_named(
-    watch: Watch, kubernetes: Kubernetes, flink: Namespace, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A certificate of somebody else is refused, and the line says so."""
-    config = json.loads(kubernetes.kubeconfig().read_text())
-    config["clusters"][0]["cluster"]["certificate-authority"] = str(Authority(tmp_path / "others").ca)
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps(config))
-    watch(Access(file)).wait_view(SUSPENDED)
-    assert len(said(caplog, f"{kubernetes.server.url}: its certificate is not accepted: ")) == 1
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

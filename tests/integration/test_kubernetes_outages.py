@@ -15,7 +15,7 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
-from tests.integration.kubernetes import Kubernetes, Namespace, Recorder, assets, version_of
+from tests.integration.kubernetes import Kubernetes, Namespace, Recorder, assets, drivers, version_of
 from tests.integration.watching import CONNECTED, SUSPENDED, Wire, now
 
 Watch = Callable[..., Recorder]
@@ -56,18 +56,10 @@ def wire(kubernetes: Kubernetes) -> Iterator[Wire]:
 @pytest.fixture
 def watch(flink: Namespace) -> Iterator[Watch]:
     """Starts drivers, and stops them when the test is over."""
-    drivers = []
-
-    def start(kubeconfig: Path, namespace: Namespace = flink) -> Recorder:
-        driver = KubernetesDriver(Access(kubeconfig), namespace.name, CLUSTER, now)
-        drivers.append(driver)
-        recorder = Recorder(driver)
-        driver.start(recorder)
-        return recorder
-
-    yield start
-    for driver in drivers:
-        driver.stop()
+    with drivers() as start:
+        yield lambda kubeconfig, namespace=flink: start(
+            KubernetesDriver(Access(kubeconfig), namespace.name, CLUSTER, now)
+        )
 
 
 def put(flink: Namespace, count: int) -> list[tuple[str, str, str]]:

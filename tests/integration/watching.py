@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -189,6 +189,42 @@ class Wire:
                 self._connections += [client, server]
                 for source, sink in ((client, server), (server, client)):
                     threading.Thread(target=_relay, args=(source, sink, self._silence), daemon=True).start()
+
+
+class Proxy:
+    """An HTTP proxy that knows CONNECT and nothing else. Its connections last until both ends have hung up."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.asked: list[str] = []
+        """Where its clients wanted to go."""
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._listener.accept()[0]
+                client.settimeout(_COMMAND_SECONDS)
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += client.recv(65536)
+                verb, target, _ = head.decode().split(" ", 2)
+                assert verb == "CONNECT"
+                self.asked.append(target)
+                host, port = target.split(":")
+                server = socket.create_connection((host, int(port)), _COMMAND_SECONDS)
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                for source, sink in ((client, server), (server, client)):
+                    source.settimeout(None)
+                    threading.Thread(target=_relay, args=(source, sink, threading.Event()), daemon=True).start()
 
 
 class PrivateNetwork:

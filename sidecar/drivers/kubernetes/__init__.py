@@ -7,8 +7,9 @@ is the thread between them, and what it owes `sidecar.ports.LeaderRetrievalDrive
 What it asks for: while a leader renews its lease, a list and a watch every four to five minutes; while none does, a list and a watch
 every 7 s, and every 1.5 s in the 20 s in which a lease may run out.
 
-The `kubernetes` package is used up to its `ApiClient.call_api`: its models cost 20 MiB, its `Watch` and its informer lose what they should
-keep (a null value ends the stream, a 410 is an unrelated error, a server that is down is asked thousands of times in a second).
+The `kubernetes` package reads kubeconfigs, in a child process. In ours it would cost 20 MiB, and its models as much again; its `Watch` and
+its informer lose what they should keep (a null value ends the stream, a 410 is an unrelated error, a server that is down is asked
+thousands of times in a second). Requests go through urllib3, as its own do (docs/adr/0010-kubernetes-listener.md).
 """
 
 from sidecar.drivers.kubernetes.access import Access

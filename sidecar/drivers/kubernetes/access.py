@@ -1,77 +1,152 @@
 """Where the API server is, and who we are there."""
 
 import os
+import ssl
+import threading
+import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, load_kube_config
 from msgspec import Struct
 
+from sidecar.child import Child, NoAnswerError
 from sidecar.drivers.kubernetes.errors import ApiError
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where every pod finds `token` and `ca.crt`."""
 
-
-class Access(Struct, frozen=True):
-    """Who we are: the service account of the pod that we run in, or what a kubeconfig says."""
-
-    kubeconfig: Path | None = None
-    """None: in the pod."""
-    context: str | None = None
-    """Of the kubeconfig; None: its current one."""
-
-    def configuration(self) -> Any:
-        """What the files say now, as a `kubernetes.client.Configuration`. Raises ApiError."""
-        configuration: Any = Configuration()
-        if self.kubeconfig:
-            _read_kubeconfig(configuration, self.kubeconfig, self.context)
-        else:
-            configuration.host = _in_cluster_host()
-            configuration.ssl_ca_cert = str(SERVICE_ACCOUNT / "ca.crt")
-            configuration.refresh_api_key_hook = _read_token
-            _read_token(configuration)
-        configuration.retries = False  # how often to try again, and when, is the driver's to decide
-        return configuration
+_KUBECONFIG_SECONDS: Final = 30.0
+"""A kubeconfig may name a program that asks somebody far away for a token."""
+_FRESH_SECONDS: Final = 240.0
+_REFUSED_SECONDS: Final = 5.0
 
 
-def _in_cluster_host() -> str:
+class Credentials(Struct, frozen=True):
+    """Where an API server is, and who we are there. Texts are PEM."""
+
+    host: str
+    """Its URL."""
+    token: str = ""
+    token_file: Path | None = None
+    """Where the token stands that is good now."""
+    authority: str | None = None
+    """Whom we trust; None: the CAs of this system."""
+    certificate: str | None = None
+    key: str | None = None
+    verified: bool = True
+    """False: whoever answers is trusted, as the kubeconfig wants it."""
+    server_name: str | None = None
+    proxy: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<credentials for {self.host}>"
+
+    def headers(self) -> dict[str, str]:
+        """Who we are, for one request. Raises ApiError."""
+        token = self.token
+        if self.token_file:  # the kubelet writes a new one long before the old one expires
+            token = _read(self.token_file, "the service account's token")
+        elif not token:
+            return {}
+        if not (token := token.strip()) or not token.isascii() or not token.isprintable():
+            raise ApiError(f"{self.token_file or 'the kubeconfig'} holds no token")
+        return {"Authorization": f"Bearer {token}"}
+
+    def context(self) -> ssl.SSLContext:
+        """Raises ApiError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if not self.verified:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            elif self.authority is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(cadata=self.authority)
+            if self.certificate is not None:
+                self._identify(context, self.certificate)
+        except (ssl.SSLError, ValueError) as error:
+            raise ApiError(f"{self.host}: the CA, certificate or key for it is not what it should be (PEM)") from error
+        return context
+
+    def _identify(self, context: ssl.SSLContext, certificate: str) -> None:
+        """OpenSSL reads keys from files alone; this one never is on a disk."""
+        descriptor = os.memfd_create("client-certificate")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{certificate}\n{self.key or ''}")
+            file.flush()
+            # Without a password OpenSSL would ask the terminal for it, and wait.
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
+
+
+class _Answer(Struct, frozen=True):
+    """What `kubeconfig` found: one of the two."""
+
+    credentials: Credentials | None = None
+    problem: str = ""
+
+
+class Access:
+    """Who we are: the service account of the pod that we run in, or what a kubeconfig says. May be shared by drivers."""
+
+    def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
+        """Without a kubeconfig: in the pod. `context`: of the kubeconfig; None: its current one."""
+        self.kubeconfig = kubeconfig
+        self._context = context
+        self._reading = threading.Lock()
+        self._child: Child | None = None
+        self._read: Credentials | None = None
+        self._read_at = 0.0
+
+    def credentials(self, *, refused: bool = False) -> Credentials:
+        """What the files say. A kubeconfig is read anew every few minutes, and after it was `refused`. Raises ApiError."""
+        if self.kubeconfig is None:
+            return _in_pod()
+        with self._reading:
+            age = time.monotonic() - self._read_at
+            if self._read is None or age > (_REFUSED_SECONDS if refused else _FRESH_SECONDS):
+                self._read = None
+                self._read = self._ask(self.kubeconfig)
+                self._read_at = time.monotonic()
+            return self._read
+
+    def cut(self) -> None:
+        """Make whoever waits for a kubeconfig's program come back. May be called at any time."""
+        if child := self._child:
+            child.kill()
+
+    def _ask(self, kubeconfig: Path) -> Credentials:
+        doing = f"the kubeconfig {kubeconfig} cannot be used"
+        try:
+            self._child = child = Child("sidecar.drivers.kubernetes.kubeconfig", "its reader", os.environ)
+        except OSError as error:
+            raise ApiError(f"{doing}: its reader does not start: {error.strerror}") from error
+        try:
+            answer = child.ask({"file": str(kubeconfig), "context": self._context}, _Answer, _KUBECONFIG_SECONDS)
+        except NoAnswerError as error:
+            raise ApiError(f"{doing}: {error}") from error
+        finally:
+            child.end()
+        if answer.credentials is None:
+            raise ApiError(answer.problem)
+        return answer.credentials
+
+
+def _in_pod() -> Credentials:
+    """No proxy: the way to the API server of one's own cluster leads through none."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise ApiError(
             "this is no pod (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set): name a kubeconfig"
         )
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return Credentials(
+        host=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        token_file=SERVICE_ACCOUNT / "token",
+        authority=_read(SERVICE_ACCOUNT / "ca.crt", "the API server's CA"),
+    )
 
 
-def _read_token(configuration: Any) -> None:
-    """Before each request: the kubelet writes a new token long before the old one expires."""
-    file = SERVICE_ACCOUNT / "token"
+def _read(file: Path, what: str) -> str:
     try:
-        token = file.read_text().strip()
+        return file.read_text()
     except (OSError, ValueError) as error:
-        raise ApiError(f"cannot read the service account's token {file}: {_words(error)}") from error
-    if not token or not token.isascii() or not token.isprintable():
-        raise ApiError(f"{file} holds no token")
-    configuration.api_key["BearerToken"] = f"Bearer {token}"
-
-
-def _read_kubeconfig(configuration: Any, file: Path, context: str | None) -> None:
-    try:
-        if not file.is_file():
-            raise ApiError(f"there is no kubeconfig {file}")
-        load_kube_config(str(file), context, configuration, persist_config=False)  # type: ignore[no-untyped-call]  # is untyped
-    except ApiError:
-        raise
-    except (ConfigException, OSError) as error:
-        raise ApiError(f"the kubeconfig {file} cannot be used: {_words(error)}") from error
-    except Exception as error:  # whatever the file made the library stumble over; what that quotes may be a secret
-        raise ApiError(f"the kubeconfig {file} cannot be used: it is not built like one") from error
-    if token := configuration.api_key.get("BearerToken"):
-        configuration.api_key["BearerToken"] = token.strip()
-
-
-def _words(error: Exception) -> str:
-    """In one line. From the first brace on the library quotes parts of the file, which may be secrets."""
-    return " ".join(str(getattr(error, "strerror", None) or error).partition("{")[0].split())
+        raise ApiError(f"cannot read {what} {file}: {getattr(error, 'strerror', None) or 'it is no text'}") from error

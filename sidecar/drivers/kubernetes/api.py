@@ -5,18 +5,18 @@ import time
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Literal
+from urllib.parse import quote, urlencode
 
-from kubernetes.client import ApiClient, ApiException
 from msgspec import Struct
+from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, Credentials
 from sidecar.drivers.kubernetes.errors import ApiError
 from sidecar.drivers.kubernetes.events import Listing, read_listing, read_message
 from sidecar.drivers.kubernetes.stream import CHUNK_BYTES, Stream
 
-_CONNECT_SECONDS = 3.0
-_ANSWER_SECONDS = 4.0
+_TIMEOUT = Timeout(connect=3.0, read=4.0)
 _WHOLE_ANSWER_SECONDS = 15.0
 _MOST_BYTES = 64 << 20
 _MOST_REFUSAL_BYTES = 16 << 10
@@ -43,7 +43,9 @@ class Api:
     def __init__(self, access: Access, namespace: str) -> None:
         self._access = access
         self._namespace = namespace
-        self._client: Any = None  # an `ApiClient`
+        self._credentials: Credentials | None = None
+        self._pool: PoolManager | None = None
+        self._refused = False
         self._stream: Stream | None = None
 
     def read(self, selector: Selector, *, names_alone: bool = False) -> Listing:
@@ -63,17 +65,18 @@ class Api:
             ("resourceVersion", resource_version),
             ("timeoutSeconds", str(seconds)),
         ]
-        self._stream = Stream(self._get("watch", selector, query).response)
+        self._stream = Stream(self._get("watch", selector, query))
         return self._stream
 
     def reopen(self) -> None:
         """Read anew, before the next request, where the API server is and who we are there."""
-        if self._client:
-            self._client.close()
-            self._client = None
+        if self._pool:
+            self._pool.clear()
+        self._credentials = self._pool = None
 
     def cut(self) -> None:
-        """End the stream that is open, if one is."""
+        """End the stream that is open, if one is, and what it takes to open one."""
+        self._access.cut()
         if self._stream:
             self._stream.cut()
 
@@ -85,24 +88,31 @@ class Api:
         accept: str = "application/json",
     ) -> Any:
         doing = f"cannot {verb} {selector}"
+        if self._credentials is None:
+            self._credentials = self._access.credentials(refused=self._refused)
+        host = self._credentials.host.rstrip("/")
+        path = f"/api/v1/namespaces/{quote(self._namespace)}/configmaps?{urlencode([*selector.query(), *query])}"
+        headers = {"Accept": accept, **self._credentials.headers()}
         try:
-            self._client = self._client or ApiClient(self._access.configuration())
-            request = self._client.param_serialize(
+            self._pool = self._pool or _pool(self._credentials)
+            # How often to try again, and when, is the driver's to decide; and nobody is told our token because somebody else said so.
+            response = self._pool.request(
                 "GET",
-                "/api/v1/namespaces/{namespace}/configmaps",
-                path_params={"namespace": self._namespace},
-                query_params=[*selector.query(), *query],
-                header_params={"Accept": accept},
-                auth_settings=["BearerToken"],
+                host + path,
+                headers=headers,
+                timeout=_TIMEOUT,
+                retries=False,
+                redirect=False,
+                preload_content=False,
             )
-            response = self._client.call_api(*request, _request_timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS))
-        except (HTTPError, ApiException, OSError, ValueError) as error:
-            raise ApiError(f"{doing}: {self._host}: {_reason(error)}") from error
+        except (HTTPError, OSError, ValueError) as error:
+            raise ApiError(f"{doing}: {host}: {_reason(error)}") from error
+        self._refused = response.status == HTTPStatus.UNAUTHORIZED
         if response.status != HTTPStatus.OK:
-            raise self._refused(verb, selector, response)
+            raise self._refusal(verb, selector, host, response)
         return response
 
-    def _refused(self, verb: str, selector: Selector, response: Any) -> ApiError:
+    def _refusal(self, verb: str, selector: Selector, host: str, response: Any) -> ApiError:
         status, said = response.status, ""
         with suppress(ApiError):
             said = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
@@ -119,14 +129,15 @@ class Api:
                     f"resource configmaps{named}"
                 )
             case _:
-                why = f"{self._host} answers {status}"
+                why = f"{host} answers {status}"
         return ApiError(
             f"cannot {verb} {selector} in namespace {self._namespace}: {why}" + (f" ({said})" if said else ""), status
         )
 
-    @property
-    def _host(self) -> str:
-        return str(self._client.configuration.host) if self._client else "the API server"
+
+def _pool(credentials: Credentials) -> PoolManager:
+    ours: Any = {"ssl_context": credentials.context(), "server_hostname": credentials.server_name}
+    return ProxyManager(credentials.proxy, **ours) if credentials.proxy else PoolManager(**ours)
 
 
 def _body(response: Any, most: int, doing: str) -> bytes:
@@ -134,7 +145,7 @@ def _body(response: Any, most: int, doing: str) -> bytes:
     deadline = time.monotonic() + _WHOLE_ANSWER_SECONDS
     body = bytearray()
     try:
-        while piece := response.response.read1(CHUNK_BYTES, decode_content=False):
+        while piece := response.read1(CHUNK_BYTES, decode_content=False):
             body += piece
             if len(body) > most:
                 raise ApiError(f"{doing}: an answer of more than {most >> 10} KiB")
@@ -143,8 +154,8 @@ def _body(response: Any, most: int, doing: str) -> bytes:
     except (HTTPError, OSError) as error:
         raise ApiError(f"{doing}: the answer broke off: {_reason(error)}") from error
     finally:
-        if not response.response.isclosed():
-            response.response.close()
+        if not response.isclosed():
+            response.close()
     return bytes(body)
 
 

@@ -1,0 +1,63 @@
+"""Reads a kubeconfig and ends: the child process behind `access`.
+
+One JSON line comes in on stdin, `{"file": …, "context": …}`; one goes out on stdout: `{"credentials": …}`, those of `access`, or
+`{"problem": …}`, one line for people, free of secrets.
+
+Only here is `kubernetes` imported: it costs 20 MiB, and a kubeconfig may name a program to run, which may hang.
+"""
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException, load_kube_config
+from requests.utils import should_bypass_proxies
+
+from sidecar.answering import answer_once
+
+
+def read(file: str, context: str | None) -> dict[str, Any]:
+    """What `file` says of `context`, or of its current one; what it names by a file's name is there as text."""
+    configuration: Any = Configuration()
+    try:
+        if not Path(file).is_file():
+            return {"problem": f"there is no kubeconfig {file}"}
+        with tempfile.TemporaryDirectory() as folder:
+            load_kube_config(file, context, configuration, persist_config=False, temp_file_path=folder)  # type: ignore[no-untyped-call]  # is untyped
+            return {"credentials": _credentials(configuration)}
+    except (ConfigException, OSError) as error:
+        return {"problem": f"the kubeconfig {file} cannot be used: {_words(error)}"}
+    except Exception:  # noqa: BLE001  whatever the file made the library stumble over; what that quotes may be a secret
+        return {"problem": f"the kubeconfig {file} cannot be used: it is not built like one"}
+
+
+def _credentials(configuration: Any) -> dict[str, Any]:
+    direct = should_bypass_proxies(configuration.host, configuration.no_proxy or "")
+    return {
+        "host": configuration.host,
+        "token": configuration.api_key.get("BearerToken", "").removeprefix("Bearer").strip(),
+        "authority": _text(configuration.ssl_ca_cert),
+        "certificate": _text(configuration.cert_file),
+        "key": _text(configuration.key_file),
+        "verified": configuration.verify_ssl,
+        "server_name": configuration.tls_server_name,
+        "proxy": None if direct else configuration.proxy,
+    }
+
+
+def _text(file: str | None) -> str | None:
+    return Path(file).read_text(encoding="ascii", errors="replace") if file else None
+
+
+def _words(error: Exception) -> str:
+    """In one line. From the first brace on the library quotes parts of the file, which may be secrets."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).partition("{")[0].split())
+
+
+if __name__ == "__main__":
+    logging.disable()
+    answer_once(read)
