@@ -11,7 +11,7 @@ from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
 from sidecar.core.observations import DeliverySettled, Outcome
-from sidecar.drivers import driver_for
+from sidecar.drivers import Drivers
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from sidecar.settings import Settings, SettingsError
@@ -52,9 +52,9 @@ def run(settings: Settings) -> int:
     with ExitStack() as stopping:
         _build(settings, stopping, owner_died)
         log.info(
-            "flink-ha-sidecar %s watches cluster %s as %s",
+            "flink-ha-sidecar %s watches %s as %s",
             __version__,
-            settings.cluster.cluster_id,
+            ", ".join(cluster.cluster_id for cluster in settings.clusters),
             settings.observer,
         )
         ended.wait()
@@ -90,7 +90,7 @@ def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], Non
         raise StartError(
             f"cannot listen on {settings.http.host}:{settings.http.port}: {error.strerror}; set http.port to a free one"
         ) from error
-    driver = driver_for(settings.cluster, clock)
+    drivers = Drivers(settings.clusters, clock)
     # Stopped in reverse: first nothing new is seen, then what is under way is told, then all of it is recorded and sealed.
     web.start()
     stopping.callback(web.stop)
@@ -100,5 +100,5 @@ def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], Non
     stopping.callback(loop.stop)
     notifier.start()
     stopping.callback(notifier.stop)
-    driver.start(loop.observe)
-    stopping.callback(driver.stop)
+    drivers.start(loop.observe)
+    stopping.callback(drivers.stop)

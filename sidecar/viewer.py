@@ -19,7 +19,7 @@ from sidecar.core.records import Transition
 from sidecar.core.snapshot import Snapshot
 from sidecar.core.state import ClusterState, State
 from sidecar.core.step import Append, step_all
-from sidecar.drivers import driver_for
+from sidecar.drivers import Drivers
 from sidecar.settings import ClusterSettings
 
 _INBOX: Final = 10_000
@@ -100,8 +100,8 @@ def _observations(cluster: ClusterSettings, clock: Clock) -> Generator[ClusterOb
             time.sleep(_FULL_PAUSE)
         inbox.put(observation)
 
-    driver = driver_for(cluster, clock)
-    driver.start(put)
+    drivers = Drivers([cluster], clock)
+    drivers.start(put)
     try:
         while True:
             try:
@@ -109,4 +109,4 @@ def _observations(cluster: ClusterSettings, clock: Clock) -> Generator[ClusterOb
             except Empty:
                 yield None
     finally:
-        driver.stop()
+        drivers.stop()

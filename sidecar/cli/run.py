@@ -41,8 +41,9 @@ def check(config: Path | None, **overrides: Any) -> None:
 
     settings = load(config, overrides)
     app.check(settings)
-    cluster, policy = settings.cluster, settings.policy()
-    click.echo(f"cluster    {cluster.cluster_id}: {cluster.place}")
+    policy = settings.policy()
+    for cluster in settings.clusters:
+        click.echo(f"cluster    {cluster.cluster_id}: {cluster.place}")
     click.echo(f"observer   {policy.observer}")
     click.echo(f"rules      {', '.join(rule.alert for rule in policy.rules) or 'none'}")
     click.echo(f"told       {', '.join(destination.name for destination in policy.destinations) or 'nobody'}")

@@ -2,31 +2,59 @@
 
 # ruff: noqa: PLC0415  a library that is not needed is not loaded: each is a third of the memory
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
-from sidecar.ports import LeaderRetrievalDriver
-from sidecar.settings import ClusterSettings, KubernetesSettings
+from sidecar.ports import LeaderRetrievalDriver, Observer
+from sidecar.settings import ClusterSettings, KubernetesSettings, ZooKeeperSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sidecar.drivers.kubernetes import Access
 
 
-def driver_for(cluster: ClusterSettings, clock: Callable[[], Moment]) -> LeaderRetrievalDriver:
-    """The driver that watches this cluster, not started yet. The library of the other store is never loaded."""
-    if isinstance(cluster, KubernetesSettings):
+class Drivers:
+    """One driver for each cluster; together they promise what each of them does. The library of a store without a cluster is not loaded."""
+
+    def __init__(self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment]) -> None:
+        """`clusters`: at least one."""
+        self._clock = clock
+        self._accesses: dict[tuple[Path | None, str | None], Access] = {}
+        self._drivers = [
+            self._in_kubernetes(cluster) if isinstance(cluster, KubernetesSettings) else self._in_zookeeper(cluster)
+            for cluster in clusters
+        ]
+
+    def start(self, observer: Observer) -> None:
+        for driver in self._drivers:
+            driver.start(observer)
+
+    def stop(self) -> None:
+        """All at once: each may take seconds."""
+        with ThreadPoolExecutor(len(self._drivers)) as pool:
+            for stopped in [pool.submit(driver.stop) for driver in self._drivers]:
+                stopped.result()
+
+    def _in_kubernetes(self, cluster: KubernetesSettings) -> LeaderRetrievalDriver:
         from sidecar.drivers.kubernetes import Access, KubernetesDriver
 
-        return KubernetesDriver(
-            Access(cluster.kubeconfig, cluster.context), cluster.namespace, cluster.cluster_id, clock
+        who = (cluster.kubeconfig, cluster.context)
+        access = self._accesses.setdefault(who, Access(*who))
+        return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock)
+
+    def _in_zookeeper(self, cluster: ZooKeeperSettings) -> LeaderRetrievalDriver:
+        from sidecar.drivers.zookeeper import ZooKeeperDriver
+        from sidecar.drivers.zookeeper.security import Security
+
+        return ZooKeeperDriver(
+            cluster.quorum,
+            cluster.namespace,
+            cluster.cluster_id,
+            self._clock,
+            session_timeout=cluster.session_timeout,
+            connection_timeout=cluster.connection_timeout,
+            security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
-
-    from sidecar.drivers.zookeeper import ZooKeeperDriver
-    from sidecar.drivers.zookeeper.security import Security
-
-    return ZooKeeperDriver(
-        cluster.quorum,
-        cluster.namespace,
-        cluster.cluster_id,
-        clock,
-        session_timeout=cluster.session_timeout,
-        connection_timeout=cluster.connection_timeout,
-        security=Security(cluster.tls, cluster.sasl, cluster.authorization),
-    )

@@ -31,6 +31,11 @@ _SERVER = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{
 _WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
 
 
+def names_cluster(place: Place) -> bool:
+    """Whether it says which cluster is meant."""
+    return any(way in place for way in _WAYS)
+
+
 def find_cluster(*places: Place) -> ClusterSettings:
     """The cluster that the first of `places` names that names one; each other value comes from the first place that gives it.
 

@@ -18,6 +18,7 @@ CONFIG: Final = Keys(
         "flink_conf_dir": None,
         "zookeeper": None,
         "kubernetes": None,
+        "clusters": None,
         "observer": None,
         "external_labels": None,
         "state_dir": "/var/lib/flink-ha-sidecar",
@@ -30,8 +31,10 @@ CONFIG: Final = Keys(
         "route": None,
         "receivers": None,
     },
-    not_yet=frozenset({"clusters", "inhibit_rules", "time_intervals"}),
+    not_yet=frozenset({"inhibit_rules", "time_intervals"}),
 )
+CLUSTER: Final = Keys({"flink_conf_dir": None, "zookeeper": None, "kubernetes": None})
+"""Of one of several clusters: what stands at the top where there is one."""
 RULE_FILE: Final = Keys(
     {"rules": None, "route": None, "receivers": None}, not_yet=frozenset({"inhibit_rules", "time_intervals"})
 )

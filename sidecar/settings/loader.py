@@ -10,8 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from sidecar.settings import keys
 from sidecar.settings.alerting import read_alerting
-from sidecar.settings.cluster import find_cluster
+from sidecar.settings.cluster import find_cluster, names_cluster
 from sidecar.settings.durations import MILLISECOND, SECOND
+from sidecar.settings.errors import SettingsError
 from sidecar.settings.given import Given, overrides_of
 from sidecar.settings.keys import Keys
 from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, Settings, SpoolSettings
@@ -20,6 +21,7 @@ from sidecar.settings.section import Section
 from sidecar.settings.security import Place
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
+_NAMING: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
 _RESERVED_LABELS: Final = frozenset({"alert", "cluster_id", "component", "severity"})
 
 
@@ -37,7 +39,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
     alerting = read_alerting(documents)
     spool, http = file.section("spool", keys.SPOOL), file.section("http", keys.HTTP)
     return Settings(
-        cluster=find_cluster(_cluster_of(line), _cluster_of(environment), _cluster_of_file(file)),
+        clusters=_clusters(_cluster_of(line), _cluster_of(environment), file),
         observer=_observer(line.get("observer") or environment.get("observer") or file.find("observer")),
         external_labels=_external_labels(file),
         state_dir=(line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path(),
@@ -68,6 +70,33 @@ def _document(path: Path, known: Keys) -> Section:
     from sidecar.settings.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
     return Section(parse(read_text(path), str(path)), known, str(path), path.absolute().parent)
+
+
+def _clusters(line: Place, environment: Place, file: Section) -> tuple[ClusterSettings, ...]:
+    """Those that `clusters` lists, unless the command line or the environment names another one."""
+    if "clusters" not in file or names_cluster(line) or names_cluster(environment):
+        return (find_cluster(line, environment, _cluster_of_file(file)),)
+    for key in keys.CLUSTER.defaults:
+        if key in file:
+            raise file.error(key, "clusters is given too: put this one among them, or remove the other")
+    for place in (line, environment):
+        if "cluster_id" in place:
+            raise place["cluster_id"].error("the configuration lists clusters: which one is meant? name its store too")
+    found: dict[str, ClusterSettings] = {}
+    for section in file.sections("clusters", keys.CLUSTER):
+        listed = _cluster_of_file(section)
+        if not names_cluster(listed):
+            raise SettingsError(f"{section.where}: names no cluster: give {', '.join(_NAMING)}")
+        cluster = find_cluster(line, environment, listed)
+        if (other := found.get(cluster.cluster_id)) is not None:
+            raise SettingsError(
+                f"{section.where}: there is a cluster {cluster.cluster_id} already ({other.place}), and records and alerts tell "
+                "clusters apart by their ids: watch this one with a sidecar of its own"
+            )
+        found[cluster.cluster_id] = cluster
+    if not found:
+        raise file.error("clusters", "lists none: list at least one, or remove it")
+    return tuple(found.values())
 
 
 def _cluster_of(place: Place) -> Place:

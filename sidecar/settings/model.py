@@ -176,7 +176,8 @@ class Receiver(Struct, frozen=True):
 class Settings(Struct, frozen=True):
     """Everything the operator decided."""
 
-    cluster: ClusterSettings
+    clusters: tuple[ClusterSettings, ...]
+    """At least one; each has an id of its own."""
     observer: str
     external_labels: dict[str, str]
     state_dir: Path
@@ -194,7 +195,7 @@ class Settings(Struct, frozen=True):
         """What the core needs of it."""
         return Policy(
             observer=self.observer,
-            stores={self.cluster.cluster_id: self.cluster.store},
+            stores={cluster.cluster_id: cluster.store for cluster in self.clusters},
             external_labels=self.external_labels,
             trust_window=round(self.trust_window * SECOND),
             rules=self.rules,

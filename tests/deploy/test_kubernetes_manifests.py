@@ -170,7 +170,7 @@ def test_the_cluster_is_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("SLACK_URL", "slack://T0000000/B0000000/not-a-real-token")
     settings = load(HERE / "config.yaml", {})
-    assert settings.cluster == KubernetesSettings(CLUSTER_ID, NAMESPACE)
+    assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE)
     (role,) = (manifest for manifest in documents(HERE / "rbac.yaml") if manifest["kind"] == "Role")
     assert [rule["resourceNames"] for rule in role["rules"]] == [[CONFIG_MAP]]
 

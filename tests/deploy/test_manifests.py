@@ -90,9 +90,12 @@ def test_the_shipped_configuration_is_accepted(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("SLACK_URL", "slack://T0000000/B0000000/not-a-real-token")
     settings = load(BASE / "config.yaml", {"flink_conf": tmp_path})
     assert settings.observer == "flink-jobmanager-7d9c5b7c4-abcde"
-    assert isinstance(settings.cluster, ZooKeeperSettings)
-    assert settings.cluster.namespace == "/flink/default"
-    assert settings.cluster.quorum == "zookeeper-0.zookeeper:2181,zookeeper-1.zookeeper:2181,zookeeper-2.zookeeper:2181"
+    assert isinstance(settings.clusters[0], ZooKeeperSettings)
+    assert settings.clusters[0].namespace == "/flink/default"
+    assert (
+        settings.clusters[0].quorum
+        == "zookeeper-0.zookeeper:2181,zookeeper-1.zookeeper:2181,zookeeper-2.zookeeper:2181"
+    )
     assert settings.destination_urls() == {"ops#0": "slack://T0000000/B0000000/not-a-real-token"}
 
 

@@ -66,22 +66,22 @@ def test_command_line_over_environment_over_file(monkeypatch: pytest.MonkeyPatch
     """The file's own values apply where nothing stands above them."""
     config = write("zookeeper: {quorum: 'file:1', root: /file, cluster_id: file, session_timeout: 20s}\n")
     monkeypatch.setenv("FLINK_HA_SIDECAR_ROOT", "/env")
-    found = in_zookeeper(load(config, {"cluster_id": "line"}).cluster)
+    found = in_zookeeper(load(config, {"cluster_id": "line"}).clusters[0])
     assert (found.quorum, found.namespace, found.session_timeout) == ("file:1", "/env/line", 20.0)
 
 
 def test_a_place_that_names_the_cluster_otherwise_is_passed_over(write: Write, conf_dir: Path) -> None:
     """--flink-conf means the cluster of that Flink, whatever root and id the file gives to another quorum; and the other way round."""
     config = write("zookeeper: {quorum: 'file:1', root: /file, cluster_id: file}\n")
-    assert load(config, {"flink_conf": conf_dir}).cluster.namespace == "/flink/orders"
+    assert load(config, {"flink_conf": conf_dir}).clusters[0].namespace == "/flink/orders"
     config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: app-1}}\n")
-    assert load(config, {"zookeeper": "line:1"}).cluster.namespace == "/flink/default"
+    assert load(config, {"zookeeper": "line:1"}).clusters[0].namespace == "/flink/default"
 
 
 def test_flinks_configuration_can_be_completed(write: Write, conf_dir: Path) -> None:
     """On YARN the cluster id stands in no file of Flink's: it can be given beside the folder."""
     config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: application_1, session_timeout: 10s}}\n")
-    found = in_zookeeper(load(config, {}).cluster)
+    found = in_zookeeper(load(config, {}).clusters[0])
     assert (found.quorum, found.namespace, found.session_timeout) == ("zk:2181", "/flink/application_1", 10.0)
     assert load_cluster({"flink_conf": conf_dir, "cluster_id": "x"}).namespace == "/flink/x"
 

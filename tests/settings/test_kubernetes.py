@@ -92,11 +92,11 @@ def test_the_environment_and_the_configuration_name_it_too(
     """Command line over environment over configuration; a relative kubeconfig begins at the file that names it."""
     config = write("kubernetes: {cluster_id: file, namespace: file, kubeconfig: kubeconfig, context: work}\n")
     settings = load(config, {})
-    assert settings.cluster == KubernetesSettings("file", "file", kubeconfig, "work")
+    assert settings.clusters[0] == KubernetesSettings("file", "file", kubeconfig, "work")
     assert settings.policy().stores == {"file": Store.KUBERNETES}
     monkeypatch.setenv("FLINK_HA_SIDECAR_KUBERNETES", "true")
     monkeypatch.setenv("FLINK_HA_SIDECAR_NAMESPACE", "env")
-    assert load(config, {"cluster_id": "line"}).cluster == KubernetesSettings("line", "env", kubeconfig, "work")
+    assert load(config, {"cluster_id": "line"}).clusters[0] == KubernetesSettings("line", "env", kubeconfig, "work")
     monkeypatch.setenv("FLINK_HA_SIDECAR_KUBECONFIG", str(kubeconfig))
     monkeypatch.setenv("FLINK_HA_SIDECAR_CLUSTER_ID", "env")
     assert load_cluster({"context": "work"}) == KubernetesSettings("env", "env", kubeconfig, "work")
@@ -107,12 +107,14 @@ def test_a_place_that_names_a_cluster_in_zookeeper_is_passed_over(
 ) -> None:
     """And the other way round; a flag that says no names nothing."""
     config = write("zookeeper: {quorum: zk, root: /r, cluster_id: file, tls: {}}\n")
-    assert load(config, {"kubernetes": True, "cluster_id": "line"}).cluster == KubernetesSettings("line", "flink-prod")
+    assert load(config, {"kubernetes": True, "cluster_id": "line"}).clusters[0] == KubernetesSettings(
+        "line", "flink-prod"
+    )
     config = write("kubernetes: {cluster_id: file, namespace: file}\n")
-    assert load(config, {"zookeeper": "zk"}).cluster.namespace == "/flink/default"
-    assert load(config, {"flink_conf": conf_dir}).cluster.namespace == "/flink/orders"
+    assert load(config, {"zookeeper": "zk"}).clusters[0].namespace == "/flink/default"
+    assert load(config, {"flink_conf": conf_dir}).clusters[0].namespace == "/flink/orders"
     monkeypatch.setenv("FLINK_HA_SIDECAR_KUBERNETES", "false")
-    assert load(write("zookeeper: {quorum: zk}\n"), {}).cluster.namespace == "/flink/default"
+    assert load(write("zookeeper: {quorum: zk}\n"), {}).clusters[0].namespace == "/flink/default"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_flinks_configuration_can_be_completed(pod: Path, write: Write, kubeconf
     (tmp_path / "config.yaml").write_text("high-availability.type: kubernetes\nkubernetes.namespace: flink\n")
     assert load_cluster({"flink_conf": tmp_path, "cluster_id": "x"}) == KubernetesSettings("x", "flink")
     config = write(f"flink_conf_dir: {tmp_path}\nkubernetes: {{kubeconfig: kubeconfig}}\n")
-    assert load(config, {"cluster_id": "x"}).cluster == KubernetesSettings("x", "flink", kubeconfig, "home")
+    assert load(config, {"cluster_id": "x"}).clusters[0] == KubernetesSettings("x", "flink", kubeconfig, "home")
 
 
 def test_flinks_two_files_must_agree(pod: Path, tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ def test_config_check_says_which_cluster_it_is(kubeconfig: Path, write: Write, t
     ("given", "loaded"),
     [
         ({"zookeeper": "zk"}, "kazoo"),
-        ({"kubernetes": True, "cluster_id": "x", "kubeconfig": "KUBECONFIG"}, "kubernetes"),
+        ({"kubernetes": True, "cluster_id": "x", "kubeconfig": "KUBECONFIG"}, "urllib3"),
     ],
 )
 def test_the_library_of_the_other_store_is_not_loaded(kubeconfig: Path, given: dict[str, object], loaded: str) -> None:
@@ -301,10 +303,10 @@ def test_the_library_of_the_other_store_is_not_loaded(kubeconfig: Path, given: d
 import sys
 import sidecar.app
 from sidecar.clock import Clock
-from sidecar.drivers import driver_for
+from sidecar.drivers import Drivers
 from sidecar.settings import load_cluster
-driver_for(load_cluster({given!r}), Clock())
-print(*({{"kazoo", "kubernetes"}} & sys.modules.keys()))
+Drivers([load_cluster({given!r})], Clock())
+print(*({{"kazoo", "kubernetes", "urllib3"}} & sys.modules.keys()))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.split() == [loaded]

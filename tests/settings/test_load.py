@@ -72,7 +72,7 @@ def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, mon
     """The cluster is found in Flink's own configuration, and the only receiver gets every alert."""
     monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
     settings = load(write("receivers: [{name: ops, urls: ['json://h/x', 'json://h/y']}]"), {})
-    assert settings.cluster.cluster_id == "orders"
+    assert settings.clusters[0].cluster_id == "orders"
     assert settings.policy().destinations == (Destination("ops", 0), Destination("ops", 1))
     assert settings.destination_urls() == {"ops#0": "json://h/x", "ops#1": "json://h/y"}
 

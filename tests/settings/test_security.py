@@ -31,7 +31,7 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def zookeeper(config: Path) -> ZooKeeperSettings:
     """What a configuration says of it; no secret of it shows."""
-    settings = in_zookeeper(load(config, {}).cluster)
+    settings = in_zookeeper(load(config, {}).clusters[0])
     assert SECRET not in repr(settings)
     return settings
 
@@ -117,7 +117,7 @@ def test_a_cluster_of_flinks_configuration_is_secured_in_the_same_way(write: Wri
 def test_credentials_are_for_the_cluster_that_they_stand_beside(write: Write, conf_dir: Path) -> None:
     """Who names another cluster on the command line does not send them there."""
     config = write("zookeeper: {quorum: zk, tls: {}, sasl: {username: me, password: '${PASSWORD}'}}\n")
-    found = in_zookeeper(load(config, {"flink_conf": conf_dir}).cluster)
+    found = in_zookeeper(load(config, {"flink_conf": conf_dir}).clusters[0])
     assert (found.tls, found.sasl) == (None, None)
 
 

@@ -22,7 +22,6 @@ def error_of(config: Path) -> str:
         ("http: {zzz: 1}\n", 'FILE:1: unknown key "zzz": known are host, port'),
         ("\nrules:\n- alert: A\n  on: vacant\n  fro: 5s\n", 'FILE:5: unknown key "fro": did you mean "for"?'),
         ("kubernetes: {name_space: flink}\n", 'FILE:1: unknown key "name_space": did you mean "namespace"?'),
-        ("clusters: []\n", "FILE:1: clusters: is not supported yet: remove it"),
         ("inhibit_rules: []\n", "FILE:1: inhibit_rules: is not supported yet: remove it"),
         ("time_intervals: []\n", "FILE:1: time_intervals: is not supported yet: remove it"),
         ("route:\n  routes: []\n", "FILE:2: route.routes: is not supported yet: remove it"),

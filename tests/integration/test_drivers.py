@@ -1,0 +1,68 @@
+"""Several clusters in one process."""
+
+import json
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+from kazoo.client import KazooClient
+
+from sidecar.core.observations import ClusterObservation, SnapshotCompleted
+from sidecar.drivers import Drivers
+from sidecar.lab.zookeeper import ZooKeeper
+from sidecar.settings import KubernetesSettings, load_cluster
+from tests.e2e.sidecar import wait_for
+from tests.integration.kubernetes import USERS, Kubernetes
+from tests.integration.watching import now
+
+
+def test_clusters_of_both_stores_are_watched_side_by_side(
+    shared_zookeeper: ZooKeeper, shared_kubernetes: Kubernetes, flink: KazooClient, namespace: str, tmp_path: Path
+) -> None:
+    """Each is seen whole and told by its own name; whoever is asked for a token is asked once for all; all threads end."""
+    somewhere = shared_kubernetes.namespace(f"test-{uuid4()}")
+    names = [f"cluster-{number}" for number in range(20)]
+    for name in names:
+        somewhere.create(f"{name}-cluster-config-map", {}, '{"holderIdentity": "a", "leaseDuration": 15.0}')
+    kubeconfig = asking_a_program(shared_kubernetes, tmp_path)
+    somewhere.allow("somebody", "list", "watch")
+    before = set(threading.enumerate())
+    told: list[ClusterObservation] = []
+    drivers = Drivers(
+        [
+            *(KubernetesSettings(name, somewhere.name, kubeconfig, "tests") for name in names),
+            load_cluster(
+                {
+                    "zookeeper": shared_zookeeper.address,
+                    "root": "/flink",
+                    "cluster_id": namespace.removeprefix("/flink"),
+                }
+            ),
+        ],
+        now,
+    )
+    drivers.start(told.append)
+    wait_for(
+        "all to be seen",
+        lambda: {seen.cluster_id for seen in list(told) if isinstance(seen, SnapshotCompleted)} >= {*names},
+        20,
+    )
+    wait_for(
+        "all to be seen", lambda: sum(isinstance(seen, SnapshotCompleted) for seen in list(told)) == len(names) + 1, 20
+    )
+    drivers.stop()
+    assert (tmp_path / "asked").read_text() == "once\n"
+    assert set(threading.enumerate()) - before == set()
+
+
+def asking_a_program(kubernetes: Kubernetes, folder: Path) -> Path:
+    """A kubeconfig that names a program, which keeps a line for each time that it was asked."""
+    file = kubernetes.kubeconfig()
+    config = json.loads(file.read_text())
+    version = "client.authentication.k8s.io/v1"
+    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": USERS["somebody"]}})
+    script = f"echo once >> '{folder / 'asked'}'; echo '{answer}'"
+    call = {"apiVersion": version, "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
+    config["users"][0]["user"] = {"exec": call}
+    file.write_text(json.dumps(config))
+    return file
