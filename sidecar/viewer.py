@@ -13,7 +13,16 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.flink_view import FlinkView, LeaderAddress
 from sidecar.core.leaders import Leader, leaders
 from sidecar.core.leadership import ConfigMapPosition, Held
-from sidecar.core.observations import ClusterObservation, SnapshotCompleted, Started, Ticked
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ClusterObservation,
+    ConfigMapObserved,
+    NodeObserved,
+    NodeRefused,
+    SnapshotCompleted,
+    Started,
+    Ticked,
+)
 from sidecar.core.policy import Policy
 from sidecar.core.records import Transition
 from sidecar.core.snapshot import Snapshot
@@ -56,7 +65,8 @@ def flink_calls(cluster: ClusterSettings) -> Generator[LeaderAddress, None, None
 
 
 def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
-    """Who leads each component now. Raises ClusterNotSeenError when the store cannot be seen whole within `patience` seconds.
+    """Who leads each component now. Raises ClusterNotSeenError when the store cannot be seen whole within `patience` seconds, or when
+    nothing of the cluster is there.
 
     In Kubernetes the address of a dead leader stays: each lease is awaited until it is renewed or runs out, as far as patience goes.
     """
@@ -65,12 +75,19 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
     state, _ = step_all(policy, State(), [Started(clock())])
     deadline = clock().steady + int(patience * 1_000_000)
     seen_at: int | None = None
+    found = False
     with closing(_observations(cluster, clock)) as observations:
         for observation in observations:
             if observation is not None:
                 state, _ = step_all(policy, state, [observation])
+                found = found or _is_something(observation)
             if isinstance(observation, SnapshotCompleted):
                 seen_at = observation.at.steady
+                if not found:
+                    raise ClusterNotSeenError(
+                        f"looking at {cluster.place}: nothing of a Flink cluster {cluster.cluster_id} is there: is its id right, and does "
+                        "a JobManager run?"
+                    )
             if seen_at is not None and _all_proven(state.clusters[cluster.cluster_id], seen_at):
                 return leaders(Snapshot(clock(), state))
             if clock().steady >= deadline:
@@ -81,6 +98,17 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
     raise ClusterNotSeenError(
         f"looking at {cluster.place}: not seen whole within {patience:.0f} s; is the address right, and is the store up?"
     )
+
+
+def _is_something(observation: ClusterObservation) -> bool:
+    """Whether it is a trace of a cluster, with a leader or without."""
+    match observation:
+        case NodeObserved(position=None) | ChildrenObserved(names=()) | ConfigMapObserved(uid=None):
+            return False
+        case NodeObserved() | NodeRefused() | ChildrenObserved() | ConfigMapObserved():
+            return True
+        case _:
+            return False
 
 
 def _all_proven(cluster: ClusterState, since: int) -> bool:

@@ -123,6 +123,15 @@ def test_who_says_when_it_cannot_see() -> None:
     assert ended.stdout == ""
 
 
+def test_who_says_when_there_is_no_such_cluster(zookeeper: ZooKeeper) -> None:
+    """A misspelled id is an error, not a cluster without leaders."""
+    ended = command("who", "--zookeeper", zookeeper.address, "--cluster-id", "/defualt")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    place = f"/flink/defualt in ZooKeeper {zookeeper.address}"
+    nothing = "nothing of a Flink cluster defualt is there: is its id right, and does a JobManager run?"
+    assert ended.stderr.splitlines()[-1] == f"flink-ha-sidecar: looking at {place}: {nothing}"
+
+
 @pytest.mark.parametrize("view", ["transitions", "flink"])
 def test_watch_prints_each_change_at_once_and_ends_with_0(zookeeper: ZooKeeper, leader: KazooClient, view: str) -> None:
     """One JSON object a line, flushed; SIGTERM is a clean end."""

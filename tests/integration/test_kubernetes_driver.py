@@ -41,8 +41,8 @@ def flink(kubernetes: Kubernetes) -> Namespace:
 def watch(kubernetes: Kubernetes, flink: Namespace) -> Iterator[Watch]:
     """Starts drivers, and stops them when the test is over."""
     with drivers() as start:
-        access = Access(kubernetes.kubeconfig())
-        yield lambda cluster_id=CLUSTER: start(KubernetesDriver(access, flink.name, cluster_id, now))
+        admin = Access(kubernetes.kubeconfig())
+        yield lambda access=admin, cluster_id=CLUSTER: start(KubernetesDriver(access, flink.name, cluster_id, now))
 
 
 # -- one ConfigMap for all ---------------------------------------------------------------------------------------------
@@ -198,7 +198,11 @@ def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> No
 def test_a_cluster_that_is_not_there_is_waited_for(
     watch: Watch, flink: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That there is none is seen, and said once, with the clusters that there are; when it comes, it is seen."""
+    """That there is none is seen, and said once, with the clusters that there are; when it comes, it is seen.
+
+    Checkpoints alone, that outlive their cluster's leaders, are none.
+    """
+    flink.create(f"{CLUSTER}-{JOB}-config-map", labels=LABELS)
     for other in ("orders", "payments"):
         flink.create(f"{other}-cluster-config-map", labels=LABELS | {"app": other})
     recorder = watch()

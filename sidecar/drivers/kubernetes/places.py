@@ -3,7 +3,7 @@
 import logging
 from http import HTTPStatus
 
-from sidecar.core.configmaps import cluster_config_map, dispatcher_config_map, owner_of
+from sidecar.core.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, owner_of
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.errors import ApiError
 from sidecar.drivers.kubernetes.events import Listing
@@ -71,7 +71,9 @@ class Places:
         except ApiError as error:
             forbidden = error.status == HTTPStatus.FORBIDDEN
             return "which there are, we may not see" if forbidden else "which there are is unknown"
-        ids = sorted({config_map.labels["app"] for config_map in seen if "app" in config_map.labels})
+        ids = sorted(
+            {app for config_map in seen if is_leaders(app := config_map.labels.get("app", ""), config_map.name)}
+        )
         if not ids:
             return "there is none at all"
         return "there are: " + ", ".join(ids[:_MOST_IDS]) + (", …" if len(ids) > _MOST_IDS else "")
