@@ -26,6 +26,7 @@ _SCRIPT = Path(__file__).parents[2] / "scripts" / "build-kube-apiserver.sh"
 _BUILD_SECONDS = 570.0
 _ANSWER_SECONDS = 10.0
 _ADMIN_TOKEN = "admin-of-the-tests"
+_EXEC = "client.authentication.k8s.io/v1"
 
 USERS = {user: f"token-of-{user}" for user in ("somebody", "reader", "lister", "rotated")}
 """Tokens of those who need to be given permissions."""
@@ -292,6 +293,16 @@ class Recorder(watching.Recorder):
 
     def wait_gone(self, name: str, timeout: float = 10.0) -> None:
         self.wait(lambda: [told.uid for told in self.config_maps(name)][-1:] == [None], timeout)
+
+
+def program(script: str) -> Json:
+    """A user of a kubeconfig whom a shell script knows: it prints an `exec_credential`."""
+    call = {"command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
+    return {"exec": {"apiVersion": _EXEC, **call}}
+
+
+def exec_credential(token: str) -> str:
+    return json.dumps({"apiVersion": _EXEC, "kind": "ExecCredential", "status": {"token": token}})
 
 
 @contextmanager

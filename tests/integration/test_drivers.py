@@ -12,7 +12,7 @@ from sidecar.drivers import Drivers
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import KubernetesSettings, load_cluster
 from tests.e2e.sidecar import wait_for
-from tests.integration.kubernetes import USERS, Kubernetes
+from tests.integration.kubernetes import USERS, Kubernetes, exec_credential, program
 from tests.integration.watching import now
 
 
@@ -59,10 +59,7 @@ def asking_a_program(kubernetes: Kubernetes, folder: Path) -> Path:
     """A kubeconfig that names a program, which keeps a line for each time that it was asked."""
     file = kubernetes.kubeconfig()
     config = json.loads(file.read_text())
-    version = "client.authentication.k8s.io/v1"
-    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": USERS["somebody"]}})
-    script = f"echo once >> '{folder / 'asked'}'; echo '{answer}'"
-    call = {"apiVersion": version, "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
-    config["users"][0]["user"] = {"exec": call}
+    script = f"echo once >> '{folder / 'asked'}'; echo '{exec_credential(USERS['somebody'])}'"
+    config["users"][0]["user"] = program(script)
     file.write_text(json.dumps(config))
     return file

@@ -15,7 +15,18 @@ import pytest
 
 from sidecar.core.moment import SECOND
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
-from tests.integration.kubernetes import USERS, Json, Kubernetes, Namespace, Recorder, drivers, said, version_of
+from tests.integration.kubernetes import (
+    USERS,
+    Json,
+    Kubernetes,
+    Namespace,
+    Recorder,
+    drivers,
+    exec_credential,
+    program,
+    said,
+    version_of,
+)
 from tests.integration.secured import Authority
 from tests.integration.watching import CONNECTED, SUSPENDED, Proxy, Wire, now
 
@@ -204,20 +215,12 @@ def rewritten(kubernetes: Kubernetes, cluster: Json | None = None, user: Json | 
     return file
 
 
-def program(script: str) -> Json:
-    """A user that a program knows."""
-    call = {"command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
-    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **call}}
-
-
 def test_a_program_may_say_who_we_are(watch: Watch, kubernetes: Kubernetes, flink: Namespace, tmp_path: Path) -> None:
     """As the clouds have it: its token is used, and neither what it prints besides nor its environment is lost or mixed up."""
     flink.allow("somebody", "list", "watch", names=[NAME])
     created = flink.create(NAME)
     answer = tmp_path / "answer"
-    status = {"token": USERS["somebody"]}
-    kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
-    answer.write_text(json.dumps({**kind, "status": status}))
+    answer.write_text(exec_credential(USERS["somebody"]))
     recorder = watch(Access(rewritten(kubernetes, user=program(f"echo hm >&2; test -n \"$PATH\" && cat '{answer}'"))))
     recorder.wait_complete()
     assert recorder.versions() == [version_of(created)]

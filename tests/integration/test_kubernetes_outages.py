@@ -5,7 +5,8 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
@@ -14,8 +15,17 @@ import pytest
 
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
-from sidecar.drivers.kubernetes import Access, KubernetesDriver
-from tests.integration.kubernetes import Kubernetes, Namespace, Recorder, assets, drivers, version_of
+from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
+from tests.integration.kubernetes import (
+    Kubernetes,
+    Namespace,
+    Recorder,
+    assets,
+    drivers,
+    exec_credential,
+    program,
+    version_of,
+)
 from tests.integration.watching import CONNECTED, SUSPENDED, Wire, now
 
 Watch = Callable[..., Recorder]
@@ -221,12 +231,17 @@ class Liar(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answer)
         self.said = said
         self.lists = 0
+        self.token: str | None = None
+        """Who else asks is not known."""
 
 
 class _Answer(BaseHTTPRequestHandler):
     server: Liar
 
     def do_GET(self) -> None:
+        if self.server.token and self.headers["Authorization"] != f"Bearer {self.server.token}":
+            self.send_error(HTTPStatus.UNAUTHORIZED)
+            return
         if "watch=true" in self.path:
             body = self.server.said
         else:
@@ -240,6 +255,19 @@ class _Answer(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name of the base class
         pass
+
+
+@contextmanager
+def serving(liar: Liar) -> Iterator[None]:
+    """It answers as long as this lasts."""
+    thread = threading.Thread(target=liar.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield
+    finally:
+        liar.shutdown()
+        thread.join()
+        liar.server_close()
 
 
 @pytest.mark.parametrize(
@@ -264,16 +292,10 @@ def test_a_watch_that_makes_no_sense_is_said_and_everything_read_anew(
 ) -> None:
     """The driver neither ends nor believes it: one short line, another look, in growing intervals."""
     liar = Liar(lie)
-    serving = threading.Thread(target=liar.serve_forever, args=(0.05,))
-    serving.start()
-    try:
+    with serving(liar):
         recorder = watch(_kubeconfig(tmp_path, f"http://127.0.0.1:{liar.server_port}"))
         recorder.wait(lambda: len(recorder.versions()) == 3)
         recorder.driver.stop()
-    finally:
-        liar.shutdown()
-        serving.join()
-        liar.server_close()
     looks = [int(version[2]) for version in recorder.versions()]
     assert looks == sorted(looks)  # a watch that merely failed gets a second chance to tell what the look showed
     assert recorder.view() == [CONNECTED]
@@ -295,16 +317,10 @@ def test_after_sense_was_made_again_the_watch_is_believed(watch: Watch, tmp_path
         {"type": "DELETED", "object": {"metadata": {**metadata, "resourceVersion": "21"}, "data": None}},
     ]
     liar = Liar(b"\n".join(json.dumps(event).encode() for event in events) + b"\n")
-    serving = threading.Thread(target=liar.serve_forever, args=(0.05,))
-    serving.start()
-    try:
+    with serving(liar):
         recorder = watch(_kubeconfig(tmp_path, f"http://127.0.0.1:{liar.server_port}"))
         recorder.wait_gone(NAME)
         recorder.driver.stop()
-    finally:
-        liar.shutdown()
-        serving.join()
-        liar.server_close()
     assert [(told.uid, told.resource_version, told.data) for told in recorder.config_maps()[:3]] == [
         ("1", "1", {}),
         ("1", "20", {"address": "a"}),
@@ -312,9 +328,32 @@ def test_after_sense_was_made_again_the_watch_is_believed(watch: Watch, tmp_path
     ]
 
 
+def test_a_token_that_expires_is_replaced_before_the_view_is_lost(
+    watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is refused and has a new token says who it is once more, at once."""
+    monkeypatch.setattr(access, "_REFUSED_SECONDS", 0.0)  # else the test would have to last longer than that
+    token = tmp_path / "token"
+    token.write_text("first")
+    liar = Liar(b"")
+    liar.token, saying = "first", exec_credential("%s")
+    with serving(liar):
+        config = json.loads(_kubeconfig(tmp_path, f"http://127.0.0.1:{liar.server_port}").read_text())
+        (tmp_path / "kubeconfig").write_text(
+            json.dumps(config | {"users": [{"name": "x", "user": program(f"printf '{saying}' \"$(cat {token})\"")}]})
+        )
+        recorder = watch(tmp_path / "kubeconfig")
+        recorder.wait_complete()
+        token.write_text("second")
+        liar.token = "second"
+        recorder.wait(lambda: len(recorder.versions()) == 3)
+        recorder.driver.stop()
+    assert recorder.view() == [CONNECTED]
+
+
 def _kubeconfig(folder: Path, server: str) -> Path:
     file = folder / "kubeconfig"
-    context = {"name": "x", "context": {"cluster": "x"}}
+    context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
     clusters = [{"name": "x", "cluster": {"server": server}}]
     file.write_text(json.dumps({"clusters": clusters, "contexts": [context], "current-context": "x"}))
     return file

@@ -45,7 +45,6 @@ class Api:
         self._namespace = namespace
         self._credentials: Credentials | None = None
         self._pool: PoolManager | None = None
-        self._refused = False
         self._stream: Stream | None = None
 
     def read(self, selector: Selector, *, names_alone: bool = False) -> Listing:
@@ -87,16 +86,29 @@ class Api:
         query: list[tuple[str, str]],
         accept: str = "application/json",
     ) -> Any:
-        doing = f"cannot {verb} {selector}"
-        if self._credentials is None:
-            self._credentials = self._access.credentials(refused=self._refused)
-        host = self._credentials.host.rstrip("/")
         path = f"/api/v1/namespaces/{quote(self._namespace)}/configmaps?{urlencode([*selector.query(), *query])}"
-        headers = {"Accept": accept, **self._credentials.headers()}
+        response = self._ask(path, accept, f"cannot {verb} {selector}")
+        if response.status == HTTPStatus.UNAUTHORIZED and self._is_somebody_else_now():
+            response = self._ask(path, accept, f"cannot {verb} {selector}")
+        if response.status != HTTPStatus.OK:
+            raise self._refusal(verb, selector, response)
+        return response
+
+    def _is_somebody_else_now(self) -> bool:
+        """Whether, being refused, there are other credentials to try: a program's token may be good for minutes only."""
+        before = self._credentials
+        self.reopen()
+        self._credentials = self._access.credentials(refused=True)
+        return self._credentials != before
+
+    def _ask(self, path: str, accept: str, doing: str) -> Any:
+        credentials = self._credentials = self._credentials or self._access.credentials()
+        host = credentials.host.rstrip("/")
+        headers = {"Accept": accept, **credentials.headers()}
         try:
-            self._pool = self._pool or _pool(self._credentials)
+            self._pool = self._pool or _pool(credentials)
             # How often to try again, and when, is the driver's to decide; and nobody is told our token because somebody else said so.
-            response = self._pool.request(
+            return self._pool.request(
                 "GET",
                 host + path,
                 headers=headers,
@@ -107,12 +119,8 @@ class Api:
             )
         except (HTTPError, OSError, ValueError) as error:
             raise ApiError(f"{doing}: {host}: {_reason(error)}") from error
-        self._refused = response.status == HTTPStatus.UNAUTHORIZED
-        if response.status != HTTPStatus.OK:
-            raise self._refusal(verb, selector, host, response)
-        return response
 
-    def _refusal(self, verb: str, selector: Selector, host: str, response: Any) -> ApiError:
+    def _refusal(self, verb: str, selector: Selector, response: Any) -> ApiError:
         status, said = response.status, ""
         with suppress(ApiError):
             said = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
@@ -129,7 +137,7 @@ class Api:
                     f"resource configmaps{named}"
                 )
             case _:
-                why = f"{host} answers {status}"
+                why = f"the API server answers {status}"
         return ApiError(
             f"cannot {verb} {selector} in namespace {self._namespace}: {why}" + (f" ({said})" if said else ""), status
         )
