@@ -22,7 +22,8 @@ from sidecar.audit.ingest import ingest
 from sidecar.audit.session import spark_session
 from sidecar.audit.sql import render, run_sql
 from sidecar.core.errors import OperatorError
-from sidecar.lab.flink import JobManager, Lab
+from sidecar.lab.flink import Lab
+from sidecar.lab.managers import JobManager
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver, Message
 

@@ -23,8 +23,9 @@ from sidecar.core.leadership import LeaderInformation
 from sidecar.core.wire import decode_connection_info
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.errors import LabError
-from sidecar.lab.flink import JobManager, Lab
+from sidecar.lab.flink import Lab
 from sidecar.lab.java import java_environment
+from sidecar.lab.managers import JobManager
 from sidecar.lab.processes import Process
 from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT
 from tests.e2e.listener import flink_listener

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.flink import JobManager, Lab
+from sidecar.lab.flink import Lab
+from sidecar.lab.managers import JobManager
 from tests.e2e.sidecar import COMMAND, Sidecar, command, wait_for
 from tests.integration.kubernetes import Kubernetes, assets
 
