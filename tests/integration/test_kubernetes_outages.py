@@ -332,7 +332,7 @@ def test_a_token_that_expires_is_replaced_before_the_view_is_lost(
     watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who is refused and has a new token says who it is once more, at once."""
-    monkeypatch.setattr(access, "_REFUSED_SECONDS", 0.0)  # else the test would have to last longer than that
+    monkeypatch.setattr(access, "_READ_AGAIN_SECONDS", 0.0)  # else the test would have to last longer than that
     token = tmp_path / "token"
     token.write_text("first")
     liar = Liar(b"")

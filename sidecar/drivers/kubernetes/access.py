@@ -17,8 +17,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _KUBECONFIG_SECONDS: Final = 30.0
 """A kubeconfig may name a program that asks somebody far away for a token."""
-_FRESH_SECONDS: Final = 240.0
-_REFUSED_SECONDS: Final = 5.0
+_READ_AGAIN_SECONDS: Final = 5.0
 
 
 class Credentials(Struct, frozen=True):
@@ -96,17 +95,22 @@ class Access:
         self._child: Child | None = None
         self._read: Credentials | None = None
         self._read_at = 0.0
+        self._version: object = None
 
     def credentials(self, *, refused: bool = False) -> Credentials:
-        """What the files say. A kubeconfig is read anew every few minutes, and after it was `refused`. Raises ApiError."""
+        """What the files say. A kubeconfig is read again when it has changed or was `refused`: nobody listens meanwhile.
+
+        Raises ApiError.
+        """
         if self.kubeconfig is None:
             return _in_pod()
         with self._reading:
-            age = time.monotonic() - self._read_at
-            if self._read is None or age > (_REFUSED_SECONDS if refused else _FRESH_SECONDS):
+            version = _version(self.kubeconfig)
+            outdated = version != self._version or (refused and time.monotonic() - self._read_at > _READ_AGAIN_SECONDS)
+            if self._read is None or outdated:
                 self._read = None
                 self._read = self._ask(self.kubeconfig)
-                self._read_at = time.monotonic()
+                self._read_at, self._version = time.monotonic(), version
             return self._read
 
     def cut(self) -> None:
@@ -129,6 +133,15 @@ class Access:
         if answer.credentials is None:
             raise ApiError(answer.problem)
         return answer.credentials
+
+
+def _version(file: Path) -> object:
+    """Another one when the file is not the same any more."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _in_pod() -> Credentials:

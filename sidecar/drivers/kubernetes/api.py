@@ -45,6 +45,7 @@ class Api:
         self._namespace = namespace
         self._credentials: Credentials | None = None
         self._pool: PoolManager | None = None
+        self._refused = False
         self._stream: Stream | None = None
 
     def read(self, selector: Selector, *, names_alone: bool = False) -> Listing:
@@ -68,7 +69,7 @@ class Api:
         return self._stream
 
     def reopen(self) -> None:
-        """Read anew, before the next request, where the API server is and who we are there."""
+        """Ask anew, before the next request, where the API server is and who we are there."""
         if self._pool:
             self._pool.clear()
         self._credentials = self._pool = None
@@ -102,13 +103,13 @@ class Api:
         return self._credentials != before
 
     def _ask(self, path: str, accept: str, doing: str) -> Any:
-        credentials = self._credentials = self._credentials or self._access.credentials()
+        credentials = self._credentials = self._credentials or self._access.credentials(refused=self._refused)
         host = credentials.host.rstrip("/")
         headers = {"Accept": accept, **credentials.headers()}
         try:
             self._pool = self._pool or _pool(credentials)
             # How often to try again, and when, is the driver's to decide; and nobody is told our token because somebody else said so.
-            return self._pool.request(
+            response = self._pool.request(
                 "GET",
                 host + path,
                 headers=headers,
@@ -118,7 +119,11 @@ class Api:
                 preload_content=False,
             )
         except (HTTPError, OSError, ValueError) as error:
-            raise ApiError(f"{doing}: {host}: {_reason(error)}") from error
+            cause = _innermost(error)
+            self._refused = isinstance(cause, ssl.SSLError)
+            raise ApiError(f"{doing}: {host}: {_reason(cause)}") from error
+        self._refused = False
+        return response
 
     def _refusal(self, verb: str, selector: Selector, response: Any) -> ApiError:
         status, said = response.status, ""
@@ -160,17 +165,22 @@ def _body(response: Any, most: int, doing: str) -> bytes:
             if time.monotonic() > deadline:
                 raise ApiError(f"{doing}: an answer that takes more than {_WHOLE_ANSWER_SECONDS:g} s")
     except (HTTPError, OSError) as error:
-        raise ApiError(f"{doing}: the answer broke off: {_reason(error)}") from error
+        raise ApiError(f"{doing}: the answer broke off: {_reason(_innermost(error))}") from error
     finally:
         if not response.isclosed():
             response.close()
     return bytes(body)
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost cause in one line: the outer ones name addresses of objects in memory."""
+def _innermost(error: BaseException) -> BaseException:
+    """The first cause: the outer ones name addresses of objects in memory."""
     while inner := error.__cause__ or error.__context__:
         error = inner
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    """A first cause in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -1,0 +1,125 @@
+"""What was told of a fault, held against what happened."""
+
+import time
+from collections.abc import Iterable
+
+from tests.bench.scene import DISPATCHER, Fault, Scene, Told
+
+_JITTER_SECONDS = 0.25
+"""Between what etcd tells this process and what others read."""
+_STALE_SECONDS = 2.0
+_BELIEVED_SECONDS = 17.0
+"""How long a leader may be told after its death: its lease, and 2 s."""
+
+
+class Verdict:
+    """Of all that was told between the beginning of a fault and now. Times are in seconds."""
+
+    def __init__(self, scene: Scene, fault: Fault) -> None:
+        self._scene = scene
+        self._truth = scene.truth
+        self._fault = fault
+        self._now = time.monotonic()
+        self._written = self._truth.written(fault.at)
+        self.told = [line for line in scene.told() if line.at >= fault.at]
+
+    @property
+    def vacant(self) -> list[Told]:
+        """The lines that say that nobody leads."""
+        return [line for line in self.told if line.after is None and line.kind != "OBSCURED"]
+
+    @property
+    def obscured(self) -> list[Told]:
+        return [line for line in self.told if line.kind == "OBSCURED"]
+
+    def after(self, lines: Iterable[Told]) -> list[float]:
+        """How long after the fault they were told."""
+        return [line.at - self._fault.at for line in lines]
+
+    def written_after(self) -> list[float]:
+        """How long after the fault each new leader wrote itself."""
+        return [at - self._fault.at for at in self._written.values()]
+
+    def false(self) -> list[str]:
+        """What was told and was not so."""
+        return [
+            f"FALSE: {line.at - self._fault.at:.2f} s after the fault: {line}"
+            for line in self.told
+            if not self._is_true(line)
+        ]
+
+    def missed(self) -> list[str]:
+        """Sessions that were written and not told of, and where what was told last is not how it stands."""
+        sessions = {(line.who, line.after) for line in self.told}
+        found = [f"MISSED: session {key[1]} of {key[0]}" for key in self._written if key not in sessions]
+        last = {line.who: line.after for line in self._scene.told()}
+        for who in self._scene.everybody():
+            value = self._truth.led(who, self._now)
+            lives = value is not None and self._scene.absent_since(value.address, self._now) is None
+            stands = value.session if value is not None and lives else None
+            if last.get(who) != stands:
+                found.append(f"MISSED: {who} has {stands}, told was {last.get(who)}")
+        return found
+
+    def lost(self) -> list[float]:
+        """Of each leader whose process ended or froze: after how long that was told. Where nobody could see, since one could."""
+        found = []
+        for who, value in self._fault.led.items():
+            begins = (begin for begin, _ in self._scene.absences(value.address))
+            died = next((begin for begin in begins if begin >= self._fault.at), None)
+            line = next((line for line in self.vacant if line.who == who), None)
+            if died is not None and line is not None:
+                found.append(line.at - max(died, self._fault.back_at or 0.0))
+        return found
+
+    def behind(self) -> list[float]:
+        """How long behind the write each new leader was told."""
+        return [line.at - at for line in self.told if line.after and (at := self._written.get((line.who, line.after)))]
+
+    def outcome(self) -> str:
+        """In a few words."""
+        fault, scene = self._fault, self._scene
+        value, before = self._truth.led(DISPATCHER, self._now), fault.led[DISPATCHER]
+        words = [f"it was back after {fault.back_at - fault.at:.1f} s"] if fault.back_at else []
+        leaders = {scene.process(each.address) for who in fault.led if (each := self._truth.led(who, self._now))}
+        if value is None or scene.absent_since(value.address, self._now) is not None:
+            words.append("nobody leads")
+        elif value.session == before.session:
+            words.append("the same leader goes on")
+        elif scene.process(value.address) == scene.process(before.address):
+            words.append("the same process leads with a new session")
+        else:
+            words.append("the other JobManager leads")
+        words += ["the leaders are split"] * (len(leaders) > 1)
+        ended = fault.jobmanagers - len(scene.running())
+        words += [f"{ended} of {fault.jobmanagers} JobManagers ended"] * (ended > 0)
+        return ", ".join(words)
+
+    def _is_true(self, line: Told) -> bool:
+        fault = self._fault
+        until = line.at + _JITTER_SECONDS
+        if line.kind == "OBSCURED":
+            return fault.back_at is not None and line.at <= fault.back_at
+        if line.kind == "RETIRED":
+            return line.who[1] is not None and not self._truth.keeps_job(line.who[1], until)
+        if line.after is None:
+            moments = self._moments(line.at - _JITTER_SECONDS, until)
+            return not all(self._leads(line, moment) for moment in moments)
+        # What was written as the API server went, it tells when it is back.
+        since = (line.at if fault.back_at is None else fault.at) - _STALE_SECONDS
+        values = (self._truth.value(line.who, moment) for moment in self._moments(since, until))
+        value = next((value for value in values if value and value.session == line.after), None)
+        if value is None:
+            return False
+        died = self._scene.absent_since(value.address, line.at)
+        return died is None or line.at - max(died, fault.back_at or 0.0) <= _BELIEVED_SECONDS
+
+    def _leads(self, line: Told, moment: float) -> bool:
+        """Whether the leader that is told to lead no longer lives, and has the lease under which it wrote itself."""
+        value = self._truth.led(line.who, moment)
+        same = value is not None and line.before in {None, value.session}
+        return value is not None and same and self._scene.absent_since(value.address, line.at) is None
+
+    def _moments(self, begin: float, end: float) -> list[float]:
+        """In which everything stood that stood from `begin` to `end`."""
+        return [begin, *(stood.at for stood in list(self._truth.history) if begin < stood.at <= end)]
