@@ -40,6 +40,10 @@ if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! PATH=$PATH:/sbin:/usr/sbin comma
   as_root || die "tc is needed to run every test (it drops packets); run: apt-get install iproute2"
   apt_install iproute2
 fi
+if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v chromium >/dev/null; then
+  as_root || die "chromium is needed to run every test (it opens the audit report); run: apt-get install chromium"
+  apt_install chromium
+fi
 
 [ -x "$venv/bin/python" ] || { say "making $venv"; "$python" -m venv "$venv"; }
 say "installing the locked dependencies (the first time: some 600 MB, most of it Spark)"

@@ -3,11 +3,15 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from sidecar.core.errors import OperatorError
 
+FILE_UNREADABLE: Final = "FAILED_READ_FILE"
+"""How Spark calls it that a file cannot be read. It may be whole in a moment: a compaction is at work."""
+
 _OTHER_WORDS = {
+    "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; do it again",
     "No space left on device": "no space is left on the device",
     "Java heap space": "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g",
     "Answer from Java side is empty": (_JVM_ENDED := "Spark's JVM was killed or has died"),
@@ -19,6 +23,10 @@ _CLUTTER = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: | SQLS
 
 class AuditError(OperatorError):
     """The audit cannot do what it was asked."""
+
+
+class CannotSwapError(AuditError):
+    """The storage cannot swap a folder for another at once."""
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from threading import Event, Lock
@@ -18,9 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sidecar.audit.errors import AuditError, failing_to, reason
 from sidecar.audit.schema import QUARANTINE, RECORDS, table_of
 from sidecar.audit.segments import (
+    COMMON,
     SUFFIX,
+    Segment,
     bad_lines,
     bad_segments,
+    common_records,
     damages,
     empty_segments,
     literally,
@@ -33,7 +37,11 @@ from sidecar.audit.tables import CHECKPOINTS, OURS, Table, Writer
 _log = logging.getLogger("sidecar.audit")
 
 _BATCH_BYTES: Final = 64 << 20
-"""Compressed; some half a million records."""
+"""Compressed; about a million records."""
+_SETTINGS: Final = {
+    # Folders are listed by a few tasks: by default each of them would be a task of its own, and take longer to start than to list.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
 _FOLLOW_INTERVAL: Final = "10 seconds"
 _POLL_SECONDS: Final = 0.1
 _FOREVER: Final = "365000d"
@@ -74,13 +82,13 @@ def ingest(
     """
     with failing_to(f"ingest {spool} into {audit}"):
         session = spark.newSession()
-        for key, value in SQL_SETTINGS.items():
+        for key, value in (SQL_SETTINGS | _SETTINGS).items():
             session.conf.set(key, value)
         source, target = Storage(session, spool), _audit_folder(session, audit)
         if not source.is_folder():
             raise AuditError(f"cannot ingest {spool}: there is no such folder")
-        with target.locked():
-            batches = _Batches(session, source, Writer(session, target))
+        with target.locked(), closing(Writer(session, target)) as writer:
+            batches = _Batches(session, source, writer)
             batches.quarantine(empty_segments(source))
             # A checkpoint belongs to one spool.
             checkpoint = f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}"
@@ -124,11 +132,18 @@ def _start(
         .option("maxFileAge", _FOREVER)  # by default a segment that arrives a week late would be ignored
         .option("maxBytesPerTrigger", _BATCH_BYTES)
         .load(f"{literally(spool.url)}/*")  # the observers, also one whose folder's name Spark would take for hidden
-        .select("path")
+        .select("path", "modificationTime", "length")
     )
     writer = segments.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint)
     writer = writer.trigger(processingTime=_FOLLOW_INTERVAL) if follow else writer.trigger(availableNow=True)
     return writer.start()
+
+
+def _in_order(batch: DataFrame) -> list[Segment]:
+    """The segments of a batch as they were written, so that records of one date are close together."""
+    rows = {row.path: row for row in batch.collect()}
+    written = sorted(rows.values(), key=lambda row: (row.modificationTime, row.path))
+    return [Segment(url=row.path, length=row.length) for row in written]
 
 
 class _Batches:
@@ -163,7 +178,7 @@ class _Batches:
             if self._stopped:
                 raise AuditError("stopped")  # so that the checkpoint does not take the batch as done
             try:
-                self._take(sorted({row.path for row in batch.collect()}))
+                self._take(_in_order(batch))
             except Exception as error:
                 self._failure = error
                 raise
@@ -179,19 +194,27 @@ class _Batches:
         rows = {table.name: self._rows[table.name] for table in _TABLES.values()}
         return IngestResult(rows=rows, quarantined=self._rows[_QUARANTINE.name], files=self._files)
 
-    def _take(self, segments: list[str]) -> None:
+    def _take(self, segments: Sequence[Segment]) -> None:
         if not segments:
             return
         try:
-            self._write(read_segments(self._session, self._spool, segments))
+            self._write(segments)
         except Exception as error:
             if "FAILED_READ_FILE" not in str(error) or not (damaged := damages(self._spool, segments)):
                 raise
-            self._write(read_segments(self._session, self._spool, segments, damaged))
+            self._write_any(read_segments(self._session, self._spool, segments, damaged))
             self.quarantine(damaged)
         self._files += len(segments)
 
-    def _write(self, rows: DataFrame) -> None:
+    def _write(self, segments: Sequence[Segment]) -> None:
+        rows, left = common_records(self._session, segments)
+        self._append(rows, COMMON)
+        if left.get["others"] or left.get["rejected"]:
+            # What was rejected is decided upon by a second look at all; what is in the table by then is left out.
+            only_others = not left.get["rejected"]
+            self._write_any(read_segments(self._session, self._spool, segments, without_common=only_others))
+
+    def _write_any(self, rows: DataFrame) -> None:
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)  # parsed once, for all tables
         try:
             good = F.when(F.col("reason").isNull(), F.col("record.type"))
@@ -199,8 +222,11 @@ class _Batches:
                 if row.type is None:
                     self._rows[_QUARANTINE.name] += self._writer.append(bad_lines(rows), _QUARANTINE)
                 else:
-                    table = _TABLES[row.type]
                     records = rows.where(good == row.type).select("record.*")
-                    self._rows[table.name] += self._writer.append(records, table)
+                    self._append(records.hint("rebalance"), row.type)
         finally:
             rows.unpersist()
+
+    def _append(self, records: DataFrame, record_type: str) -> None:
+        table = _TABLES[record_type]
+        self._rows[table.name] += self._writer.append(records.select(*table.schema.names), table)

@@ -1,6 +1,7 @@
 """Ask the audit log, and write the answer as a table, JSON lines or CSV."""
 
 import csv
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
 from itertools import chain, islice
@@ -25,12 +26,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sidecar.audit.errors import AuditError, failing_to
+from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.session import SQL_SETTINGS
 from sidecar.audit.views import register_views
 
 Output = Literal["table", "json", "csv"]
 
+_ATTEMPTS: Final = 5
+_PAUSE_SECONDS: Final = 1.0
 _WIDTH_ROWS: Final = 1000
 """So many rows of a table are held back to find out how wide its columns are."""
 
@@ -64,14 +67,18 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     session = spark.newSession()
     for key, value in SQL_SETTINGS.items():
         session.conf.set(key, value)
-    register_views(session, audit)
+
+    def ask() -> DataFrame:
+        register_views(session, audit)
+        return session.sql(query)
+
     with failing_to("run the query"):
-        answer = session.sql(query)
+        answer = ask()
         fields = answer.schema.fields
         return QueryResult(
             columns=[field.name for field in fields],
             numeric=[isinstance(field.dataType, NumericType) for field in fields],
-            rows=_rows(answer),
+            rows=_rows(answer, ask),
         )
 
 
@@ -81,11 +88,23 @@ def render(result: QueryResult, output: Output, stream: TextIO) -> None:
         {"table": _render_table, "json": _render_json, "csv": _render_csv}[output](result, stream)
 
 
-def _rows(answer: DataFrame) -> Iterator[list[Plain]]:
+def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plain]]:
+    """The rows of an answer; asks anew when a compaction has come between before the first row."""
     plain = [_plain(field.dataType) for field in answer.schema.fields]
-    with failing_to("run the query"):
-        for row in answer.toLocalIterator():
-            yield [None if value is None else of(value) for of, value in zip(plain, row, strict=True)]
+    begun = False
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        with failing_to("run the query"):
+            try:
+                for row in answer.toLocalIterator():
+                    begun = True
+                    yield [None if value is None else of(value) for of, value in zip(plain, row, strict=True)]
+            except Exception as error:
+                if begun or not attempts_left or FILE_UNREADABLE not in str(error):
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+                answer = ask()
+            else:
+                return
 
 
 def _plain(kind: DataType) -> Callable[[Any], Plain]:

@@ -5,19 +5,33 @@ before it is visible. Elsewhere there is no lock: whoever schedules the ingest s
 object store copies, and shows an object only when it is complete.
 """
 
+import ctypes
+import errno
 import fcntl
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import AuditError, CannotSwapError
 
 LOCK: Final = "_lock"
+STAGING: Final = "_staging"
+"""What is not visible yet. Whatever a writer finds here, it deletes."""
+REPLACED: Final = "_replaced"
+"""What is not visible any more."""
+_REPLACED_SECONDS: Final = 3600.0
+"""So long a reader may take between opening a folder and listing it."""
+_BARRIER: Final = "compacting-"
+_BARRIER_SECONDS: Final = 1.0
+"""So long a reader may take between listing a folder and looking at what it has listed: commonly it takes microseconds."""
 _LOCK_PATIENCE_SECONDS: Final = 5.0
 """A predecessor that was killed may need a moment to be gone."""
 _LOCK_POLL_SECONDS: Final = 0.1
@@ -44,6 +58,12 @@ class Storage:
         """The full URL of a path in this folder."""
         return str(self._path(path).toString())
 
+    def path(self, path: str = "") -> Path:
+        """A path in this folder, which is on a local file system. Raises AuditError where it is not."""
+        if self.local is None:
+            raise AuditError(f"{self.url} is not on a local file system")
+        return self.local / path
+
     def below(self, url: str) -> str:
         """The path in this folder of a full URL."""
         return url.removeprefix(f"{self.url}/")
@@ -57,17 +77,35 @@ class Storage:
                 return False
             raise
 
-    def names(self) -> list[str]:
-        """What stands directly in the folder."""
-        return sorted(status.getPath().getName() for status in self._fs.listStatus(self._root))
+    def names(self, path: str = "") -> list[str]:
+        """What stands directly in the folder `path`."""
+        return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path(path)))
 
     def files(self, path: str, suffix: str) -> list[str]:
         """The files below `path` whose names end in `suffix`, relative to `path`."""
+        return sorted(self.written(path, suffix))
+
+    def written(self, path: str, suffix: str) -> dict[str, datetime]:
+        """When each of the `files` was last written to."""
+        if self.local:
+            top = self.local / path
+            return {
+                file.relative_to(top).as_posix(): datetime.fromtimestamp(file.stat().st_mtime, UTC)
+                for file in top.rglob(f"*{suffix}")
+                if file.is_file()
+            }
         below = self._path(path)
-        found, listing = [], self._fs.listFiles(below, True)
+        found, listing = {}, self._fs.listFiles(below, True)
         while listing.hasNext():
-            found.append(below.toUri().relativize(listing.next().getPath().toUri()).getPath())
-        return sorted(file for file in found if file.endswith(suffix))
+            status = listing.next()
+            file = below.toUri().relativize(status.getPath().toUri()).getPath()
+            if file.endswith(suffix):
+                found[file] = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
+        return found
+
+    def size(self, path: str) -> int:
+        """How many bytes a file has."""
+        return int(self._fs.getFileStatus(self._path(path)).getLen())
 
     def make(self, path: str = "") -> None:
         """Make the folder `path`, and those above it."""
@@ -90,6 +128,76 @@ class Storage:
         elif not self._fs.rename(self._path(file), self._path(target)):
             raise OSError(f"{self.at(file)} cannot be renamed to {self.at(target)}")
 
+    def replace(self, files: Mapping[str, str]) -> None:
+        """Make, for each folder, a finished file all that it holds, from one instant to the next, also after a power failure.
+
+        For two seconds around that, reading the folders fails: a barrier stands in each, which is no Parquet file. Who has listed a folder
+        without it has a second to look at the old files; who has listed it with it finds it on the other side of the swap, and fails rather
+        than finding nothing. A barrier that outlives us is removed by the next who has the lock. What the folders held is kept aside until
+        `forget_replaced`. On a local file system only; raises CannotSwapError where it cannot.
+        """
+        barrier = f"{_BARRIER}{uuid4()}.parquet"
+        prepared = {self.path(folder): self._prepared(folder, file, barrier) for folder, file in files.items()}
+        try:
+            for target, aside in prepared.items():
+                (target / barrier).hardlink_to(aside / barrier)
+            time.sleep(_BARRIER_SECONDS)
+            for target, aside in prepared.items():
+                _exchange(aside, target)
+            for parent in {path.parent for pair in prepared.items() for path in pair}:
+                _sync(parent)
+            time.sleep(_BARRIER_SECONDS)
+        finally:
+            for target in prepared:
+                (target / barrier).unlink(missing_ok=True)
+                _sync(target)
+
+    def _prepared(self, folder: str, file: str, barrier: str) -> Path:
+        """A new folder with a file and a barrier, on disk, that can take the place of another."""
+        aside = self.path(f"{REPLACED}/{time.time():.0f}-{uuid4()}")
+        aside.mkdir(parents=True)
+        shutil.copymode(self.path(folder), aside)
+        finished = self.path(file).rename(aside / Path(file).name)
+        (aside / barrier).write_text("This date is being compacted: read it again in a moment.\n", encoding="ascii")
+        for path in (finished, aside, aside.parent, self.path()):
+            _sync(path)
+        return aside
+
+    def drop(self, folder: str) -> None:
+        """Remove a folder and what is in it: for readers at once, where the file system renames or deletes a folder at once."""
+        if self.local:
+            aside = self.local / REPLACED / f"0-{uuid4()}"
+            aside.parent.mkdir(exist_ok=True)
+            (self.local / folder).rename(aside)
+            _sync((self.local / folder).parent)
+            shutil.rmtree(aside)
+        else:
+            self.delete(folder)
+
+    def forget_replaced(self) -> None:
+        """Delete what was replaced more than an hour ago."""
+        oldest = time.time() - _REPLACED_SECONDS
+        for aside in self.path(REPLACED).glob("*-*"):
+            if float(aside.name.partition("-")[0]) < oldest:
+                shutil.rmtree(aside)
+
+    def check_replace(self) -> None:
+        """Raises CannotSwapError when `replace` cannot work here."""
+        one, other = (self.path(f"{STAGING}/{uuid4()}") for _ in range(2))
+        for folder in (one, other):
+            folder.mkdir(parents=True)
+        _exchange(one, other)
+        for folder in (one, other):
+            folder.rmdir()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether somebody is writing here now, as far as that can be known."""
+        if self.local is None or not (self.local / LOCK).exists():
+            return False
+        with (self.local / LOCK).open("rb") as lock:
+            return not _taken(lock.fileno())
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only one who writes, on a local file system; the lock ends with its owner, however that ends.
@@ -104,10 +212,21 @@ class Storage:
             while not _taken(lock.fileno()):
                 if time.monotonic() >= deadline:
                     raise AuditError(
-                        f"another ingest is writing to {self.url}: run one at a time, this one changed nothing"
+                        f"another ingest or compaction is writing to {self.url}: run one at a time, this one changed nothing"
                     )
                 time.sleep(_LOCK_POLL_SECONDS)
+            for barrier in self.local.glob(f"*/*/{_BARRIER}*"):
+                barrier.unlink()
             yield
+
+    def parquet_metadata(self, path: str) -> dict[str, str]:
+        """What the footer of a Parquet file says about it, by key. Raises when the file has no sound footer."""
+        hadoop = self._jvm.org.apache.parquet.hadoop
+        reader = hadoop.ParquetFileReader.open(hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf))
+        try:
+            return dict(reader.getFileMetaData().getKeyValueMetaData())
+        finally:
+            reader.close()
 
     def damage(self, path: str) -> str | None:
         """What is wrong with a compressed file, or None when all of it can be decompressed. Raises when it cannot be read at all."""
@@ -138,6 +257,20 @@ def _taken(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Swap two folders: at no instant is one of the names missing, or are both the same."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux only
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if renameat2 and renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
+        return
+    error = ctypes.get_errno() if renameat2 else errno.ENOSYS
+    if error in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EXDEV}:
+        raise CannotSwapError(
+            f"cannot compact: the file system of {other.parent} cannot swap two folders at once; ext4, XFS and tmpfs can"
+        )
+    raise OSError(error, os.strerror(error), str(other))
 
 
 def _sync(path: Path) -> None:

@@ -1,8 +1,9 @@
 """The tables of the audit log, and the one way in which rows get into them: each id once, whatever happens on the way.
 
-Rows are written where no reader looks, on disk before they are visible, and become visible file by file. Before that, those whose id is
-already visible were left out. So whoever dies in between leaves files that are complete, and rows that the next attempt leaves out: no
-state has to survive (docs/adr/0004-audit-exactly-once.md).
+Rows are written where no reader looks; only then are their ids looked at, and where one is there twice or visible already, the files that
+hold it are written again without it. What is left is on disk before it is visible, and becomes visible file by file. So whoever dies in
+between leaves files that are complete, and rows that the next attempt leaves out: no state has to survive
+(docs/adr/0004-audit-exactly-once.md).
 """
 
 from typing import Final
@@ -13,14 +14,13 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
-from sidecar.audit.storage import LOCK, Storage
+from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, with_event_date
+from sidecar.audit.seen import HASH, PARQUET, SeenIds
+from sidecar.audit.storage import LOCK, REPLACED, STAGING, Storage
 
 CHECKPOINTS: Final = "_checkpoints"
-_STAGING: Final = "_staging"
-_PARQUET: Final = ".parquet"
 
-OURS: Final = frozenset({*BASE_VIEWS, CHECKPOINTS, _STAGING, LOCK})
+OURS: Final = frozenset({*BASE_VIEWS, CHECKPOINTS, STAGING, REPLACED, LOCK})
 """What may stand in the folder of an audit log. Where nothing of it does, the folder is somebody else's."""
 
 
@@ -43,37 +43,67 @@ class Writer:
     def __init__(self, session: SparkSession, audit: Storage) -> None:
         self._session = session
         self._audit = audit
-        audit.delete(_STAGING)  # what a predecessor that died has not made visible is made again
-        audit.make(_STAGING)
+        self._seen: dict[str, SeenIds] = {}
+        audit.delete(STAGING)  # what a predecessor that died has not made visible is made again
+        audit.make(STAGING)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._audit.delete(STAGING)
+        self._audit.make(STAGING)
 
     def append(self, rows: DataFrame, table: Table) -> int:
-        """Add the rows whose ids the table does not hold yet; returns how many there were."""
-        new = self._unseen(rows.withColumn(EVENT_DATE, F.to_date(table.time)), table)
-        staged = f"{_STAGING}/{uuid4()}"
-        (
-            # At least one file per date and not more than needed.
-            new.hint("rebalance", EVENT_DATE)
-            .sortWithinPartitions(EVENT_DATE, *table.order)
-            .write.partitionBy(EVENT_DATE)
-            .parquet(self._audit.at(staged))
-        )
-        count = self._session.read.schema(table.schema).parquet(self._audit.at(staged)).count()
-        for file in self._audit.files(staged, _PARQUET):
-            self._audit.publish(f"{staged}/{file}", f"{table.name}/{file}")
-        self._audit.delete(staged)
+        """Add the rows whose ids the table does not hold yet; returns how many there were.
+
+        Of each partition of `rows` there will be one file in each of its dates.
+        """
+        folder = f"{STAGING}/{uuid4()}"
+        try:
+            self._stage(rows.withColumn(EVENT_DATE, F.to_date(table.time)), table, f"{folder}/0")
+            count = self._leave_out_repetitions(folder, table)
+            for file in self._audit.files(folder, PARQUET):
+                self._audit.publish(f"{folder}/{file}", f"{table.name}/{file.partition('/')[2]}")
+        finally:
+            self._audit.delete(folder)
         return count
 
-    def _unseen(self, rows: DataFrame, table: Table) -> DataFrame:
-        """The first row of each id that the table does not hold, on whatever date.
+    def _stage(self, rows: DataFrame, table: Table, folder: str) -> None:
+        ordered = rows.sortWithinPartitions(EVENT_DATE, *table.order)
+        # No id is there twice: a dictionary of them would be begun and thrown away.
+        writer = ordered.write.option("parquet.enable.dictionary#id", "false")
+        writer.partitionBy(EVENT_DATE).parquet(self._audit.at(folder))
 
-        Observers with different clocks may have seen one change on different dates, so that the ids of all dates count. Only those whose
-        hash is among the new ones have to be compared.
-        """
-        if self._audit.is_folder(table.name):
-            ids = rows.select(F.xxhash64("id").alias("hash"))
-            visible = self._session.read.schema("id string").parquet(self._audit.at(table.name))
-            seen = visible.join(F.broadcast(ids), F.xxhash64("id") == F.col("hash"), "left_semi").select("id")
-            rows = rows.join(seen, "id", "left_anti")
+    def _leave_out_repetitions(self, folder: str, table: Table) -> int:
+        """Of the files below `0` write those again, below `1`, that hold an id twice or a visible one. Returns how many rows are left."""
+        url = self._audit.at(f"{folder}/0")
+        rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(url)
+        hashes = rows.selectExpr(HASH)
+        count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
+        seen = self._seen.setdefault(table.name, SeenIds(self._session, self._audit, table.name))
+        dates = seen.dates_of(hashes) if count else []
+        if different == count and not dates:
+            return int(count)
+        visible = seen.among(hashes, dates)
+        doubtful = hashes.groupBy("hash").count().where("count > 1").select("hash").unionAll(visible.selectExpr(HASH))
+        in_file = rows.selectExpr(HASH, f"concat('{EVENT_DATE}=', {EVENT_DATE}, '/', _metadata.file_name) AS file")
+        concerned = [
+            row.file for row in in_file.join(doubtful, "hash", "left_semi").select("file").distinct().collect()
+        ]
+        if not concerned:
+            return int(count)  # two different ids with one hash
+        whole = self._session.read.schema(with_event_date(table.schema)).option("basePath", url)
+        repeating = whole.parquet(*(f"{url}/{file}" for file in concerned))
         same_id = Window.partitionBy("id").orderBy(*table.first)
-        first = rows.withColumn("nth", F.row_number().over(same_id)).where("nth = 1")
-        return first.select(*table.schema.names, EVENT_DATE)
+        first = (
+            repeating.join(visible, "id", "left_anti").withColumn("nth", F.row_number().over(same_id)).where("nth = 1")
+        )
+        # At least one file per date and not more than needed.
+        self._stage(first.drop("nth").hint("rebalance", EVENT_DATE), table, f"{folder}/1")
+        for file in concerned:
+            self._audit.delete(f"{folder}/0/{file}")
+        return int(
+            self._session.read.schema(table.schema)
+            .option("recursiveFileLookup", True)
+            .parquet(self._audit.at(folder))
+            .count()
+        )

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -123,6 +123,10 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     attempt: int
     possible_duplicate: bool
     detail: str | None
+    delivery_id: str
+    """What all attempts to tell one destination one thing share."""
+    queued_at: Timestamp
+    """Since when there was this to tell."""
 
 
 AnyRecord = Transition | Coverage | Contention | Notification

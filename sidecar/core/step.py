@@ -153,6 +153,8 @@ def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
         attempt=delivery.attempt,
         possible_duplicate=delivery.possible_duplicate,
         detail=settled.detail,
+        delivery_id=delivery.id,
+        queued_at=timestamp(delivery.queued_at.wall),
     )
 
 

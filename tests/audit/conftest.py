@@ -1,12 +1,27 @@
 """One Spark for all tests of the audit."""
 
+import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sidecar.audit.ingest import ingest
 from sidecar.audit.session import spark_session
+from tests.audit.spooling import ids, seal, transition
+
+YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
+
+
+class Log(NamedTuple):
+    """An audit log, its spool, and the ids of its records."""
+
+    spool: Path
+    audit: Path
+    ids: list[str]
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +43,21 @@ def spool(tmp_path: Path) -> Path:
 def audit(tmp_path: Path) -> Path:
     """Where an audit log will be."""
     return tmp_path / "audit"
+
+
+@pytest.fixture(scope="session")
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Log:
+    """Yesterday and the three days before, each with five records from each of four ingests."""
+    folder = tmp_path_factory.mktemp("log")
+    records = [transition(n, YESTERDAY - timedelta(days=n % 4, seconds=n)) for n in range(80)]
+    for first in range(0, 80, 20):
+        seal(folder / "spool", "jm-0", first + 1, records[first : first + 20])
+        ingest(spark, str(folder / "spool"), str(folder / "audit"))
+    return Log(folder / "spool", folder / "audit", ids(records))
+
+
+@pytest.fixture
+def log(ingested: Log, tmp_path: Path) -> Log:
+    """A copy of that, for one test. Its checkpoint is that of another spool."""
+    shutil.copytree(ingested.audit.parent, tmp_path, dirs_exist_ok=True)
+    return Log(tmp_path / "spool", tmp_path / "audit", ingested.ids)

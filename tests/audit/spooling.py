@@ -84,6 +84,8 @@ def notification(number: int, at: datetime = NOON) -> Notification:
         attempt=1,
         possible_duplicate=False,
         detail=None,
+        delivery_id=record_id("test", "delivery", number),
+        queued_at=instant(at),
     )
 
 

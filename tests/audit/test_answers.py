@@ -1,27 +1,115 @@
 """The views are there whatever has been written, and their answers are right."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError, open_audit
 from sidecar.audit.ingest import ingest
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.views import ANSWERS, answer
-from sidecar.core.records import Transition
-from tests.audit.spooling import NOON, seal, session_id, transition
+from sidecar.core.records import AnyRecord, Position, record_id
+from tests.audit.histories import A, B, C, History, address, at
+from tests.audit.spooling import seal, session_id
+from tests.core.scenery import DISPATCHER, POLICY, Flink, Sidecar, watching
+from tests.core.scenery import A as FIRST
+from tests.core.scenery import B as SECOND
 
 pytestmark = pytest.mark.spark
+
+JOB = {"component": "job", "job_id": "0" * 32}
+OTHER = {"observer": "jm-1"}
+DAY = 86400.0
+
+HISTORIES: list[Callable[[str], list[AnyRecord]]] = []
+"""Each is a cluster of its name in the log that all tests of this module ask."""
+
+Ask = Callable[..., list[tuple[Any, ...]]]
+
+
+def cluster(made: Callable[[History], object]) -> Callable[[History], object]:
+    """A history made by hand, which is recorded as a cluster of its own."""
+
+    def records(name: str) -> list[AnyRecord]:
+        history = History(name)
+        made(history)
+        return history.records
+
+    records.__name__ = made.__name__
+    HISTORIES.append(records)
+    return made
+
+
+def watched(made: Callable[[], list[Sidecar]]) -> Callable[[], list[Sidecar]]:
+    """What sidecars recorded of a cluster, by the core itself."""
+
+    def records(name: str) -> list[AnyRecord]:
+        return [
+            replace(
+                record,
+                id=record_id(name, record.id),
+                cluster_id=name,
+                observer=f"jm-{number}",
+                recorded_at=record.observed_at,
+            )
+            for number, sidecar in enumerate(made())
+            for record in sidecar.records
+        ]
+
+    records.__name__ = made.__name__
+    HISTORIES.append(records)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ask(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Columns of a view, of one cluster, in the order of the first of them; instants are seconds after noon."""
+    folder = tmp_path_factory.mktemp("answers")
+    first = 1
+    for history in HISTORIES:
+        records = history(history.__name__)
+        for observer in sorted({record.observer for record in records}):
+            own = [record for record in records if record.observer == observer]
+            seal(folder / "spool", observer, first, own)
+            first += len(own)
+    ingest(spark, str(folder / "spool"), str(folder / "audit"))
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    opened(session, folder / "audit")
+
+    def asked(view: str, of: str, columns: str) -> list[tuple[Any, ...]]:
+        rows = session.table(view).where(f"cluster_id = '{of}'").selectExpr(*columns.split(", "))
+        plain = [tuple(_plain(value) for value in row) for row in rows.collect()]
+        return sorted(plain, key=lambda row: tuple((value is not None, value) for value in row))
+
+    return asked
+
+
+def opened(session: SparkSession, audit: Path) -> SparkSession:
+    """The audit log opened in a session that computes each of its answers only once."""
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    open_audit(session, str(audit))
+    for name in ANSWERS:
+        session.catalog.cacheTable(name)
+    return session
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return round((value.astimezone() - at(0)).total_seconds(), 3)
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def test_every_view_is_there_before_its_table_is(spark: SparkSession, spool: Path, audit: Path) -> None:
     """A table that nothing was written to yet is empty, not an error; an answer over it too."""
     seal(spool, "jm-0", 1, lines=[b"garbage"])
     ingest(spark, str(spool), str(audit))
-    session = spark.newSession()
-    open_audit(session, str(audit))
+    session = opened(spark.newSession(), audit)
     for name, schema in BASE_VIEWS.items():
         view = session.table(name)
         assert view.schema == with_event_date(schema)
@@ -48,51 +136,349 @@ def test_an_answer_begins_with_its_question() -> None:
         assert first.endswith("?")
 
 
-def test_failovers_are_the_changes_of_leader(spark: SparkSession, spool: Path, audit: Path) -> None:
-    """One row for each term after another leader's, however many observers saw it; neither first elections nor a leader seen again."""
-    a, b, c = session_id("a"), session_id("b"), session_id("c")
-    first = {"last_known_session_id": None, "last_known_address": None, "vacant_seconds": None, "after_session_id": a}
-    gone = {"kind": "REVOKED", "pattern": "A->null", "after_session_id": None, "after_address": None}
-    job = {"component": "job", "job_id": "0" * 32, "kind": "CHANGED", "last_known_session_id": b, "after_session_id": c}
-    unseen = {"kind": "DISCOVERED", "pattern": "?->A", "vacant_seconds": None}
-    one = {"cluster_id": "one"}
+# -- failovers, leader_timeline, mttr ------------------------------------------------------------------------------------
 
-    def later(seconds: float, number: int, **fields: object) -> Transition:
-        return transition(number, NOON + timedelta(seconds=seconds), **one | fields)
 
-    seal(
-        spool,
-        "jm-0",
-        1,
-        [
-            later(0, 1, **first),
-            later(10, 2, **gone),
-            later(11.5, 3),
-            later(20, 4, **unseen, after_session_id=b, last_known_session_id=b, same_leader=True),
-            later(30, 5, **job, vacant_seconds=0.25),
-            later(40, 6, **unseen, after_session_id=c, last_known_session_id=b),
-        ],
+@cluster
+def plain(history: History) -> None:
+    """Two observers. jm-1 was away when B took over, and knew only A when it came back."""
+    history.found(0, A).found(0.1, A, **OTHER).revoked(10, A).granted(11.5, B, A, 1.5).found(13, B, A, **OTHER)
+    history.happened(20, "READDRESSED", B, B).found(30, B, B)
+    history.granted(0, A, None, None, **JOB).happened(30, "CHANGED", B, A, **JOB)
+    history.happened(60, "RETIRED", None, B, **JOB)
+    history.granted(90, C, None, None, **JOB)
+    history.covered(0, 120)
+
+
+def test_a_failover_is_a_term_after_another_leaders(ask: Ask) -> None:
+    """However many observers saw it; neither a first election nor a leader seen again, at another address, or of a job that began anew."""
+    columns = "at, component, before_session_id, after_session_id, vacant_seconds, kind, before_address, after_address"
+    assert ask("failovers", "plain", columns) == [
+        (11.5, "dispatcher", A, B, 1.5, "GRANTED", address(A), address(B)),
+        (30.0, "job", A, B, None, "CHANGED", address(A), address(B)),
+    ]
+
+
+def test_a_timeline_has_one_row_for_each_term(ask: Ask) -> None:
+    """With its leader, from when to when, and how it ended; null is what still leads."""
+    columns = "component, began_at, ended_at, seconds, session_id, how_it_began, how_it_ended, before_session_id"
+    assert ask("leader_timeline", "plain", columns) == [
+        ("dispatcher", 0, 10, 10, A, "DISCOVERED", "REVOKED", None),
+        ("dispatcher", 11.5, None, None, B, "GRANTED", None, A),
+        ("job", 0, 30, 30, A, "GRANTED", "CHANGED", None),
+        ("job", 30, 60, 30, B, "CHANGED", "RETIRED", A),
+        ("job", 90, None, None, C, "GRANTED", None, None),
+    ]
+
+
+@cluster
+def unseen(history: History) -> None:
+    """One observer, blind from 100 to 200; meanwhile A was replaced by B, and the job went on."""
+    history.found(0, A).granted(0, A, None, None, **JOB)
+    history.happened(103, "OBSCURED", None, A, view="SUSPENDED").happened(
+        103, "OBSCURED", None, A, view="SUSPENDED", **JOB
     )
-    # The other observer was away when B took over, and knew only A when it came back; and it saw the job's change as the first did.
-    seal(
-        spool,
-        "jm-1",
-        1,
-        [later(5, 7, **unseen, observer="jm-1"), later(30.001, 5, **job, observer="jm-1", vacant_seconds=0.5)],
+    history.found(200, B, A).found(200, A, A, **JOB)
+    history.covered(0, 100).covered(100, 200, "blind").covered(200, 300)
+
+
+def test_a_change_that_nobody_saw_is_a_failover_of_unknown_duration(ask: Ask) -> None:
+    """It was at some time before it was found; a leader that was only out of sight has one term."""
+    assert ask("failovers", "unseen", "at, component, after_session_id, vacant_seconds, kind") == [
+        (200, "dispatcher", B, None, "DISCOVERED")
+    ]
+    assert ask("leader_timeline", "unseen", "component, began_at, ended_at, how_it_ended") == [
+        ("dispatcher", 0, 200, "DISCOVERED"),
+        ("dispatcher", 200, None, None),
+        ("job", 0, None, None),
+    ]
+
+
+@cluster
+def forgetful(history: History) -> None:
+    """The only observer is gone with its JobManager and its disk; another one comes, which knows nothing. Meanwhile a job had ended."""
+    history.found(0, A).granted(0, A, None, None, **JOB).granted(0, A, None, None, component="job", job_id="1" * 32)
+    history.covered(0, 100)
+    history.found(160, B, **OTHER).found(160, B, **OTHER, **JOB)
+    history.covered(150, 161, "blind", "jm-1").covered(161, 200, "seeing", "jm-1")
+
+
+def test_what_an_observer_forgot_the_log_remembers(ask: Ask) -> None:
+    """The leader before is in the log; and a job that a first look does not find has ended."""
+    assert ask(
+        "failovers", "forgetful", "component, at, before_session_id, after_session_id, kind, before_address"
+    ) == [
+        ("dispatcher", 160, A, B, "DISCOVERED", address(A)),
+        ("job", 160, A, B, "DISCOVERED", address(A)),
+    ]
+    assert ask("leader_timeline", "forgetful", "job_id, began_at, ended_at, how_it_ended")[2:] == [
+        ("0" * 32, 0, 160, "DISCOVERED"),
+        ("0" * 32, 160, None, None),
+        ("1" * 32, 0, 161, "DISCOVERED"),
+    ]
+    assert ask("availability", "forgetful", "component, led_seconds, vacant_seconds, unobserved_seconds") == [
+        ("dispatcher", 139, 0, 61),
+        ("job", 239, 0, 122),
+    ]
+
+
+@cluster
+def dead_address(history: History) -> None:
+    """In Kubernetes: A died and its lease ran out; jm-1 started then, and A's address still stood there."""
+    stood = Position(uid="u", resource_version="7", holder_identity="h", acquire_time="t")
+    history.found(0, A).revoked(20, A, position=stood, store="kubernetes").found(25, A, position=stood, **OTHER)
+    history.revoked(42, A, position=stood, **OTHER).granted(50, B, A, 30)
+    history.covered(0, 100).covered(26, 100, "seeing", "jm-1")
+
+
+def test_who_comes_later_does_not_make_a_dead_leader_lead(ask: Ask) -> None:
+    """What one observer has seen to be over is over, until something else is written."""
+    assert ask("leader_timeline", "dead_address", "began_at, ended_at, session_id, how_it_ended") == [
+        (0, 20, A, "REVOKED"),
+        (50, None, B, None),
+    ]
+    assert ask("availability", "dead_address", "led_seconds, vacant_seconds, unobserved_seconds") == [(70, 30, 0)]
+
+
+@cluster
+def many(history: History) -> None:
+    """A hundred failovers with vacancies of 1 to 100 s, and one without a known duration."""
+    before = A
+    for number in range(1, 101):
+        after = f"{number:08x}-0000-4000-8000-000000000000"
+        history.granted(number * DAY, after, before, float(number))
+        before = after
+    history.found(101 * DAY, C, before)
+
+
+def test_mttr_is_over_the_vacancies_that_were_measured(ask: Ask) -> None:
+    """Percentiles are measured durations; how many failovers had none is said."""
+    columns = "component, failovers, without_duration, mean_seconds, p50_seconds, p95_seconds, max_seconds"
+    assert ask("mttr", "many", columns) == [("dispatcher", 101, 1, 50.5, 50, 95, 100)]
+    assert ask("mttr", "plain", columns) == [
+        ("dispatcher", 1, 0, 1.5, 1.5, 1.5, 1.5),
+        ("job", 1, 1, None, None, None, None),
+    ]
+
+
+# -- availability, sight, unobserved -------------------------------------------------------------------------------------
+
+
+@cluster
+def midnight(history: History) -> None:
+    """A leads from 22:00 on; nobody leads for 20 s, over midnight UTC; jm-0 is blind for 100 s within the next term."""
+    history.found(36000, A).revoked(43190, A).granted(43210, B, A, 20.0)
+    history.found(50100, B, B).revoked(60000, B)
+    history.covered(36000, 50000).covered(50000, 50100, "blind").covered(50100, 61000)
+
+
+def test_availability_counts_covered_time_only_by_utc_day(ask: Ask) -> None:
+    """A blind stretch inside a term is unobserved, and the term goes on; the session's own time zone does not matter."""
+    columns = "CAST(day AS STRING), led_seconds, vacant_seconds, unobserved_seconds, availability"
+    assert ask("availability", "midnight", columns) == [
+        ("2026-11-20", 7190, 10, 0, round(7190 / 7200, 6)),
+        ("2026-11-21", 16690, 1010, 100, round(16690 / 17700, 6)),
+    ]
+    assert ask("leader_timeline", "midnight", "began_at, ended_at") == [(36000, 43190), (43210, 60000)]
+
+
+def test_availability_of_jobs_is_their_sum_while_they_run(ask: Ask) -> None:
+    """A job that ended is not down; one that was replaced without a vacancy was led all the time."""
+    assert ask("availability", "plain", "component, led_seconds, vacant_seconds, unobserved_seconds") == [
+        ("dispatcher", 118.5, 1.5, 0),
+        ("job", 90, 0, 0),
+    ]
+
+
+@cluster
+def shifts(history: History) -> None:
+    """Two observers take turns, overlapping: together they miss 50 s. The leader changes while jm-0 is blind."""
+    history.found(0, A).found(500, A, **OTHER).revoked(700, A, **OTHER).granted(710, B, A, 10.0, **OTHER)
+    history.found(900, B, A, unobserved=2, unobserved_at_least=2)
+    history.found(1000, C, B, unobserved=None, unobserved_at_least=3, position=Position(mzxid=99, czxid=98))
+    history.found(1001, C, B, unobserved=4, unobserved_at_least=4, position=Position(mzxid=99, czxid=98), **OTHER)
+    history.covered(0, 600).covered(600, 900, "blind").covered(900, 950).covered(950, 1000, "blind").covered(1000, 1100)
+    history.covered(499, 500, "blind", "jm-1").covered(500, 940, "seeing", "jm-1").covered(940, 1002, "blind", "jm-1")
+
+
+def test_what_one_observer_saw_was_observed(ask: Ask) -> None:
+    """Time is covered when any of them covers it, and what only one of them missed is no unobserved change."""
+    assert ask("sight", "shifts", "began_at, ended_at") == [(0, 950), (1000, 1100)]
+    assert ask("availability", "shifts", "led_seconds, vacant_seconds, unobserved_seconds") == [(1040, 10, 50)]
+    columns = "what, began_at, ended_at, seconds, component, changes, changes_at_least"
+    assert ask("unobserved", "shifts", columns) == [
+        ("BLIND", 950, 1000, 50, None, None, None),
+        ("CHANGES", None, 1000, None, "dispatcher", None, 3),
+    ]
+
+
+@cluster
+def uncovered(history: History) -> None:
+    """Transitions, and no word on what could be seen: a sidecar that was killed before it had watched for an hour."""
+    history.found(0, A).revoked(10, A)
+
+
+def test_without_coverage_nothing_is_claimed(ask: Ask) -> None:
+    """No coverage, no availability; the terms are what they are."""
+    assert ask("availability", "uncovered", "day") == []
+    assert ask("unobserved", "uncovered", "what") == []
+    assert ask("leader_timeline", "uncovered", "began_at, ended_at") == [(0, 10)]
+
+
+@watched
+def refused() -> list[Sidecar]:
+    """By the core: the dispatcher's znode may not be read any more for a while, then the store is away for a minute."""
+    flink, sidecar = watching()
+    sidecar.records.clear()
+    sidecar = Sidecar(flink).connects().waits(60)
+    sidecar.is_refused(flink.path(DISPATCHER))
+    sidecar.waits(30).reads_everything()
+    sidecar.waits(30).is_cut_off().waits(60)
+    sidecar.connects().waits(30).stops()
+    return [sidecar]
+
+
+def test_what_cannot_be_read_is_unobserved_for_that_component(ask: Ask) -> None:
+    """Although the store is in sight; and a lost view is told by sight alone, once."""
+    rows = ask("unobserved", "refused", "what, component, round(seconds)")
+    assert rows == [("BLIND", None, 60), ("UNREADABLE", "dispatcher", 30)]
+    seconds = "component, round(led_seconds), vacant_seconds, round(unobserved_seconds)"
+    assert ask("availability", "refused", seconds) == [
+        ("dispatcher", 120, 0, 90),
+        ("job", 150, 0, 60),
+        ("resource_manager", 150, 0, 60),
+        ("rest_server", 150, 0, 60),
+    ]
+
+
+@watched
+def two_sidecars() -> list[Sidecar]:
+    """By the core: both watch, one is killed and comes back, the leader fails over meanwhile."""
+    flink = Flink().submit().elect(FIRST)
+    sidecars = [Sidecar(flink, replace(POLICY, observer=f"jm-{number}")).connects().waits(60) for number in (0, 1)]
+    flink.vacate()
+    sidecars[0].sees_changes().waits(5)
+    flink.elect(SECOND)
+    sidecars[0].sees_changes().waits(60).stops()
+    sidecars[1].is_killed(down_for=30)
+    sidecars[1].connects().waits(60).stops()
+    return sidecars
+
+
+def test_two_sidecars_tell_one_story(ask: Ask) -> None:
+    """Each failover once, with the vacancy that one of them saw."""
+    assert ask("failovers", "two_sidecars", "component, kind, round(vacant_seconds)") == [
+        ("dispatcher", "GRANTED", 5),
+        ("job", "GRANTED", 5),
+        ("resource_manager", "GRANTED", 5),
+        ("rest_server", "GRANTED", 5),
+    ]
+    assert ask("unobserved", "two_sidecars", "what, component, changes") == []
+
+
+# -- flapping ------------------------------------------------------------------------------------------------------------
+
+
+@cluster
+def flaps(history: History) -> None:
+    """Changes at these minutes: three within an hour, once more within an hour of two of them; two alone; three in 61 minutes."""
+    before = A
+    for number, minute in enumerate((0, 10, 59, 65, 300, 310, 600, 630, 661)):
+        after = session_id(str(number))
+        history.granted(minute * 60, after, before, 1.0)
+        before = after
+    history.granted(0, A, None, None, **JOB)
+    for second, (after, before) in enumerate([(B, A), (A, B)] * 3, start=1):
+        history.happened(second, "CHANGED", after, before, split=second > 4, returned=second > 1, **JOB)
+
+
+def test_three_changes_within_an_hour_are_flapping(ask: Ask) -> None:
+    """A bout lasts as long as that goes on; leaders that take turns are split leadership, and their returns are no failovers."""
+    columns = "component, began_at, ended_at, changes, seconds, size(leaders), split"
+    assert ask("flapping", "flaps", columns) == [
+        ("dispatcher", 0, 3900, 4, 3900, 4, False),
+        ("job", 1, 6, 6, 5, 2, True),
+    ]
+    assert ask("failovers", "flaps", "component, at")[-1:] == [("job", 1)]
+
+
+# -- alert_deliveries, weekly_report -------------------------------------------------------------------------------------
+
+
+@cluster
+def alerts(history: History) -> None:
+    """One that arrives at the third attempt while a second one waits behind it; one given up; one under way; one from before the log."""
+    history.told(0, "failed", 6, queued=-90, destination="old").told(1, "delivered", 7, queued=-90, destination="old")
+    history.told(100, "queued").told(101, "failed", 1, queued=100).told(103, "timed_out", 2, queued=100)
+    history.told(150, "queued").told(160, "delivered", 3, queued=100, possible_duplicate=True)
+    history.told(161, "delivered", 1, queued=150).told(200, "queued", reason="RESOLVED")
+    history.told(201, "gave_up", 1, queued=200, reason="RESOLVED", detail="HTTP 404")
+    history.told(200, "queued", observer="jm-1")
+    history.told(202, "failed", 1, queued=200, observer="jm-1", detail="refused")
+
+
+def test_each_alert_is_delivered_given_up_or_pending(ask: Ask) -> None:
+    """With how many attempts, after how long, and whether it may have arrived twice; each sidecar's own."""
+    columns = "destination, observer, queued_at, reason, outcome, attempts, seconds, possible_duplicate, detail"
+    assert ask("alert_deliveries", "alerts", columns) == [
+        ("old", "jm-0", -90, "FIRST", "delivered", 7, 91, False, None),
+        ("ops#0", "jm-0", 100, "FIRST", "delivered", 3, 60, True, None),
+        ("ops#0", "jm-0", 150, "FIRST", "delivered", 1, 11, False, None),
+        ("ops#0", "jm-0", 200, "RESOLVED", "gave_up", 1, 1, False, "HTTP 404"),
+        ("ops#0", "jm-1", 200, "FIRST", "pending", 1, None, False, "refused"),
+    ]
+
+
+@cluster
+def fortnight(history: History) -> None:
+    """2026-11-20 is a Friday: a failover on Sunday night, another on Monday; half of Monday nobody looks."""
+    history.found(0, A).revoked(2.4 * DAY, A).granted(2.4 * DAY + 60, B, A, 60.0)
+    history.happened(3 * DAY, "CHANGED", C, B)
+    history.covered(0, 2.5 * DAY).covered(2.5 * DAY, 3 * DAY, "blind").covered(3 * DAY, 3.5 * DAY)
+    history.told(2.4 * DAY + 5, "queued").told(2.4 * DAY + 6, "delivered", 1, queued=2.4 * DAY + 5)
+    history.told(3 * DAY, "queued").told(3.1 * DAY, "gave_up", 9, queued=3 * DAY)
+
+
+def test_a_week_is_one_line(ask: Ask) -> None:
+    """Weeks begin on Monday, UTC."""
+    columns = (
+        "CAST(week AS STRING), failovers, mean_vacant_seconds, max_vacant_seconds, availability, unobserved, "
+        "alerts_delivered, alerts_given_up"
     )
+    assert ask("weekly_report", "fortnight", columns) == [
+        ("2026-11-16", 1, 60, 60, round(1 - 60 / (2.5 * DAY), 6), 0, 1, 0),
+        ("2026-11-23", 1, None, None, 1, 0.5, 0, 1),
+    ]
+
+
+# -- opening -------------------------------------------------------------------------------------------------------------
+
+
+def test_opening_changes_nothing_else_in_a_session(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """Neither its settings nor its other views; the answers are right whatever the settings are."""
+    seal(spool, "jm-0", 1, plain_records())
     ingest(spark, str(spool), str(audit))
     session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    session.range(3).createOrReplaceTempView("mine")
+    before = settings(session)
     open_audit(session, str(audit))
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    rows = session.sql("SELECT *, date_format(at, 'HH:mm:ss.SSS') AS time FROM failovers ORDER BY at").collect()
-    told = [(r.time, r.component, r.before_session_id, r.after_session_id, r.vacant_seconds, r.kind) for r in rows]
-    assert told == [
-        ("12:00:11.500", "dispatcher", a, b, 1.5, "GRANTED"),
-        ("12:00:30.000", "job", b, c, 0.25, "CHANGED"),
-        ("12:00:40.000", "dispatcher", b, c, None, "DISCOVERED"),
-    ]
-    assert {row.before_address for row in rows} == {"pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_0"}
-    assert {row.after_address for row in rows} == {"pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"}
+    open_audit(session, str(audit))
+    assert settings(session) == before
+    assert {table.name for table in session.catalog.listTables()} == {"mine", *BASE_VIEWS, *ANSWERS}
+    days = session.sql("SELECT DISTINCT CAST(day AS STRING) FROM availability").collect()
+    assert [row[0] for row in days] == ["2026-11-20"]
+
+
+def plain_records() -> list[AnyRecord]:
+    history = History("plain")
+    plain(history)
+    return history.records
+
+
+def settings(session: SparkSession) -> dict[str, str]:
+    return {row.key: row.value for row in session.sql("SET").collect()}
 
 
 def test_what_is_no_audit_log_cannot_be_opened(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,11 +3,8 @@
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,52 +15,10 @@ from sidecar.audit import AuditError
 from sidecar.audit.ingest import ingest
 from sidecar.audit.storage import Storage
 from sidecar.core.records import Transition
+from tests.audit.killing import Rounds, ingesting, lending_its_jvm
 from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition
 
 pytestmark = pytest.mark.spark
-
-COMMAND = """
-import sys
-from sidecar.audit.ingest import ingest
-from sidecar.audit.session import spark_session
-
-with spark_session("local[2]") as spark:
-    print("started", flush=True)
-    ingest(spark, *sys.argv[1:])
-    print("done", flush=True)
-"""
-
-
-@contextmanager
-def ingesting(spool: Path, audit: Path) -> Iterator["subprocess.Popen[str]"]:
-    """An ingest in a process of its own, whose Spark has just started; it and its JVM are gone in the end."""
-    leftovers = str(spool.parent)  # what a killed process has no time to remove goes where pytest removes it
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(spool), str(audit)],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers},
-    )
-    assert process.stdout is not None
-    with process:
-        try:
-            assert process.stdout.readline() == "started\n"
-            yield process
-        finally:
-            process.kill()
-    deadline = time.monotonic() + 30
-    while _alive(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _alive(process.pid)  # the JVM ends by itself when its Python does
-
-
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _changes(spool: Path, first: int) -> list[Transition]:
@@ -111,6 +66,19 @@ def test_killed_at_any_moment_it_is_completed_by_the_next(spark: SparkSession, s
     ]
     assert sorted(garbage) == [(f"garbage {first}", 12) for first in (1, 1201, 1801, 601)]
     assert ingest(spark, str(spool), str(audit)).files == 0
+
+
+def test_killed_again_and_again_each_id_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Rounds of `python -m tests.bench.killed_ingest`: duplicate segments, a deleted checkpoint, garbage, two observers, and kill -9."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201  shown when it fails
+    rounds = Rounds(tmp_path, random.Random(seed))
+    with lending_its_jvm(spark):
+        for _ in range(4):
+            rounds.play(spark)
+            rounds.assert_none_twice(spark)
+    ingest(spark, str(rounds.spool), str(rounds.audit))
+    rounds.assert_complete(spark)
 
 
 @pytest.mark.parametrize("survivors", range(4))

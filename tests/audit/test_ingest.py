@@ -9,7 +9,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import msgspec
+import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -180,6 +183,66 @@ def test_what_a_later_version_wrote_is_kept_as_far_as_it_is_known(
     assert (row.schema, row.id) == (99, transition(1).id)
 
 
+def test_rows_of_older_and_newer_schemas_live_beside_each_other(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """A file without the fields of today, and one with a field of tomorrow: every reader shows all rows, and none gets in twice."""
+    others: list[Callable[[pa.Table], pa.Table]] = [
+        lambda today: today.drop_columns(["elections", "contenders"]),
+        lambda today: today.append_column("mood", pa.array(["calm"])),
+    ]
+    for number, other in enumerate(others, start=1):
+        seal(spool, "jm-0", number, [transition(number)])
+        ingested()
+        (file,) = (audit / "transitions").rglob("part-*.parquet")
+        table = other(pq.ParquetFile(file).read()).replace_schema_metadata()  # which tells Spark today's columns
+        pq.write_table(table, file.with_name(f"other-{number}.parquet"))
+        file.unlink()
+    shutil.rmtree(audit / "_checkpoints")
+    seal(spool, "jm-0", 3, [transition(3, contenders=2)])
+    assert ingested().rows == NOTHING | {"transitions": 1}
+    assert ids_seen(spark, audit, "transitions") == ids([transition(n) for n in (1, 2, 3)])
+    expected = sorted([(transition(1).id, None, None), (transition(2).id, None, "calm"), (transition(3).id, 2, None)])
+    columns_asked, folder = ["id", "contenders", "mood"], f"{audit}/transitions"
+    by_spark = spark.read.option("mergeSchema", True).parquet(folder).select(*columns_asked).collect()
+    assert sorted(tuple(row) for row in by_spark) == expected
+    with duckdb.connect() as database:
+        query = f"SELECT {', '.join(columns_asked)} FROM read_parquet('{folder}/**/*.parquet', union_by_name = true)"  # noqa: S608  our own path
+        assert sorted(database.execute(query).fetchall()) == expected
+    files = sorted((audit / "transitions").rglob("*.parquet"))
+    schema = pa.unify_schemas([pq.read_schema(file) for file in files])
+    by_arrow = pyarrow.dataset.dataset(folder, schema=schema).to_table(columns=columns_asked)
+    assert sorted(tuple(row.values()) for row in by_arrow.to_pylist()) == expected
+    assert len(list(run_sql(spark, str(audit), "SELECT contenders FROM transitions").rows)) == 3
+
+
+def test_an_id_that_is_there_twice_among_many_is_written_once(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """Of a batch in which few records repeat, all others are there too, also those in the same file; the earliest one stays."""
+    records = [transition(n, NOON + timedelta(days=n % 4, seconds=n)) for n in range(200)]
+    late = [transition(n, NOON + timedelta(days=9), observer="jm-1") for n in (5, 6)]
+    seal(spool, "jm-0", 1, records)
+    seal(spool, "jm-1", 1, [*late, late[0]])
+    assert ingested().rows == NOTHING | {"transitions": 200}
+    assert ids_seen(spark, audit, "transitions") == ids(records)
+    assert dates(audit, "transitions") == {f"event_date=2026-11-{20 + day}": 50 for day in range(4)}
+
+
+def test_a_transition_that_is_spelled_otherwise_is_one(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """Spaces, another order of its fields: beside lines as the sidecar writes them, and again in the next segment."""
+    fields = msgspec.json.decode(line(transition(1)))
+    spaced = line(transition(2)).replace(b":", b": ", 1)
+    turned = msgspec.json.encode(dict(reversed(fields.items())))
+    seal(spool, "jm-0", 1, [transition(3)], lines=[turned, spaced])
+    assert ingested().rows == NOTHING | {"transitions": 3}
+    seal(spool, "jm-1", 1, [transition(1), transition(2)])
+    assert ingested().rows == NOTHING
+    assert ids_seen(spark, audit, "transitions") == ids([transition(n) for n in (1, 2, 3)])
+
+
 def test_of_a_damaged_segment_is_kept_what_can_be_had(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
@@ -243,7 +306,9 @@ def test_following_takes_in_what_comes_and_keeps_others_out(spark: SparkSession,
     try:
         _until(lambda: sum(dates(audit, "transitions").values()) == 1)
         seal(spool, "jm-0", 2, [transition(2), transition(3)])
-        with pytest.raises(AuditError, match=r"^another ingest is writing to file:\S+: run one at a time"):
+        with pytest.raises(
+            AuditError, match=r"^another ingest or compaction is writing to file:\S+: run one at a time"
+        ):
             ingest(spark, str(spool), str(audit))
         _until(lambda: sum(dates(audit, "transitions").values()) == 3)
     finally:

@@ -10,6 +10,10 @@ BENCHES = {
     "From a write to the line": "latency",
     "Ten thousand jobs": "paths",
     "A leader that comes and goes": "cycles",
+    "Kubernetes": "kubernetes",
+    "Many clusters": "clusters",
+    "Audit": "audit",
+    "Compaction": "compaction",
 }
 
 for title, module in BENCHES.items():

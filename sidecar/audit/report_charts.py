@@ -1,0 +1,246 @@
+"""The report's pictures: plotly figures. Text in them that came from a cluster is not to be trusted, and plotly reads HTML."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from html import escape
+from itertools import pairwise
+from typing import Any, Final
+
+from plotly import graph_objects as go
+
+from sidecar.audit.report_data import EDGES, Findings, Lane
+from sidecar.core.leadership import host_port
+from sidecar.core.messages import clean
+
+VACANT: Final = "#d6336c"
+UNSEEN: Final = "#adb5bd"
+LED: Final = "#2f9e6e"
+_LEADERS: Final = ("#3b6fd4", "#0c9aa6", "#7a5bd0", "#2f9e6e", "#5c7cfa", "#b07a1e")
+"""Of leaders that follow each other, each has another one than the last."""
+COMPONENTS: Final = {
+    "dispatcher": "#3b6fd4",
+    "resource_manager": "#7a5bd0",
+    "rest_server": "#0c9aa6",
+    "job": "#e8930c",
+}
+_INK: Final = "#212938"
+_HATCHED: Final = {"shape": "/", "size": 5, "bgcolor": "#f4f6f9"}
+_FAINT: Final = "#e6e9ef"
+_FONT: Final = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 12, "color": _INK}
+_LANE_PIXELS: Final = 50
+_LABEL_CHARACTERS: Final = 40
+
+
+def plain(text: str, most: int = _LABEL_CHARACTERS) -> str:
+    """Untrusted text as one printable line that is not too long."""
+    shown = clean(text)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def lane_name(lane: Lane) -> str:
+    """What a leadership is called."""
+    return (
+        f"{plain(lane.cluster_id, 24)} · {f'job {plain(lane.job_id, 8)}' if lane.job_id else plain(lane.component, 20)}"
+    )
+
+
+def leadership(found: Findings) -> Any:
+    """Who led, over time: a lane for each leadership."""
+    bars: dict[str, list[tuple[int, datetime, datetime, str]]] = defaultdict(list)
+    colours = {lane.cluster_id: _colours(found.lanes, lane.cluster_id) for lane in found.lanes}
+    for nth, lane in enumerate(found.lanes):
+        for stretch in lane.stretches:
+            colour = VACANT if stretch.address is None else colours[lane.cluster_id][stretch.address]
+            bars[colour].append((nth, stretch.began, stretch.ended, stretch.address or ""))
+        bars[UNSEEN] += [(nth, gap.began, gap.ended, "") for gap in lane.unseen]
+    figure = go.Figure()
+    for colour in (*_LEADERS, VACANT, UNSEEN):
+        figure.add_trace(_bars(bars.get(colour, []), colour))
+    marks = [(nth, at) for nth, lane in enumerate(found.lanes) for at in lane.failovers]
+    figure.add_trace(
+        go.Scatter(
+            x=[_js(at) for _, at in marks],
+            y=[nth - 0.27 for nth, _ in marks],
+            mode="markers",
+            marker={"symbol": "triangle-down", "size": 8, "color": _INK},
+            hovertext=[f"failover {_js(at)}" for _, at in marks],
+            hoverinfo="text",
+        )
+    )
+    for nth, lane in enumerate(found.lanes):
+        figure.add_annotation(
+            x=0,
+            xref="paper",
+            xanchor="left",
+            y=nth - 0.36,
+            yanchor="bottom",
+            showarrow=False,
+            text=escape(lane_name(lane)),
+            font={"size": 11},
+        )
+    count = len(found.lanes)
+    _lay_out(figure, count * _LANE_PIXELS + 40)
+    figure.update_xaxes(type="date", range=[_js(found.begin), _js(found.end)], showgrid=True, side="bottom", nticks=6)
+    figure.update_yaxes(range=[count - 0.5, -0.95], visible=False, fixedrange=True)
+    figure.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"})
+    return figure
+
+
+def failovers(found: Findings) -> Any:
+    """How many on each day, by component."""
+    figure = go.Figure()
+    for component in known(row[1] for row in found.failovers):
+        rows = [(day, n) for day, which, n in found.failovers if which == component]
+        figure.add_trace(_stack(component, [str(day) for day, _ in rows], [n for _, n in rows]))
+    _lay_out(figure, 260)
+    figure.update_xaxes(type="date", range=[_js(found.begin), _js(found.end)], nticks=6)
+    figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
+    figure.update_layout(barmode="stack")
+    return figure
+
+
+def vacancies(found: Findings) -> Any:
+    """How long the vacancies lasted, by component."""
+    figure = go.Figure()
+    for component in known(row[0] for row in found.vacancies):
+        counts = {place: n for which, place, n in found.vacancies if which == component}
+        figure.add_trace(_stack(component, *_histogram(counts, [row[1] for row in found.vacancies])))
+    _lay_out(figure, 260)
+    figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
+    figure.update_layout(barmode="stack", bargap=0.12)
+    return figure
+
+
+def availability(found: Findings) -> Any:
+    """Each day: led, vacant, unobserved, as parts of the day."""
+    figure = go.Figure()
+    whole = [day.led + day.vacant + day.unobserved or 1.0 for day in found.days]
+    for name, colour, seconds in (
+        ("led", LED, [day.led for day in found.days]),
+        ("no leader", VACANT, [day.vacant for day in found.days]),
+        ("unobserved", UNSEEN, [day.unobserved for day in found.days]),
+    ):
+        parts = [part / all_of_it for part, all_of_it in zip(seconds, whole, strict=True)]
+        figure.add_trace(
+            go.Bar(
+                name=name,
+                x=[str(day.day) for day in found.days],
+                y=parts,
+                marker={
+                    "color": colour,
+                    "line": {"width": 0},
+                    "pattern": _HATCHED if colour == UNSEEN else {},
+                },
+                hovertemplate="%{x|%Y-%m-%d}: %{y:.3%}<extra>" + name + "</extra>",
+            )
+        )
+    _lay_out(figure, 260)
+    figure.update_xaxes(type="date", nticks=6)
+    figure.update_yaxes(range=[0, 1], tickformat=".0%", nticks=6)
+    figure.update_layout(barmode="stack", bargap=0.15)
+    return figure
+
+
+def delays(found: Findings) -> Any:
+    """From queued to delivered, all destinations."""
+    counts = dict(found.delays)
+    figure = go.Figure(_stack("delivered", *_histogram(counts, list(counts))))
+    _lay_out(figure, 240)
+    figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
+    figure.update_layout(bargap=0.12)
+    return figure
+
+
+def _bars(bars: Sequence[tuple[int, datetime, datetime, str]], colour: str) -> Any:
+    what = {VACANT: "no leader", UNSEEN: "unobserved"}.get(colour)
+    hosts = [plain(host_port(address)) if address else "" for *_, address in bars]
+    return go.Bar(
+        orientation="h",
+        base=[_js(began) for _, began, _, _ in bars],
+        x=[(ended - began).total_seconds() * 1000 for _, began, ended, _ in bars],
+        y=[nth for nth, *_ in bars],
+        width=0.4,
+        marker={
+            "color": colour,
+            "line": {"width": 0},
+            "pattern": _HATCHED if colour == UNSEEN else {},
+        },
+        text=[escape(host) for host in hosts],
+        textposition="inside",
+        insidetextanchor="start",
+        textfont={"color": "#ffffff", "size": 11},
+        hovertext=[
+            f"{what or escape(host)}<br>{_js(began)}<br>{_js(ended)} UTC"
+            for host, (_, began, ended, _) in zip(hosts, bars, strict=True)
+        ],
+        hoverinfo="text",
+    )
+
+
+def _colours(lanes: Iterable[Lane], cluster_id: str) -> dict[str, str]:
+    """One colour for each leader of a cluster, whatever it leads."""
+    terms = sorted(
+        (s.began, s.address) for lane in lanes if lane.cluster_id == cluster_id for s in lane.stretches if s.address
+    )
+    processes = list(dict.fromkeys(host_port(address).partition(":")[0] for _, address in terms))
+    return {
+        address: _LEADERS[processes.index(host_port(address).partition(":")[0]) % len(_LEADERS)] for _, address in terms
+    }
+
+
+def _stack(name: str, x: Sequence[str], y: Sequence[int]) -> Any:
+    colour = COMPONENTS.get(name, _LEADERS[0])
+    return go.Bar(name=escape(plain(name)), x=x, y=y, marker={"color": colour, "line": {"width": 0}})
+
+
+def known(components: Iterable[str]) -> list[str]:
+    """Each once, Flink's in their usual order."""
+    order = list(COMPONENTS)
+    return sorted(set(components), key=lambda name: (order.index(name) if name in order else len(order), name))
+
+
+def _histogram(counts: dict[int, int], places: Sequence[int]) -> tuple[list[str], list[int]]:
+    """Labels and counts, from the first to the last place that any has."""
+    labels = [
+        f"< {_short(EDGES[0])}",
+        *(f"{_short(low)} to {_short(high)}" for low, high in pairwise(EDGES)),
+        f"≥ {_short(EDGES[-1])}",
+    ]
+    span = range(min(places, default=0), max(places, default=0) + 1)
+    return [labels[place] for place in span], [counts.get(place, 0) for place in span]
+
+
+def _short(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:g} s"
+    return f"{seconds / 60:g} min" if seconds < 3600 else f"{seconds / 3600:g} h"
+
+
+def _js(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _lay_out(figure: Any, height: int) -> None:
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8, "pad": 4},
+        font=_FONT,
+        paper_bgcolor="#ffffff",
+        plot_bgcolor="#ffffff",
+        showlegend=False,
+        colorway=list(_LEADERS),
+        hoverlabel={"bgcolor": "#ffffff", "bordercolor": _FAINT, "font": _FONT, "align": "left"},
+        dragmode=False,
+    )
+    figure.update_xaxes(
+        automargin=True,
+        gridcolor=_FAINT,
+        zeroline=False,
+        showline=True,
+        linecolor=_FAINT,
+        tickcolor=_FAINT,
+        fixedrange=True,
+    )
+    figure.update_yaxes(automargin=True, gridcolor=_FAINT, zeroline=False, fixedrange=True)

@@ -1,0 +1,213 @@
+"""What the report shows: a bounded number of figures, counted in Spark, however long the log is."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from msgspec import Struct
+from pyspark.sql import DataFrame, Row, SparkSession
+
+LANES: Final = 24
+"""So many leaderships are drawn over time."""
+STRETCHES: Final = 120
+"""Of each of them, and of the gaps in sight of each cluster, the longest; and so many failovers, the latest."""
+TABLE_ROWS: Final = 10
+EDGES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3600.0)
+"""Seconds: durations are counted between each two of them."""
+
+
+class Stretch(Struct, frozen=True):
+    """Something that lasted."""
+
+    began: datetime
+    ended: datetime
+    address: str | None = None
+    """Who led; None: nobody did."""
+
+
+class Lane(Struct, frozen=True):
+    """One leadership over time."""
+
+    cluster_id: str
+    component: str
+    job_id: str | None
+    stretches: Sequence[Stretch]
+    unseen: Sequence[Stretch]
+    failovers: Sequence[datetime]
+
+
+class Day(Struct, frozen=True):
+    """One UTC day of all clusters: seconds of all leaderships together."""
+
+    day: date
+    led: float
+    vacant: float
+    unobserved: float
+
+
+class Findings(Struct, frozen=True):
+    """What is known of one period."""
+
+    begin: datetime
+    end: datetime
+    """The last thing that is in the log."""
+    clusters: int
+    leaderships: int
+    stretches: int
+    """How many there are of those that lanes are made of."""
+    lanes: Sequence[Lane]
+    failovers: Sequence[tuple[date, str, int]]
+    """Day, component, how many."""
+    vacancies: Sequence[tuple[str, int, int]]
+    """Component, place among EDGES, how many."""
+    mttr: Row
+    days: Sequence[Day]
+    worst: Sequence[Row]
+    gaps: Sequence[Row]
+    alerts: Sequence[Row]
+    """By destination."""
+    delays: Sequence[tuple[int, int]]
+    """Place among EDGES, how many deliveries."""
+
+
+def find(session: SparkSession, since: timedelta) -> Findings | None:
+    """What happened in the period that ends with the last thing recorded; None: nothing is recorded. The views are known to the session."""
+    end = session.sql(_END).collect()[0].at
+    if end is None:
+        return None
+    for view in _ASKED_OFTEN:
+        session.catalog.cacheTable(view)
+    try:
+        return _find(session, utc(end) - since, utc(end))
+    finally:
+        for view in reversed(_ASKED_OFTEN):
+            session.catalog.uncacheTable(view)
+
+
+def _find(session: SparkSession, begin: datetime, end: datetime) -> Findings:
+    def ask(query: str) -> list[Row]:
+        return _asked(session, query, begin, end).collect()
+
+    for name, query in _STEPS.items():
+        _asked(session, query, begin, end).createOrReplaceTempView(name)
+    (counted,) = ask(_COUNTED)
+    return Findings(
+        begin=begin,
+        end=end,
+        clusters=counted.clusters,
+        leaderships=counted.leaderships,
+        stretches=counted.stretches,
+        lanes=_lanes(ask),
+        failovers=[tuple(row) for row in ask(_FAILOVERS)],
+        vacancies=[tuple(row) for row in ask(_VACANCIES)],
+        mttr=ask(_MTTR)[0],
+        days=[Day(*row) for row in ask(_DAYS)],
+        worst=ask(_WORST),
+        gaps=ask(_GAPS),
+        alerts=ask(_ALERTS),
+        delays=[tuple(row) for row in ask(_DELAYS)],
+    )
+
+
+def _lanes(ask: Callable[[str], list[Row]]) -> list[Lane]:
+    """The leaderships with the most terms, sorted by cluster."""
+    stretches, unseen, failovers = (defaultdict[tuple[str, str | None, str | None], list[Any]](list) for _ in range(3))
+    for row in ask(_LONGEST):
+        address = row.address if row.state == "HELD" else None
+        stretches[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended), address))
+    for row in ask(_UNSEEN):
+        unseen[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended)))
+    for row in ask(_LATEST):
+        failovers[row.cluster_id, row.component, row.job_id].append(utc(row.at))
+    lanes = [(row.cluster_id, row.component, row.job_id) for row in ask("SELECT * FROM lanes")]
+    return [
+        Lane(*lane, stretches[lane], unseen[lane[0], None, None] + unseen[lane], failovers[lane])
+        for lane in sorted(lanes, key=lambda lane: (lane[0], lane[2] or "", lane[1]))
+    ]
+
+
+def _asked(session: SparkSession, query: str, begin: datetime, end: datetime) -> DataFrame:
+    bounds = {"edges": list(EDGES), "lanes": LANES, "stretches": STRETCHES, "rows": TABLE_ROWS}
+    values = bounds | {"begin": begin, "end": end}
+    return session.sql(query, args={name: value for name, value in values.items() if f":{name}" in query})
+
+
+def utc(instant: datetime) -> datetime:
+    """Spark's instants come without a time zone, in that of this machine."""
+    return instant.astimezone(UTC)
+
+
+_ASKED_OFTEN: Final = ("leadership", "sight", "failovers", "availability", "unobserved", "alert_deliveries")
+"""Views that are computed once, a later one from an earlier one."""
+
+_STEPS: Final = {
+    "shown": """
+        SELECT cluster_id, component, job_id, state, address, greatest(began_at, :begin) AS began, coalesce(ended_at, :end) AS ended
+        FROM leadership
+        WHERE coalesce(ended_at, :end) > :begin AND began_at < :end""",
+    "lanes": """
+        SELECT cluster_id, component, job_id FROM shown GROUP BY ALL ORDER BY count(*) DESC, cluster_id, component, job_id LIMIT :lanes""",
+}
+"""What the questions below share."""
+
+_END: Final = """
+    SELECT max(at) AS at FROM (
+      SELECT `to` AS at FROM coverage UNION ALL SELECT observed_at FROM transitions UNION ALL SELECT observed_at FROM notifications
+    )"""
+_COUNTED: Final = """
+    SELECT count(DISTINCT cluster_id) AS clusters, count(DISTINCT cluster_id, component, coalesce(job_id, '')) AS leaderships,
+      count(*) AS stretches
+    FROM shown"""
+_LONGEST: Final = """
+    SELECT * FROM (
+      SELECT shown.*, row_number() OVER (
+        PARTITION BY cluster_id, component, job_id ORDER BY unix_micros(ended) - unix_micros(began) DESC, began
+      ) AS nth
+      FROM shown LEFT SEMI JOIN lanes
+        ON shown.cluster_id = lanes.cluster_id AND shown.component = lanes.component AND shown.job_id <=> lanes.job_id
+    ) WHERE nth <= :stretches AND state <> 'UNREADABLE' ORDER BY began"""
+_UNSEEN: Final = """
+    SELECT cluster_id, component, job_id, greatest(began_at, :begin) AS began, coalesce(ended_at, :end) AS ended
+    FROM (
+      SELECT *, row_number() OVER (PARTITION BY cluster_id, component, job_id ORDER BY seconds DESC) AS nth
+      FROM unobserved LEFT SEMI JOIN lanes USING (cluster_id)
+      WHERE what <> 'CHANGES' AND coalesce(ended_at, :end) > :begin
+    ) WHERE nth <= :stretches ORDER BY began"""
+_LATEST: Final = """
+    SELECT cluster_id, component, job_id, at FROM (
+      SELECT failovers.*, row_number() OVER (PARTITION BY cluster_id, component, job_id ORDER BY at DESC) AS nth
+      FROM failovers LEFT SEMI JOIN lanes
+        ON failovers.cluster_id = lanes.cluster_id AND failovers.component = lanes.component AND failovers.job_id <=> lanes.job_id
+      WHERE at >= :begin
+    ) WHERE nth <= :stretches ORDER BY at"""
+_FAILOVERS: Final = (
+    "SELECT date(at) AS day, component, count(*) AS n FROM failovers WHERE at >= :begin GROUP BY ALL ORDER BY ALL"
+)
+_VACANCIES: Final = """
+    SELECT component, size(filter(:edges, edge -> edge <= vacant_seconds)) AS place, count(*) AS n
+    FROM failovers WHERE at >= :begin AND vacant_seconds IS NOT NULL GROUP BY ALL ORDER BY ALL"""
+_MTTR: Final = """
+    SELECT count(*) AS failovers, count(vacant_seconds) AS measured, approx_percentile(vacant_seconds, 0.5, 10000) AS p50,
+      approx_percentile(vacant_seconds, 0.95, 10000) AS p95, max(vacant_seconds) AS longest
+    FROM failovers WHERE at >= :begin"""
+_DAYS: Final = """
+    SELECT day, sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved
+    FROM availability WHERE day >= date(:begin) GROUP BY day ORDER BY day"""
+_WORST: Final = """
+    SELECT cluster_id, component, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved,
+      sum(led_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds), 0) AS availability
+    FROM availability WHERE day >= date(:begin) GROUP BY cluster_id, component
+    HAVING vacant > 0 OR unobserved > 0 ORDER BY availability, unobserved DESC, cluster_id, component LIMIT :rows"""
+_GAPS: Final = """
+    SELECT cluster_id, began_at, ended_at, seconds FROM unobserved WHERE what = 'BLIND' AND ended_at > :begin
+    ORDER BY seconds DESC, cluster_id LIMIT :rows"""
+_ALERTS: Final = """
+    SELECT destination, count(*) AS queued, count_if(outcome = 'delivered') AS delivered, count_if(outcome = 'gave_up') AS gave_up,
+      count_if(possible_duplicate) AS duplicates, max(attempts) AS attempts,
+      approx_percentile(CASE WHEN outcome = 'delivered' THEN seconds END, 0.5, 10000) AS p50,
+      approx_percentile(CASE WHEN outcome = 'delivered' THEN seconds END, 0.95, 10000) AS p95
+    FROM alert_deliveries WHERE queued_at >= :begin GROUP BY destination ORDER BY queued DESC, destination LIMIT :rows"""
+_DELAYS: Final = """
+    SELECT size(filter(:edges, edge -> edge <= seconds)) AS place, count(*) AS n
+    FROM alert_deliveries WHERE queued_at >= :begin AND outcome = 'delivered' GROUP BY ALL ORDER BY ALL"""

@@ -1,0 +1,228 @@
+"""What stands around the report's pictures: figures, words, tables, and what was left out."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from sidecar.audit import report_charts as charts
+from sidecar.audit.report_charts import plain
+from sidecar.audit.report_data import LANES, STRETCHES, TABLE_ROWS, Findings, utc
+
+
+class Tile(Struct, frozen=True):
+    """One figure."""
+
+    name: str
+    value: str
+    note: str
+    tone: str = ""
+    """`good`, `bad`, or neither."""
+
+
+class Table(Struct, frozen=True):
+    """Texts in rows."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Picture(Struct, frozen=True):
+    """One card of the page."""
+
+    id: str
+    title: str
+    says: str
+    figure: Any = None
+    """Of plotly; None: there is nothing to draw."""
+    key: Sequence[tuple[str, str]] = ()
+    """Name and CSS class of each colour."""
+    table: Table | None = None
+    left_out: str = ""
+
+    @property
+    def height(self) -> int:
+        """Pixels that are kept free until the picture is drawn; 0: there is none."""
+        return int(self.figure.layout.height) if self.figure is not None else 0
+
+
+def tiles(found: Findings) -> list[Tile]:
+    """The figures above the pictures."""
+    led, vacant, unobserved = (
+        sum(getattr(day, name) for day in found.days) for name in ("led", "vacant", "unobserved")
+    )
+    queued, delivered, gave_up = (sum(row[name] for row in found.alerts) for name in ("queued", "delivered", "gave_up"))
+    observed = led + vacant
+    lasted = found.mttr.measured
+    return [
+        Tile(
+            "Availability",
+            _percent(led, observed),
+            "of the time that was observed",
+            "good" if observed and not vacant else "",
+        ),
+        Tile("Unobserved", _percent(unobserved, observed + unobserved), "of all time; not counted as up"),
+        Tile("Failovers", f"{found.mttr.failovers:,}", "one for each component that moved"),
+        Tile(
+            "Median vacancy",
+            seconds(found.mttr.p50),
+            f"95 of 100: {seconds(found.mttr.p95)} at most" if lasted else "none measured",
+        ),
+        Tile("Longest vacancy", seconds(found.mttr.longest), "before another leader took over"),
+        Tile("Alerts delivered", f"{delivered:,} of {queued:,}", f"{gave_up:,} given up", "bad" if gave_up else ""),
+    ]
+
+
+def pictures(found: Findings) -> list[Picture]:
+    """The cards, in the order of the page."""
+    return [
+        _leadership(found),
+        _failovers(found),
+        _vacancies(found),
+        _availability(found),
+        _unobserved(found),
+        _alerts(found),
+    ]
+
+
+def _leadership(found: Findings) -> Picture:
+    shown = sum(len(lane.stretches) for lane in found.lanes)
+    left_out = []
+    if found.leaderships > len(found.lanes):
+        left_out.append(f"Shown: the {LANES} leaderships with the most changes, of {found.leaderships:,}.")
+    if any(len(lane.stretches) >= STRETCHES or len(lane.failovers) >= STRETCHES for lane in found.lanes):
+        left_out.append(
+            f"Of each, the {STRETCHES} longest stretches and the {STRETCHES} latest failovers: {shown:,} of {found.stretches:,} stretches."
+        )
+    return Picture(
+        "leadership",
+        "Leadership over time",
+        "Who led each component. A leader has one colour in all lanes of its cluster.",
+        charts.leadership(found) if found.lanes else None,
+        (
+            ("a leader; another colour, another one", "led"),
+            ("no leader", "vacant"),
+            ("unobserved", "unseen"),
+            ("failover", "mark"),
+        ),
+        left_out=" ".join(left_out),
+    )
+
+
+def _failovers(found: Findings) -> Picture:
+    return Picture(
+        "failovers",
+        "Failovers per day",
+        "By component. Their causes are not in the audit log yet." if found.failovers else "There was none.",
+        charts.failovers(found) if found.failovers else None,
+        _components(component for _, component, _ in found.failovers),
+    )
+
+
+def _vacancies(found: Findings) -> Picture:
+    unknown = found.mttr.failovers - found.mttr.measured
+    return Picture(
+        "vacancies",
+        "Time without a leader",
+        f"How long nobody led before another leader took over: {found.mttr.measured:,} failovers."
+        + (f" Of {unknown:,} more it is not known: no vacancy was seen, or not its beginning." if unknown else ""),
+        charts.vacancies(found) if found.vacancies else None,
+        _components(component for component, _, _ in found.vacancies),
+    )
+
+
+def _availability(found: Findings) -> Picture:
+    rows = [
+        (
+            plain(row.cluster_id),
+            plain(row.component),
+            _percent(row.availability, 1),
+            seconds(row.vacant),
+            seconds(row.unobserved),
+        )
+        for row in found.worst
+    ]
+    return Picture(
+        "availability",
+        "Availability",
+        "Each day of all leaderships together: led, without a leader, and unobserved."
+        if found.days
+        else "Not known: no observer has recorded what it could see.",
+        charts.availability(found) if found.days else None,
+        (("led", "up"), ("no leader", "vacant"), ("unobserved", "unseen")) if found.days else (),
+        table=Table(("Cluster", "Component", "Availability", "No leader", "Unobserved"), rows),
+        left_out=f"The table: the {TABLE_ROWS} that were least available, of those that were not led and seen all the time."
+        if rows
+        else "",
+    )
+
+
+def _unobserved(found: Findings) -> Picture:
+    rows = [
+        (plain(row.cluster_id), f"{_minute(row.began_at)}", f"{_minute(row.ended_at)}", seconds(row.seconds))
+        for row in found.gaps
+    ]
+    return Picture(
+        "unobserved",
+        "Out of sight",
+        f"The longest stretches in which no observer could see a cluster, {TABLE_ROWS} at most."
+        if rows
+        else "Between the first and the last that is recorded of each cluster, somebody could see it all the time.",
+        table=Table(("Cluster", "From (UTC)", "To (UTC)", "For"), rows),
+    )
+
+
+def _alerts(found: Findings) -> Picture:
+    rows = [
+        (
+            plain(row.destination),
+            f"{row.queued:,}",
+            f"{row.delivered:,}",
+            f"{row.gave_up:,}",
+            f"{row.duplicates:,}",
+            f"{row.attempts:,}",
+            seconds(row.p50),
+            seconds(row.p95),
+        )
+        for row in found.alerts
+    ]
+    columns = ("Destination", "Queued", "Delivered", "Given up", "Maybe twice", "Most attempts", "Median", "95 of 100")
+    return Picture(
+        "delays",
+        "Alert delays",
+        "From queued to delivered." if rows else "No alert was queued.",
+        charts.delays(found) if found.delays else None,
+        table=Table(columns, rows),
+        left_out=f"The table: the {TABLE_ROWS} destinations with the most alerts." if len(rows) >= TABLE_ROWS else "",
+    )
+
+
+def _components(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(plain(name), name if name in charts.COMPONENTS else "led") for name in charts.known(names)]
+
+
+def seconds(value: float | None) -> str:
+    """A duration for people: `840 ms`, `1.5 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
+    if value is None:
+        return "\N{EN DASH}"
+    if 0 < value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f}".removesuffix(".0") + " s"
+    whole = round(value)
+    for size, name, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
+    raise AssertionError(value)
+
+
+def _percent(part: float | None, whole: float) -> str:
+    """Rounded down: what was not all is never shown as 100 %."""
+    if part is None or not whole:
+        return "\N{EN DASH}"
+    return f"{int(part / whole * 1_000_000) / 10_000:.4f}".rstrip("0").rstrip(".") + " %"
+
+
+def _minute(at: Any) -> str:
+    return f"{utc(at):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,105 @@
+"""How long things are kept: one number of days for segments, rows and checkpoints."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from sidecar.audit.errors import AuditError
+from sidecar.audit.existing import dates, existing_log, tables
+from sidecar.audit.segments import SUFFIX, Segment, bad_lines, bad_segments, damages, read_segments
+from sidecar.audit.storage import Storage
+from sidecar.audit.tables import CHECKPOINTS
+
+_CHECKPOINT_BORN = "metadata"
+"""The file of a checkpoint that Spark writes once, when it begins."""
+
+
+class ExpireResult(Struct, frozen=True):
+    """What was deleted because it was too old."""
+
+    segments: int
+    dates: int
+    """How many dates of a table."""
+    not_ingested: int
+    """Segments old enough that were left, because something in them is not in the audit log."""
+
+
+def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = None) -> ExpireResult:
+    """Delete what is more than `keep` whole UTC days older than today: segments of `spool`, dates of every table, checkpoints.
+
+    Segments go first, and only those of which every record is in the audit log (or would expire with it) and every bad line in its
+    quarantine: their content decides, not a checkpoint. So a date that went cannot come back from them. A checkpoint goes when it was
+    begun so long ago; the next ingest looks at all segments again. Raises AuditError.
+    """
+    oldest = datetime.now(UTC).date() - timedelta(days=keep)
+    with existing_log(spark, audit, "expire what is old in") as (session, folder), folder.locked():
+        removable, kept = _segments(session, folder, spool, oldest) if spool else ((), 0)
+        expired = [path for table in tables(folder) for path, day in dates(folder, table).items() if day < oldest]
+        for path in expired:
+            folder.drop(path)
+        for file, born in _checkpoints(folder).items():
+            if born.date() < oldest:
+                folder.delete(f"{CHECKPOINTS}/{file.removesuffix(f'/{_CHECKPOINT_BORN}')}")
+    return ExpireResult(segments=len(removable), dates=len(expired), not_ingested=kept)
+
+
+def _segments(session: SparkSession, audit: Storage, spool_url: str, oldest: date) -> tuple[Sequence[str], int]:
+    """Delete the segments that may go; which went, and how many old ones may not."""
+    spool = Storage(session, spool_url)
+    if not spool.is_folder():
+        raise AuditError(f"cannot expire segments of {spool_url}: there is no such folder")
+    old = [file for file, sealed in spool.written("", SUFFIX).items() if sealed.date() < oldest]
+    missing = _not_ingested(session, audit, spool, old, oldest) if old else set()
+    removable = [file for file in old if file not in missing]
+    for file in removable:
+        spool.delete(file)
+    return removable, len(missing)
+
+
+def _not_ingested(
+    session: SparkSession, audit: Storage, spool: Storage, files: Sequence[str], oldest: date
+) -> set[str]:
+    """Those of the segments that hold something which is neither in a table nor too old for it."""
+    segments = [Segment(url=spool.at(file), length=spool.size(file)) for file in files]
+    try:
+        return _missing(session, audit, spool, segments, {}, oldest)
+    except Exception as error:
+        if "FAILED_READ_FILE" not in str(error) or not (damaged := damages(spool, segments)):
+            raise
+        return _missing(session, audit, spool, segments, damaged, oldest)
+
+
+def _missing(
+    session: SparkSession,
+    audit: Storage,
+    spool: Storage,
+    segments: Sequence[Segment],
+    damaged: Mapping[str, str],
+    oldest: date,
+) -> set[str]:
+    rows = read_segments(session, spool, segments, damaged)
+    good = rows.where(F.col("reason").isNull() & (F.to_date("record.observed_at") >= F.lit(oldest)))
+    wanted = good.select("file", "record.id").unionAll(bad_lines(rows).select("file", "id"))
+    empty = {segment.url: "the file is empty" for segment in segments if segment.length == 0}
+    if torn := {**damaged, **empty}:
+        wanted = wanted.unionAll(bad_segments(session, spool, torn).select("file", "id"))
+    present = _present(session, audit, wanted)
+    return {row.file for row in wanted.join(present, "id", "left_anti").select("file").distinct().collect()}
+
+
+def _present(session: SparkSession, audit: Storage, wanted: DataFrame) -> DataFrame:
+    """Those of the wanted ids that any table holds."""
+    read = session.read.schema("id string")
+    nothing = session.createDataFrame([], "id string")
+    ids = reduce(DataFrame.unionAll, (read.parquet(audit.at(table)).select("id") for table in tables(audit)), nothing)
+    return ids.join(F.broadcast(wanted.select("id")), "id", "left_semi")
+
+
+def _checkpoints(audit: Storage) -> dict[str, datetime]:
+    files = audit.written(CHECKPOINTS, f"/{_CHECKPOINT_BORN}") if audit.is_folder(CHECKPOINTS) else {}
+    # The checkpoint itself, not what Spark keeps deeper in it under the same name.
+    return {file: born for file, born in files.items() if file.count("/") == 2}

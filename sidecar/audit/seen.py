@@ -1,0 +1,75 @@
+"""Which ids a table shows already: a narrow copy of them, so that not every batch has to read them all.
+
+The copy lives as long as one ingest, and carries no promise: before each batch it is brought up to the files that are visible, and what it
+finds is looked up in them.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from sidecar.audit.schema import EVENT_DATE
+from sidecar.audit.storage import STAGING, Storage
+
+PARQUET: Final = ".parquet"
+HASH: Final = "xxhash64(id) AS hash"
+"""Eight bytes instead of 36. Two ids may share one, so it only tells where to look."""
+_MOST_PARTS: Final = 16
+
+
+class SeenIds:
+    """The hashes and dates of all ids that one table shows."""
+
+    def __init__(self, session: SparkSession, audit: Storage, table: str) -> None:
+        self._session = session
+        self._audit = audit
+        self._table = table
+        self._files: Mapping[str, datetime] = {}
+        self._parts: list[str] = []
+
+    def dates_of(self, hashes: DataFrame) -> list[date]:
+        """The dates on which the table shows, at this moment, ids with some of the `hashes`."""
+        self._refresh()
+        if not self._parts:
+            return []
+        known = self._session.read.schema(f"hash long, {EVENT_DATE} date").parquet(*map(self._audit.at, self._parts))
+        found = known.join(F.broadcast(hashes), "hash", "left_semi").select(EVENT_DATE).distinct()
+        return [row[EVENT_DATE] for row in found.collect()]
+
+    def among(self, hashes: DataFrame, dates: Sequence[date]) -> DataFrame:
+        """The ids that the table shows on `dates` and whose hash is among `hashes`: one column, `id`."""
+        if not dates:
+            return self._session.createDataFrame([], "id string")
+        visible = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._audit.at(self._table))
+        there = visible.where(F.col(EVENT_DATE).isin(list(dates))).select("id", F.expr(HASH))
+        return there.join(F.broadcast(hashes), "hash", "left_semi").select("id")
+
+    def _refresh(self) -> None:
+        files = self._audit.written(self._table, PARQUET) if self._audit.is_folder(self._table) else {}
+        if not self._files.items() <= files.items():  # compaction gives an old name to a new file
+            self._parts, self._files = [], {}
+        if new := sorted(files.keys() - self._files.keys()):
+            folder = self._audit.at(self._table)
+            reader = self._session.read.schema(f"id string, {EVENT_DATE} date").option("basePath", folder)
+            rows = reader.parquet(*(f"{folder}/{file}" for file in new) if self._files else [folder])
+            self._write(rows.selectExpr(HASH, EVENT_DATE))
+            if len(self._parts) > _MOST_PARTS:
+                self._merge()
+        self._files = files
+
+    def _write(self, hashes: DataFrame) -> None:
+        part = f"{STAGING}/seen-{uuid4()}"
+        # Hashes neither repeat nor compress.
+        writer = hashes.write.options(**{"parquet.enable.dictionary#hash": "false", "compression": "none"})
+        writer.parquet(self._audit.at(part))
+        self._parts.append(part)
+
+    def _merge(self) -> None:
+        old, self._parts = self._parts, []
+        self._write(self._session.read.parquet(*map(self._audit.at, old)).repartition(4))
+        for part in old:
+            self._audit.delete(part)

@@ -1,0 +1,176 @@
+"""Reads every byte of an audit log and says what is wrong with it. Changes nothing."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.types import StructType
+
+from sidecar.audit.errors import reason
+from sidecar.audit.existing import date_of, existing_log, tables
+from sidecar.audit.schema import BASE_VIEWS
+from sidecar.audit.storage import REPLACED, STAGING, Storage
+from sidecar.audit.tables import OURS
+
+_PARQUET: Final = ".parquet"
+_TIMES: Final = {"quarantine": "at"}
+_TIME: Final = "observed_at"
+_SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
+"""Under this key every Parquet file of Spark's says what its columns are."""
+_ATTEMPTS: Final = 3
+_FILE, _FOLDER = "_file", "_folder"
+_MOST: Final = 100
+"""So many ids of one table are told that are there twice."""
+
+
+class VerifyResult(Struct, frozen=True):
+    """What was read, and what is wrong, in one line each."""
+
+    files: int
+    rows: int
+    findings: Sequence[str]
+    """None: the log is sound."""
+
+
+def verify(spark: SparkSession, audit: str) -> VerifyResult:
+    """Read all of the audit log at `audit`, with every checksum. Raises AuditError when it cannot be looked at."""
+    with existing_log(spark, audit, "verify") as (session, folder):
+        session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to decode every column
+        session.conf.set("parquet.page.verify-checksum.enabled", True)
+        findings = [*_strangers(folder)]
+        files = rows = 0
+        for table in tables(folder):
+            found = _checked(session, folder, table)
+            findings += found.findings
+            files += found.files
+            rows += found.rows
+    return VerifyResult(files=files, rows=rows, findings=findings)
+
+
+def _strangers(audit: Storage) -> Iterator[str]:
+    """What does not belong in the folder of an audit log, or not for long."""
+    for name in audit.names():
+        if name not in OURS | {REPLACED}:
+            yield f"{name}: not of an audit log"
+    # What a running ingest stages is no leftover.
+    if audit.is_folder(STAGING) and audit.names(STAGING) and not audit.is_locked:
+        yield f"{STAGING}: leftovers of an ingest or a compaction that died; the next one removes them"
+
+
+def _checked(session: SparkSession, audit: Storage, table: str) -> "_Table":
+    """A table whose findings are not those of an ingest or a compaction that went on meanwhile, if there ever is a quiet moment."""
+    for _ in range(_ATTEMPTS):
+        found = _Table(session, audit, table)
+        found.check()
+        if not found.findings or audit.files(table, "") == found.listed:
+            break
+    return found
+
+
+class _Table:
+    """One table, what was read of it and what is wrong with it."""
+
+    def __init__(self, session: SparkSession, audit: Storage, name: str) -> None:
+        self._session = session
+        self._audit = audit
+        self._name = name
+        self._schema = BASE_VIEWS[name]
+        self.listed = audit.files(name, "")
+        self.findings: list[str] = []
+        self.files = 0
+        self.rows = 0
+
+    def check(self) -> None:
+        """Find out all there is to find out."""
+        files = [path for path in self.listed if self._belongs(path)]
+        self.files = len(files)
+        readable = self._readable([path for path in files if self._footer_fits(path)])
+        if readable:
+            self.rows = self._read(readable).count()
+            self._check_dates(readable)
+            self._check_ids(readable)
+
+    def _belongs(self, path: str) -> bool:
+        folder, _, file = path.rpartition("/")
+        belongs = date_of(folder) is not None and file.endswith(_PARQUET) and not file.startswith((".", "_"))
+        if not belongs:
+            self._found(path, "not of an audit log")
+        return belongs
+
+    def _footer_fits(self, path: str) -> bool:
+        """Whether a file has the columns of the table, so that its rows can be looked at."""
+        try:
+            metadata = self._audit.parquet_metadata(f"{self._name}/{path}")
+        except Exception as error:  # noqa: BLE001  whatever it is, it is said, and the other files are looked at
+            self._found(path, f"unreadable: {reason(error)}")
+            return False
+        if _SPARK_SCHEMA not in metadata:
+            self._found(path, "not of an audit log: no ingest wrote it")
+            return False
+        return self._columns_fit(path, StructType.fromJson(msgspec.json.decode(metadata[_SPARK_SCHEMA])))
+
+    def _columns_fit(self, path: str, columns: StructType) -> bool:
+        known = {field.name: field.dataType for field in self._schema}
+        other = [field for field in columns if field.name in known and field.dataType != known[field.name]]
+        newer = [field.name for field in columns if field.name not in known]
+        if "id" not in columns.names:
+            self._found(path, "not of an audit log: it has no id")
+        elif other:
+            named, known_type = other[0], known[other[0].name].simpleString()
+            self._found(path, f"{named.name} is {named.dataType.simpleString()}, in this version it is {known_type}")
+        elif newer:
+            self._found(
+                path, f"written by a newer version: {', '.join(newer)} is not known; this version does not show it"
+            )
+        return "id" in columns.names and not other
+
+    def _readable(self, files: Sequence[str]) -> list[str]:
+        """Those of the files that can be read to the end; halved until each that cannot is found."""
+        try:
+            if files:
+                rows = self._read(files)
+                rows.agg(F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))).collect()
+        except Exception as error:  # noqa: BLE001  see _footer_fits
+            if len(files) == 1:
+                self._found(files[0], f"unreadable: {reason(error)}")
+                return []
+            half = len(files) // 2
+            return self._readable(files[:half]) + self._readable(files[half:])
+        return [*files]
+
+    def _check_dates(self, files: Sequence[str]) -> None:
+        time = _TIMES.get(self._name, _TIME)
+        rows = self._read(files).where(F.to_date(time).isNull() | (F.to_date(time) != F.to_date(_FOLDER)))
+        for row in rows.groupBy(_FILE).count().orderBy(_FILE).collect():
+            self._found(row[_FILE], f"{_times(row['count'], 'row')} of another date")
+
+    def _check_ids(self, files: Sequence[str]) -> None:
+        rows = self._read(files)
+        for row in rows.where("id IS NULL").groupBy(_FILE).count().orderBy(_FILE).collect():
+            self._found(row[_FILE], f"{_times(row['count'], 'row')} without an id")
+        twice = (
+            rows.where("id IS NOT NULL")
+            .groupBy("id")
+            .agg(F.count("*").alias("n"), F.sort_array(F.collect_set(_FOLDER)).alias("dates"))
+        )
+        for row in twice.where("n > 1").orderBy("id").limit(_MOST).collect():
+            self.findings.append(f"{self._name}: id {row.id} is there {row.n} times, on {', '.join(row.dates)}")
+
+    def _read(self, files: Sequence[str]) -> DataFrame:
+        """The rows of the files, with the file, below the table, and the date that its folder stands for."""
+        rows = self._session.read.schema(self._schema).parquet(
+            *(self._audit.at(f"{self._name}/{path}") for path in files)
+        )
+        path = F.substring_index("_metadata.file_path", "/", -2)
+        date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
+        return rows.select("*", path.alias(_FILE), date.alias(_FOLDER))
+
+    def _found(self, path: str, problem: str) -> None:
+        self.findings.append(f"{self._name}/{path}: {problem}")
+
+
+def _times(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

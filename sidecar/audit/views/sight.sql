@@ -1,0 +1,25 @@
+-- When could anybody see each cluster's store?
+--
+-- One row for each stretch in which at least one observer could. Observers record their sight in pieces of an hour, so the last row of a
+-- cluster that is still watched ends up to an hour ago.
+SELECT
+  cluster_id,
+  min(began_at) AS began_at,
+  max(ended_at) AS ended_at
+FROM (
+  SELECT *, sum(CASE WHEN began_at <= seen_until THEN 0 ELSE 1 END) OVER (
+    PARTITION BY cluster_id ORDER BY began_at, ended_at ROWS UNBOUNDED PRECEDING
+  ) AS nth
+  FROM (
+    SELECT
+      cluster_id,
+      `from` AS began_at,
+      `to` AS ended_at,
+      max(`to`) OVER (
+        PARTITION BY cluster_id ORDER BY `from`, `to` ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+      ) AS seen_until
+    FROM coverage
+    WHERE state = 'seeing' AND `from` < `to`
+  )
+)
+GROUP BY cluster_id, nth

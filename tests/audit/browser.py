@@ -1,0 +1,134 @@
+"""A headless Chromium that opens one file, and tells what became of it: through its own debugging protocol."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from websocket import WebSocket, create_connection
+
+_SECONDS = 60.0
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--remote-debugging-port=0",
+)
+
+
+class Page:
+    """A page in the browser, without a name server to ask."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._last = 0
+        self.requested: list[str] = []
+        """The URLs of all that the page asked for, itself first."""
+        self.complaints: list[str] = []
+        """What the browser had to say: errors of scripts, what its Content-Security-Policy has stopped."""
+        self.dialogs = 0
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One call of the protocol."""
+        self._last += 1
+        self._socket.send(json.dumps({"id": self._last, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self._socket.recv())
+            if message.get("id") == self._last:
+                assert "error" not in message, message
+                return dict(message["result"])
+            self._happened(message["method"], message["params"])
+
+    def open(self, file: Path, width: int) -> None:
+        """Open a file as a screen of this width shows it, and wait until its pictures are drawn."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.call("Page.navigate", url=file.as_uri())
+        deadline = time.monotonic() + _SECONDS
+        while self.value("document.documentElement.dataset.drawn ?? ''") != "all":
+            assert time.monotonic() < deadline, self.complaints
+            time.sleep(0.1)
+
+    def value(self, expression: str) -> Any:
+        """What a JavaScript expression is in the page."""
+        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def screenshot(self) -> bytes:
+        """All of the page, as PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+
+    def printed(self) -> bytes:
+        """The page on paper, as PDF."""
+        return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])
+
+    def _happened(self, event: str, told: dict[str, Any]) -> None:
+        match event:
+            case "Network.requestWillBeSent":
+                self.requested.append(told["request"]["url"])
+            case "Log.entryAdded":
+                self.complaints.append(told["entry"]["text"])
+            case "Runtime.exceptionThrown":
+                self.complaints.append(str(told["exceptionDetails"].get("exception", told["exceptionDetails"])))
+            case "Page.javascriptDialogOpening":
+                self.dialogs += 1
+
+
+@contextmanager
+def chromium() -> Iterator[Page]:
+    """A browser of its own, gone in the end."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    assert program, "the report is looked at in Chromium; install it (Debian: apt-get install chromium)"
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
+        # Chromium keeps settings below HOME too.
+        browser = subprocess.Popen(
+            [program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"HOME": profile},
+            start_new_session=True,
+        )
+        try:
+            port = _port(Path(profile), browser)
+            yield from _connected(port)
+        finally:
+            browser.kill()
+            browser.wait(_SECONDS)
+
+
+def _port(profile: Path, browser: "subprocess.Popen[bytes]") -> int:
+    told = profile / "DevToolsActivePort"
+    deadline = time.monotonic() + _SECONDS
+    while not told.is_file() or not told.read_text().strip():
+        assert browser.poll() is None, "Chromium ended"
+        assert time.monotonic() < deadline, "Chromium does not start"
+        time.sleep(0.05)
+    return int(told.read_text().splitlines()[0])
+
+
+def _connected(port: int) -> Iterator[Page]:
+    import urllib.request
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=_SECONDS) as answer:
+        (target,) = (page for page in json.load(answer) if page["type"] == "page")
+    socket = create_connection(target["webSocketDebuggerUrl"], timeout=_SECONDS, suppress_origin=True)
+    try:
+        yield Page(socket)
+    finally:
+        socket.close()

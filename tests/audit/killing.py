@@ -1,0 +1,174 @@
+"""Ingests that are killed: with a JVM of their own, or on one that goes on, so that a kill costs no start of Spark."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.audit.spooling import NOON, ids_seen, seal, transition
+
+_OWN_JVM = """
+import sys
+from sidecar.audit.ingest import ingest
+from sidecar.audit.session import spark_session
+
+with spark_session("local[2]") as spark:
+    print("started", flush=True)
+    ingest(spark, *sys.argv[1:])
+    print("done", flush=True)
+"""
+_GIVEN_JVM = """
+import os, sys
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+from sidecar.audit.ingest import ingest
+
+gateway = launch_gateway()
+java = gateway.jvm.JavaSparkContext.fromSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
+context = SparkContext(conf=SparkConf(_jconf=java.getConf()), gateway=gateway, jsc=java)
+spark = SparkSession(context)
+print("started", flush=True)
+ingest(spark, *sys.argv[1:])
+print("done", flush=True)
+os._exit(0)  # the JVM goes on
+"""
+_CHANGES = 60
+_DATES = 3
+_PATIENCE = 1.25
+"""Whoever is killed may have more time in the next round, until one is done: so kills come at every stage, on any machine."""
+
+
+@contextmanager
+def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """An ingest in a process of its own that is about to begin, with a JVM of its own or on that of a session. It is gone in the end."""
+    leftovers = str(spool.parent)  # what a killed process has no time to remove goes where the spool goes
+    environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
+    if jvm_of is not None:
+        parameters = jvm_of.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
+        environment |= {
+            "PYSPARK_GATEWAY_PORT": str(parameters.port),
+            "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
+        }
+    process = subprocess.Popen(
+        [sys.executable, "-c", _OWN_JVM if jvm_of is None else _GIVEN_JVM, str(spool), str(audit)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            assert process.stdout.readline() == "started\n"
+            yield process
+        finally:
+            process.kill()
+    deadline = time.monotonic() + 30
+    while _alive(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(process.pid)  # the JVM ends by itself when its Python does
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Rounds:
+    """A spool that grows from round to round, and an ingest that is killed in each.
+
+    In each round two observers seal segments of the same changes on three dates, with garbage; now and then a segment that is there already
+    comes again under another name, and the checkpoint is deleted.
+    """
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.spool, self.audit = folder / "spool", folder / "audit"
+        self.spool.mkdir(parents=True)
+        self.killed = 0
+        """In how many rounds the ingest was still at work when it was killed."""
+        self.ids: set[str] = set()
+        self.garbage: set[str] = set()
+        self._chance = chance
+        self._round = 0
+        self._seconds = 3.0
+
+    def play(self, spark: SparkSession, *, own_jvm: bool = False) -> None:
+        """One round. It is killed at a random moment of the time that an ingest has taken so far; with its own JVM, both are."""
+        self._fill()
+        with ingesting(self.spool, self.audit, None if own_jvm else spark) as process:
+            began = time.monotonic()
+            try:
+                process.wait(self._chance.uniform(0, 1.2 * self._seconds * (4 if own_jvm else 1)))
+                assert process.returncode == 0
+                if not own_jvm:
+                    self._seconds = time.monotonic() - began
+            except subprocess.TimeoutExpired:
+                self.killed += 1
+                self._seconds *= _PATIENCE
+                os.killpg(process.pid, signal.SIGKILL)
+        _end_what_it_began(spark)
+
+    def assert_none_twice(self, spark: SparkSession) -> None:
+        """Every reader sees no id twice, and none that is not in the spool."""
+        if (self.audit / "transitions").is_dir():
+            seen = ids_seen(spark, self.audit, "transitions")
+            assert len(set(seen)) == len(seen)
+            assert self.ids.issuperset(seen)
+
+    def assert_complete(self, spark: SparkSession) -> None:
+        """Every reader sees each id once, and each line of garbage in the quarantine."""
+        assert ids_seen(spark, self.audit, "transitions") == sorted(self.ids)
+        ids = ids_seen(spark, self.audit, "quarantine")
+        assert len(set(ids)) == len(ids)
+        assert {row.line for row in spark.read.parquet(f"{self.audit}/quarantine").collect()} == self.garbage
+
+    def _fill(self) -> None:
+        first, self._round = self._round * _CHANGES + 1, self._round + 1
+        numbers = range(first, first + _CHANGES)
+        garbage = f"garbage {self._round}"
+        segments = []
+        for observer in ("jm-0", "jm-1"):
+            records = [transition(n, NOON + timedelta(days=n % _DATES), observer=observer) for n in numbers]
+            self.ids.update(record.id for record in records)
+            self.garbage.add(garbage)
+            for start in range(0, _CHANGES, _CHANGES // 2):
+                part = records[start : start + _CHANGES // 2]
+                segments.append(seal(self.spool, observer, first + start, part, lines=[garbage.encode()]))
+        if self._chance.random() < 0.3:
+            again = self._chance.choice(segments)
+            shutil.copy(again, again.with_name(f"9{self._round:015d}-9{self._round:015d}.jsonl.gz"))
+        if self._chance.random() < 0.1:
+            shutil.rmtree(self.audit / "_checkpoints", ignore_errors=True)
+
+
+def _end_what_it_began(spark: SparkSession) -> None:
+    """On a JVM that goes on when its Python is killed, as its own end would."""
+    for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
+        query.stop()
+    spark.sparkContext.cancelAllJobs()
+
+
+@contextmanager
+def lending_its_jvm(spark: SparkSession) -> Iterator[None]:
+    """While others are called back from the JVM of this session; in the end this process is again."""
+    try:
+        yield
+    finally:
+        gateway: Any = spark.sparkContext._gateway
+        if (server := vars(gateway).get("_callback_server")) is not None:
+            java = gateway.java_gateway_server
+            java.resetCallbackClient(java.getCallbackClient().getAddress(), server.port)

@@ -1,0 +1,117 @@
+"""Ingest beside what it cannot do without: `python -m tests.bench.audit [ROWS] [DATES] [whole]`.
+
+The floor is Spark reading the same segments as JSON and writing them as Parquet, with the same schema and codec, and none of the promises.
+It and the ingest take turns in one JVM. CPU time is the JVM's (DuckDB: this process's); other work on the machine changes it less.
+With `whole`, records have their null fields, as the sidecar writes them (1,000 bytes instead of 500).
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import duckdb
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from sidecar.audit.ingest import ingest
+from sidecar.audit.schema import EVENT_DATE, RECORDS
+from sidecar.audit.session import SQL_SETTINGS, spark_session
+from tests.bench.audit_spool import fill
+from tests.bench.stage import Table
+
+_FIRST: Final = date(2025, 10, 1)
+_WARM: Final = 2
+_EXISTING: Final = 100
+"""Rows on each date that is there before."""
+
+
+class _Bench:
+    def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
+        self._rows = rows
+        self._folder = folder
+        self._ticks = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/stat")  # type: ignore[union-attr]
+        self.table = Table("", "s", "CPU s", "rows/s", "rows per CPU s", "bytes per row", "files")
+
+    def row(self, name: str, target: Path, do: Callable[[], object], *, in_jvm: bool = True) -> float:
+        """Rows per CPU second."""
+        before = set(target.rglob("*.parquet"))
+        clock, cpu = time.monotonic(), self._cpu() if in_jvm else time.process_time()
+        do()
+        seconds = time.monotonic() - clock
+        cpu = (self._cpu() if in_jvm else time.process_time()) - cpu
+        files = set(target.rglob("*.parquet")) - before
+        size = sum(file.stat().st_size for file in files) / self._rows
+        rates = (f"{self._rows / seconds:,.0f}", f"{self._rows / cpu:,.0f}")
+        self.table.row(name, f"{seconds:.1f}", f"{cpu:.1f}", *rates, f"{size:.0f}", len(files))
+        return self._rows / cpu
+
+    def _cpu(self) -> float:
+        fields = self._ticks.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main(rows: int, dates: int, whole: bool) -> None:
+    with tempfile.TemporaryDirectory() as name, spark_session("local[2]") as spark:
+        folder = Path(name)
+        spool, existing = folder / "spool", folder / "existing"
+        fill(spool, rows, _FIRST, dates, whole=whole)
+        fill(folder / "before", dates * _EXISTING, _FIRST, dates, start=rows)
+        ingest(spark, str(folder / "before"), str(existing))
+        print(f"\n{rows:,} records on {dates} dates into a log with {dates} dates\n")
+        bench = _Bench(spark, folder, rows)
+        rates: dict[str, list[float]] = {"floor": [], "ingest": []}
+        target, audit = folder / "floor", folder / "audit"
+        for turn in range(1 + _WARM):
+            how = "cold" if turn == 0 else "warm"
+            rates["floor"].append(bench.row(f"floor, {how}", target, lambda: _floor(spark, spool, target)))
+            shutil.rmtree(target)
+            shutil.copytree(existing, audit)
+            rates["ingest"].append(
+                bench.row(f"audit ingest, {how}", audit, lambda: ingest(spark, str(spool), str(audit)))
+            )
+            if turn < _WARM:
+                shutil.rmtree(audit)
+        shutil.rmtree(audit / "_checkpoints")
+        bench.row("the same again, checkpoint lost", audit, lambda: ingest(spark, str(spool), str(audit)))
+        bench.row("DuckDB", folder / "duckdb", lambda: _duckdb(spool, folder / "duckdb"), in_jvm=False)
+        ratio = sum(rates["ingest"][1:]) / sum(rates["floor"][1:])
+        bench.table.end()
+        print(f"ingest does {ratio:.2f} of the floor's rows per CPU second, warm (wanted: at least 0.7)")
+
+
+def _floor(spark: SparkSession, spool: Path, target: Path) -> None:
+    session = spark.newSession()
+    for key, value in SQL_SETTINGS.items():
+        session.conf.set(key, value)
+    rows = session.read.schema(RECORDS["transition"]).option("recursiveFileLookup", True).json(str(spool))
+    rows.withColumn(EVENT_DATE, F.to_date("observed_at")).write.partitionBy(EVENT_DATE).parquet(str(target))
+
+
+def _duckdb(spool: Path, target: Path) -> None:
+    columns = ", ".join(
+        f"{field.name!r}: '{_duckdb_type(field.dataType.simpleString())}'" for field in RECORDS["transition"]
+    )
+    with duckdb.connect() as database:
+        database.execute("SET threads = 2")
+        database.execute(
+            f"COPY (SELECT *, CAST(observed_at AS DATE) AS {EVENT_DATE} FROM read_json('{spool}/*/*.jsonl.gz', columns = {{{columns}}},"  # noqa: S608  our own paths
+            f" format = 'newline_delimited')) TO '{target}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY ({EVENT_DATE}))"
+        )
+
+
+def _duckdb_type(spark_type: str) -> str:
+    if spark_type.startswith("struct<"):
+        fields = (field.split(":") for field in spark_type[7:-1].split(","))
+        return f"STRUCT({', '.join(f'{name} {_duckdb_type(kind)}' for name, kind in fields)})"
+    return {"string": "VARCHAR", "map<string,string>": "MAP(VARCHAR, VARCHAR)"}.get(spark_type, spark_type.upper())
+
+
+if __name__ == "__main__":
+    given = [argument for argument in sys.argv[1:] if argument != "whole"]
+    main(int(given[0]) if given else 1_000_000, int(given[1]) if len(given) > 1 else 30, "whole" in sys.argv)
