@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -50,18 +50,10 @@ _PATIENCE = 1.25
 
 
 @contextmanager
-def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> Iterator["subprocess.Popen[str]"]:
-    """An ingest in a process of its own that is about to begin, with a JVM of its own or on that of a session. It is gone in the end."""
-    leftovers = str(spool.parent)  # what a killed process has no time to remove goes where the spool goes
-    environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
-    if jvm_of is not None:
-        parameters = jvm_of.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
-        environment |= {
-            "PYSPARK_GATEWAY_PORT": str(parameters.port),
-            "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
-        }
+def started(script: str, *arguments: Path, environment: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A script in a process and a group of its own, once it has printed `started`; killed in the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _OWN_JVM if jvm_of is None else _GIVEN_JVM, str(spool), str(audit)],
+        [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -74,6 +66,22 @@ def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> I
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """An ingest in a process of its own that is about to begin, with a JVM of its own or on that of a session. It is gone in the end."""
+    leftovers = str(spool.parent)  # what a killed process has no time to remove goes where the spool goes
+    environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
+    if jvm_of is not None:
+        parameters = jvm_of.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
+        environment |= {
+            "PYSPARK_GATEWAY_PORT": str(parameters.port),
+            "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
+        }
+    script = _OWN_JVM if jvm_of is None else _GIVEN_JVM
+    with started(script, spool, audit, environment=environment) as process:
+        yield process
     deadline = time.monotonic() + 30
     while _alive(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)

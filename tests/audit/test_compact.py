@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from sidecar.audit.sql import run_sql
 from sidecar.audit.storage import Storage
 from sidecar.audit.verify import verify
 from tests.audit.conftest import YESTERDAY, Log
+from tests.audit.killing import started
 from tests.audit.spooling import ids, ids_seen, seal, transition
 from tests.bench.compaction import small_files
 from tests.bench.reading import KINDS, Reader
@@ -209,20 +209,10 @@ def test_killed_it_is_completed_by_the_next(spark: SparkSession, log: Log) -> No
 @contextmanager
 def compacting(audit: Path) -> Iterator["subprocess.Popen[str]"]:
     """A compaction in a process of its own, whose Spark has just started; the process group ends with it."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(audit)],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"TMPDIR": str(audit.parent), "SPARK_LOCAL_DIRS": str(audit.parent)},
-    )
-    assert process.stdout is not None
-    with process:
-        try:
-            assert process.stdout.readline() == "started\n"
-            yield process
-        finally:
-            process.kill()
+    leftovers = str(audit.parent)  # what a killed process has no time to remove
+    environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
+    with started(COMMAND, audit, environment=environment) as process:
+        yield process
 
 
 def test_readers_never_count_wrong(spark: SparkSession, log: Log, tmp_path: Path) -> None:
