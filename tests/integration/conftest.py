@@ -26,7 +26,7 @@ def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory, flink_2_home: Pat
 
 
 @pytest.fixture(scope="session")
-def shared_kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
     """One API server for all tests that do it no harm, each in a namespace of its own."""
     server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **USERS)
     server.start()

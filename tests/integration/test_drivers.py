@@ -17,14 +17,14 @@ from tests.integration.watching import now
 
 
 def test_clusters_of_both_stores_are_watched_side_by_side(
-    shared_zookeeper: ZooKeeper, shared_kubernetes: Kubernetes, flink: KazooClient, namespace: str, tmp_path: Path
+    shared_zookeeper: ZooKeeper, kubernetes: Kubernetes, flink: KazooClient, namespace: str, tmp_path: Path
 ) -> None:
     """Each is seen whole and told by its own name; whoever is asked for a token is asked once for all; all threads end."""
-    somewhere = shared_kubernetes.namespace(f"test-{uuid4()}")
+    somewhere = kubernetes.namespace(f"test-{uuid4()}")
     names = [f"cluster-{number}" for number in range(20)]
     for name in names:
         somewhere.create(f"{name}-cluster-config-map", {}, '{"holderIdentity": "a", "leaseDuration": 15.0}')
-    kubeconfig = asking_a_program(shared_kubernetes, tmp_path)
+    kubeconfig = asking_a_program(kubernetes, tmp_path)
     somewhere.allow("somebody", "list", "watch")
     before = set(threading.enumerate())
     told: list[ClusterObservation] = []

@@ -26,12 +26,6 @@ LABELS = {"app": CLUSTER, "type": "flink-native-kubernetes"}
 
 
 @pytest.fixture
-def kubernetes(shared_kubernetes: Kubernetes) -> Kubernetes:
-    """One API server for all tests here, each with its own namespace."""
-    return shared_kubernetes
-
-
-@pytest.fixture
 def flink(kubernetes: Kubernetes) -> Namespace:
     """A namespace of this test's own."""
     return kubernetes.namespace(f"test-{uuid4()}")
