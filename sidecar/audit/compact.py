@@ -16,15 +16,14 @@ from msgspec import Struct
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.errors import AuditError, CannotSwapError, failing_to, reason
+from sidecar.audit.errors import FILE_UNREADABLE, AuditError, CannotSwapError, failing_to, reason
 from sidecar.audit.existing import dates, existing_log, tables
-from sidecar.audit.storage import STAGING, Storage
+from sidecar.audit.storage import PARQUET, STAGING, Storage
 
 _log = logging.getLogger("sidecar.audit")
 
 _SWAPPED_TOGETHER: Final = 50
 """So many dates: reads of them fail together for two seconds, and this is what has to be done again after a death."""
-_PARQUET: Final = ".parquet"
 _ORDERS: Final = {"quarantine": ("file",)}
 _ORDER: Final = ("cluster_id", "observed_at")
 _ROW_BYTES: Final = 100
@@ -115,7 +114,7 @@ def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | N
     staged = f"{STAGING}/{uuid4()}"
     with failing_to(f"compact {audit.at(path)}"):
         read = _write(rows, audit.at(staged), _ORDERS.get(path.partition("/")[0], _ORDER), ids=size // _ROW_BYTES)
-        (file,) = audit.files(staged, _PARQUET)
+        (file,) = audit.files(staged, PARQUET)
         written = session.read.parquet(audit.at(staged)).agg(*_digest(rows.columns)).collect()[0].asDict()
         if written != read:
             raise AuditError(
@@ -130,7 +129,7 @@ def _listing(folder: Path) -> dict[str, os.stat_result]:
     files = {}
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not entry.name.endswith(_PARQUET) or not entry.is_file():
+            if not entry.name.endswith(PARQUET) or not entry.is_file():
                 raise _UnfitError(f"{entry.name} in it is not of an audit log")
             files[entry.name] = entry.stat()
     return files
@@ -172,7 +171,7 @@ def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> d
         one = rows.observe(read, *_digest(rows.columns)).coalesce(1).sortWithinPartitions(*order)
         one.write.options(**options).parquet(target)
     except Exception as error:
-        if "FAILED_READ_FILE" in str(error):
+        if FILE_UNREADABLE in str(error):
             raise _UnfitError(reason(error)) from error
         raise
     if read.get["rows"] != read.get["ids"]:

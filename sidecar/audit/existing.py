@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.errors import AuditError, failing_to
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
-from sidecar.audit.session import SQL_SETTINGS
+from sidecar.audit.session import own_session
 from sidecar.audit.storage import Storage
 from sidecar.audit.tables import OURS
 
@@ -24,9 +24,7 @@ def existing_log(spark: SparkSession, audit: str, do_what: str) -> Iterator[tupl
     Raises AuditError, also when there is no audit log.
     """
     with failing_to(f"{do_what} {audit}"):
-        session = spark.newSession()
-        for key, value in SQL_SETTINGS.items():
-            session.conf.set(key, value)
+        session = own_session(spark)
         folder = Storage(session, audit)
         if not folder.is_folder():
             raise AuditError(f"cannot {do_what} {audit}: there is no such folder")

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sidecar.audit.errors import AuditError, failing_to, reason
+from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to, reason
 from sidecar.audit.schema import QUARANTINE, RECORDS, table_of
 from sidecar.audit.segments import (
     COMMON,
@@ -30,7 +30,7 @@ from sidecar.audit.segments import (
     literally,
     read_segments,
 )
-from sidecar.audit.session import SQL_SETTINGS
+from sidecar.audit.session import own_session
 from sidecar.audit.storage import Storage
 from sidecar.audit.tables import CHECKPOINTS, OURS, Table, Writer
 
@@ -81,8 +81,8 @@ def ingest(
     twice, and what is missing comes with the next ingest. Raises AuditError.
     """
     with failing_to(f"ingest {spool} into {audit}"):
-        session = spark.newSession()
-        for key, value in (SQL_SETTINGS | _SETTINGS).items():
+        session = own_session(spark)
+        for key, value in _SETTINGS.items():
             session.conf.set(key, value)
         source, target = Storage(session, spool), _audit_folder(session, audit)
         if not source.is_folder():
@@ -200,7 +200,7 @@ class _Batches:
         try:
             self._write(segments)
         except Exception as error:
-            if "FAILED_READ_FILE" not in str(error) or not (damaged := damages(self._spool, segments)):
+            if FILE_UNREADABLE not in str(error) or not (damaged := damages(self._spool, segments)):
                 raise
             self._write_any(read_segments(self._session, self._spool, segments, damaged))
             self.quarantine(damaged)

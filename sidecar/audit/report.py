@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from sidecar import __version__
 from sidecar.audit.errors import AuditError, failing_to
 from sidecar.audit.report_data import find
-from sidecar.audit.session import SQL_SETTINGS
+from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
 
 DEFAULT_SINCE: Final = timedelta(days=30)
@@ -50,9 +50,7 @@ def write_report(spark: SparkSession, audit: str, html: Path, since: timedelta =
         ) from error
     if not html.absolute().parent.is_dir():  # said before Spark counts for minutes
         raise AuditError(f"cannot write the report {html}: there is no such folder")
-    session = spark.newSession()
-    for key, value in SQL_SETTINGS.items():
-        session.conf.set(key, value)
+    session = own_session(spark)
     register_views(session, audit)
     with failing_to(f"make the report on {audit}"):
         found = find(session, since)

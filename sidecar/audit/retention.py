@@ -8,7 +8,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import FILE_UNREADABLE, AuditError
 from sidecar.audit.existing import dates, existing_log, tables
 from sidecar.audit.segments import SUFFIX, Segment, bad_lines, bad_segments, damages, read_segments
 from sidecar.audit.storage import Storage
@@ -68,7 +68,7 @@ def _not_ingested(
     try:
         return _missing(session, audit, spool, segments, {}, oldest)
     except Exception as error:
-        if "FAILED_READ_FILE" not in str(error) or not (damaged := damages(spool, segments)):
+        if FILE_UNREADABLE not in str(error) or not (damaged := damages(spool, segments)):
             raise
         return _missing(session, audit, spool, segments, damaged, oldest)
 

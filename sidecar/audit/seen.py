@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.schema import EVENT_DATE
-from sidecar.audit.storage import STAGING, Storage
+from sidecar.audit.storage import PARQUET, STAGING, Storage
 
-PARQUET: Final = ".parquet"
 HASH: Final = "xxhash64(id) AS hash"
 """Eight bytes instead of 36. Two ids may share one, so it only tells where to look."""
 _MOST_PARTS: Final = 16

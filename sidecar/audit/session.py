@@ -80,6 +80,14 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
             _end(gateway, session)
 
 
+def own_session(spark: "SparkSession") -> "SparkSession":
+    """A session of our own beside the given one, with what the audit relies on: nothing of the given one is changed."""
+    session = spark.newSession()
+    for key, value in SQL_SETTINGS.items():
+        session.conf.set(key, value)
+    return session
+
+
 def _silence() -> None:
     """PySpark and Py4J log, with stack traces, what they raise; it is told once, by who handles it."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  see spark_session

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to
-from sidecar.audit.session import SQL_SETTINGS
+from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
 
 Output = Literal["table", "json", "csv"]
@@ -64,9 +64,7 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
 
     Raises AuditError when there is no audit log, or when Spark does not understand the query.
     """
-    session = spark.newSession()
-    for key, value in SQL_SETTINGS.items():
-        session.conf.set(key, value)
+    session = own_session(spark)
 
     def ask() -> DataFrame:
         register_views(session, audit)

@@ -22,6 +22,8 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.errors import AuditError, CannotSwapError
 
+PARQUET: Final = ".parquet"
+"""How the names of all files end that readers look at."""
 LOCK: Final = "_lock"
 STAGING: Final = "_staging"
 """What is not visible yet. Whatever a writer finds here, it deletes."""

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, with_event_date
-from sidecar.audit.seen import HASH, PARQUET, SeenIds
-from sidecar.audit.storage import LOCK, REPLACED, STAGING, Storage
+from sidecar.audit.seen import HASH, SeenIds
+from sidecar.audit.storage import LOCK, PARQUET, REPLACED, STAGING, Storage
 
 CHECKPOINTS: Final = "_checkpoints"
 

@@ -12,10 +12,9 @@ from pyspark.sql.types import StructType
 from sidecar.audit.errors import reason
 from sidecar.audit.existing import date_of, existing_log, tables
 from sidecar.audit.schema import BASE_VIEWS
-from sidecar.audit.storage import REPLACED, STAGING, Storage
+from sidecar.audit.storage import PARQUET, REPLACED, STAGING, Storage
 from sidecar.audit.tables import OURS
 
-_PARQUET: Final = ".parquet"
 _TIMES: Final = {"quarantine": "at"}
 _TIME: Final = "observed_at"
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
@@ -95,7 +94,7 @@ class _Table:
 
     def _belongs(self, path: str) -> bool:
         folder, _, file = path.rpartition("/")
-        belongs = date_of(folder) is not None and file.endswith(_PARQUET) and not file.startswith((".", "_"))
+        belongs = date_of(folder) is not None and file.endswith(PARQUET) and not file.startswith((".", "_"))
         if not belongs:
             self._found(path, "not of an audit log")
         return belongs
