@@ -71,16 +71,16 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
             )
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to compare whole rows
         with folder.locked():
-            folder.delete(STAGING)
-            folder.make(STAGING)
+            _clear_staging(folder)
             folder.forget_replaced()
             folder.check_replace()
-            done, left = dict[str, _Rewritten](), dict[str, str]()
-            closed = min(before or today, today)
-            paths = [path for table in tables(folder) for path, day in dates(folder, table).items() if day < closed]
-            for first in range(0, len(paths), _SWAPPED_TOGETHER):
-                rewritten = dict[str, _Rewritten]()
-                for path in paths[first : first + _SWAPPED_TOGETHER]:
+        done, left = dict[str, _Rewritten](), dict[str, str]()
+        closed = min(before or today, today)
+        paths = [path for table in tables(folder) for path, day in dates(folder, table).items() if day < closed]
+        for first in range(0, len(paths), _SWAPPED_TOGETHER):
+            rewritten = dict[str, _Rewritten]()
+            with folder.locked():  # in between, an ingest may write
+                for path in filter(folder.is_folder, paths[first : first + _SWAPPED_TOGETHER]):
                     try:
                         if (new := _rewrite(session, folder, path)) is not None:
                             rewritten[path] = new
@@ -89,8 +89,7 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
                 if rewritten:
                     folder.replace({path: new.file for path, new in rewritten.items()})
                     done |= rewritten
-            folder.delete(STAGING)
-            folder.make(STAGING)
+                _clear_staging(folder)
     return CompactResult(
         dates=len(done),
         files=sum(rewritten.files for rewritten in done.values()),
@@ -98,6 +97,11 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
         bytes_after=sum(rewritten.bytes_after for rewritten in done.values()),
         left=left,
     )
+
+
+def _clear_staging(folder: Storage) -> None:
+    folder.delete(STAGING)
+    folder.make(STAGING)
 
 
 def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:

@@ -29,6 +29,10 @@ class CannotSwapError(AuditError):
     """The storage cannot swap a folder for another at once."""
 
 
+class StoppedError(AuditError):
+    """It was to stop before it was done."""
+
+
 @contextmanager
 def failing_to(do_what: str) -> Iterator[None]:
     """Whatever Spark, Java or the file system raises within becomes one AuditError: "cannot `do_what`: the reason"."""

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from hashlib import sha256
 from threading import Event, Lock
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to, reason
+from sidecar.audit.errors import FILE_UNREADABLE, AuditError, StoppedError, failing_to, reason
 from sidecar.audit.schema import QUARANTINE, RECORDS, table_of
 from sidecar.audit.segments import (
     COMMON,
@@ -31,7 +31,7 @@ from sidecar.audit.segments import (
     read_segments,
 )
 from sidecar.audit.session import own_session
-from sidecar.audit.storage import Storage
+from sidecar.audit.storage import INGESTING, Storage
 from sidecar.audit.tables import CHECKPOINTS, OURS, Table, Writer
 
 _log = logging.getLogger("sidecar.audit")
@@ -41,6 +41,8 @@ _BATCH_BYTES: Final = 64 << 20
 _SETTINGS: Final = {
     # Folders are listed by a few tasks: by default each of them would be a task of its own, and take longer to start than to list.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    # Chunks of segments are read at the same time: Spark would make one partition of a union of single partitions.
+    "spark.sql.unionOutputPartitioning": "false",
 }
 _FOLLOW_INTERVAL: Final = "10 seconds"
 _POLL_SECONDS: Final = 0.1
@@ -87,14 +89,16 @@ def ingest(
         source, target = Storage(session, spool), _audit_folder(session, audit)
         if not source.is_folder():
             raise AuditError(f"cannot ingest {spool}: there is no such folder")
-        with target.locked(), closing(Writer(session, target)) as writer:
-            batches = _Batches(session, source, writer)
-            batches.quarantine(empty_segments(source))
+        stop = stop or Event()
+        batches = _Batches(session, source, writer := Writer(session, target))
+        with target.locked(INGESTING), closing(writer), suppress(StoppedError):
+            with writer.working(stop):
+                batches.quarantine(empty_segments(source))
             # A checkpoint belongs to one spool.
             checkpoint = f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}"
             start = partial(_start, session, source, target.at(checkpoint), batches, follow=follow)
             try:
-                batches.run(start, stop or Event())
+                batches.run(start, stop)
             except Exception as error:
                 # Of a batch that failed, its own error is told; this one is of the stream, and that is its checkpoint in all but odd cases.
                 of_stream = isinstance(error, StreamingQueryException)
@@ -106,7 +110,7 @@ def ingest(
                     "beginning without the checkpoint %s, the stream failed with it: %s", checkpoint, reason(error)
                 )
                 target.delete(checkpoint)
-                batches.run(start, stop or Event())
+                batches.run(start, stop)
         return batches.result()
 
 
@@ -154,14 +158,14 @@ class _Batches:
         self._spool = spool
         self._writer = writer
         self._working = Lock()
-        self._stopped = False
+        self._ended = Event()
         self._failure: Exception | None = None
         self._rows: Counter[str] = Counter()
         self._files = 0
 
     def run(self, start: Callable[[], StreamingQuery], stop: Event) -> None:
         """Start the query, and wait until it has ended or `stop` is set. When this returns or raises, no batch is at work any more."""
-        self._stopped = False
+        self._ended.clear()
         query = start()
         try:
             while query.isActive and not stop.wait(_POLL_SECONDS):
@@ -169,16 +173,18 @@ class _Batches:
             if (failure := query.exception()) is not None:
                 raise self._failure or failure
         finally:
+            self._ended.set()
             query.stop()  # interrupts the batch at work, if any
             with self._working:
-                self._stopped = True
+                pass
 
     def __call__(self, batch: DataFrame, _batch_id: int) -> None:
         with self._working:
-            if self._stopped:
-                raise AuditError("stopped")  # so that the checkpoint does not take the batch as done
             try:
-                self._take(_in_order(batch))
+                if self._ended.is_set():
+                    raise StoppedError("stopped")  # so that the checkpoint does not take the batch as done
+                with self._writer.working(self._ended):
+                    self._take(_in_order(batch))
             except Exception as error:
                 self._failure = error
                 raise

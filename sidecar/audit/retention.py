@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from sidecar.audit.errors import FILE_UNREADABLE, AuditError
 from sidecar.audit.existing import dates, existing_log, tables
 from sidecar.audit.segments import SUFFIX, Segment, bad_lines, bad_segments, damages, read_segments
-from sidecar.audit.storage import Storage
+from sidecar.audit.storage import INGESTING, Storage
 from sidecar.audit.tables import CHECKPOINTS
 
 _CHECKPOINT_BORN = "metadata"
@@ -33,7 +33,7 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
 
     Segments go first, and only those of which every record is in the audit log (or would expire with it) and every bad line in its
     quarantine: their content decides, not a checkpoint. So a date that went cannot come back from them. A checkpoint goes when it was
-    begun so long ago; the next ingest looks at all segments again. Raises AuditError.
+    begun so long ago and no ingest is running; the next one looks at all segments again. Raises AuditError.
     """
     oldest = datetime.now(UTC).date() - timedelta(days=keep)
     with existing_log(spark, audit, "expire what is old in") as (session, folder), folder.locked():
@@ -41,7 +41,9 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
         expired = [path for table in tables(folder) for path, day in dates(folder, table).items() if day < oldest]
         for path in expired:
             folder.drop(path)
-        for file, born in _checkpoints(folder).items():
+        # An ingest begins with a look at what may be written, for which it waits here: none can begin meanwhile.
+        checkpoints = {} if folder.is_locked(INGESTING) else _checkpoints(folder)
+        for file, born in checkpoints.items():
             if born.date() < oldest:
                 folder.delete(f"{CHECKPOINTS}/{file.removesuffix(f'/{_CHECKPOINT_BORN}')}")
     return ExpireResult(segments=len(removable), dates=len(expired), not_ingested=kept)

@@ -1,7 +1,7 @@
 """Which ids a table shows already: a narrow copy of them, so that not every batch has to read them all.
 
-The copy lives as long as one ingest, and carries no promise: before each batch it is brought up to the files that are visible, and what it
-finds is looked up in them.
+The copy lives as long as one ingest, and carries no promise: before each batch it is brought up to the files that are visible, what it
+finds is looked up in them, and where somebody has deleted a part of it, it is made anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,15 @@ class SeenIds:
         self._audit = audit
         self._table = table
         self._files: Mapping[str, datetime] = {}
-        self._parts: list[str] = []
+        self.parts: list[str] = []
+        """Where in the audit log the copy stands."""
 
     def dates_of(self, hashes: DataFrame) -> list[date]:
         """The dates on which the table shows, at this moment, ids with some of the `hashes`."""
         self._refresh()
-        if not self._parts:
+        if not self.parts:
             return []
-        known = self._session.read.schema(f"hash long, {EVENT_DATE} date").parquet(*map(self._audit.at, self._parts))
+        known = self._session.read.schema(f"hash long, {EVENT_DATE} date").parquet(*map(self._audit.at, self.parts))
         found = known.join(F.broadcast(hashes), "hash", "left_semi").select(EVENT_DATE).distinct()
         return [row[EVENT_DATE] for row in found.collect()]
 
@@ -47,16 +48,23 @@ class SeenIds:
         there = visible.where(F.col(EVENT_DATE).isin(list(dates))).select("id", F.expr(HASH))
         return there.join(F.broadcast(hashes), "hash", "left_semi").select("id")
 
+    def forget(self) -> None:
+        """Delete the copy: the next look begins with a new one."""
+        for part in self.parts:
+            self._audit.delete(part)
+        self.parts, self._files = [], {}
+
     def _refresh(self) -> None:
         files = self._audit.written(self._table, PARQUET) if self._audit.is_folder(self._table) else {}
-        if not self._files.items() <= files.items():  # compaction gives an old name to a new file
-            self._parts, self._files = [], {}
+        there = all(self._audit.is_folder(part) for part in self.parts)
+        if not there or not self._files.items() <= files.items():  # another one has written meanwhile
+            self.forget()
         if new := sorted(files.keys() - self._files.keys()):
             folder = self._audit.at(self._table)
             reader = self._session.read.schema(f"id string, {EVENT_DATE} date").option("basePath", folder)
             rows = reader.parquet(*(f"{folder}/{file}" for file in new) if self._files else [folder])
             self._write(rows.selectExpr(HASH, EVENT_DATE))
-            if len(self._parts) > _MOST_PARTS:
+            if len(self.parts) > _MOST_PARTS:
                 self._merge()
         self._files = files
 
@@ -65,10 +73,10 @@ class SeenIds:
         # Hashes neither repeat nor compress.
         writer = hashes.write.options(**{"parquet.enable.dictionary#hash": "false", "compression": "none"})
         writer.parquet(self._audit.at(part))
-        self._parts.append(part)
+        self.parts.append(part)
 
     def _merge(self) -> None:
-        old, self._parts = self._parts, []
+        old, self.parts = self.parts, []
         self._write(self._session.read.parquet(*map(self._audit.at, old)).repartition(4))
         for part in old:
             self._audit.delete(part)

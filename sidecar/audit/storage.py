@@ -15,16 +15,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.errors import AuditError, CannotSwapError
+from sidecar.audit.errors import AuditError, CannotSwapError, StoppedError
 
 PARQUET: Final = ".parquet"
 """How the names of all files end that readers look at."""
 LOCK: Final = "_lock"
+"""What is locked by whoever changes something, while it does."""
+INGESTING: Final = "_ingesting"
+"""What an ingest locks as long as it lives, also while it waits for segments: its checkpoint and what it remembers are its own."""
 STAGING: Final = "_staging"
 """What is not visible yet. Whatever a writer finds here, it deletes."""
 REPLACED: Final = "_replaced"
@@ -34,8 +38,8 @@ _REPLACED_SECONDS: Final = 3600.0
 _BARRIER: Final = "compacting-"
 _BARRIER_SECONDS: Final = 1.0
 """So long a reader may take between listing a folder and looking at what it has listed: commonly it takes microseconds."""
-_LOCK_PATIENCE_SECONDS: Final = 5.0
-"""A predecessor that was killed may need a moment to be gone."""
+_PATIENCE_SECONDS: Final = {LOCK: 600.0, INGESTING: 5.0}
+"""A batch or a few dates are done within minutes; of ingests, only one that was killed is about to be gone."""
 _LOCK_POLL_SECONDS: Final = 0.1
 
 
@@ -192,33 +196,33 @@ class Storage:
         for folder in (one, other):
             folder.rmdir()
 
-    @property
-    def is_locked(self) -> bool:
-        """Whether somebody is writing here now, as far as that can be known."""
-        if self.local is None or not (self.local / LOCK).exists():
+    def is_locked(self, name: str = LOCK) -> bool:
+        """Whether somebody has that lock now, as far as that can be known."""
+        if self.local is None or not (self.local / name).exists():
             return False
-        with (self.local / LOCK).open("rb") as lock:
+        with (self.local / name).open("rb") as lock:
             return not _taken(lock.fileno())
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Be the only one who writes, on a local file system; the lock ends with its owner, however that ends.
+    def locked(self, name: str = LOCK, *, stop: Event | None = None) -> Iterator[None]:
+        """Be the only one who writes (or ingests), on a local file system; the lock ends with its owner, however that ends.
 
-        Raises AuditError when another one has it.
+        Raises AuditError when another one has it for too long, StoppedError when `stop` is set first.
         """
         if self.local is None:
             yield
             return
-        with (self.local / LOCK).open("ab") as lock:
-            deadline = time.monotonic() + _LOCK_PATIENCE_SECONDS
+        stop = stop or Event()
+        with (self.local / name).open("ab") as lock:
+            deadline = time.monotonic() + _PATIENCE_SECONDS[name]
             while not _taken(lock.fileno()):
                 if time.monotonic() >= deadline:
-                    raise AuditError(
-                        f"another ingest or compaction is writing to {self.url}: run one at a time, this one changed nothing"
-                    )
-                time.sleep(_LOCK_POLL_SECONDS)
-            for barrier in self.local.glob(f"*/*/{_BARRIER}*"):
-                barrier.unlink()
+                    raise AuditError(f"another ingest or compaction is at work in {self.url}: run one at a time")
+                if stop.wait(_LOCK_POLL_SECONDS):
+                    raise StoppedError(f"stopped while waiting for {self.url}")
+            if name == LOCK:
+                for barrier in self.local.glob(f"*/*/{_BARRIER}*"):
+                    barrier.unlink()
             yield
 
     def parquet_metadata(self, path: str) -> dict[str, str]:

@@ -6,6 +6,9 @@ between leaves files that are complete, and rows that the next attempt leaves ou
 (docs/adr/0004-audit-exactly-once.md).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
 from typing import Final
 from uuid import uuid4
 
@@ -16,11 +19,11 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, with_event_date
 from sidecar.audit.seen import HASH, SeenIds
-from sidecar.audit.storage import LOCK, PARQUET, REPLACED, STAGING, Storage
+from sidecar.audit.storage import INGESTING, LOCK, PARQUET, REPLACED, STAGING, Storage
 
 CHECKPOINTS: Final = "_checkpoints"
 
-OURS: Final = frozenset({*BASE_VIEWS, CHECKPOINTS, STAGING, REPLACED, LOCK})
+OURS: Final = frozenset({*BASE_VIEWS, CHECKPOINTS, STAGING, REPLACED, LOCK, INGESTING})
 """What may stand in the folder of an audit log. Where nothing of it does, the folder is somebody else's."""
 
 
@@ -38,19 +41,30 @@ class Table(Struct, frozen=True):
 
 
 class Writer:
-    """Appends to the tables of one audit log. The only one who may: its folder is `locked`."""
+    """Appends to the tables of one audit log, as long as it is `working`. Remembers from one time to the next which ids are visible."""
 
     def __init__(self, session: SparkSession, audit: Storage) -> None:
         self._session = session
         self._audit = audit
         self._seen: dict[str, SeenIds] = {}
-        audit.delete(STAGING)  # what a predecessor that died has not made visible is made again
-        audit.make(STAGING)
 
     def close(self) -> None:
         """Leave nothing behind."""
-        self._audit.delete(STAGING)
-        self._audit.make(STAGING)
+        for seen in self._seen.values():
+            seen.forget()
+
+    @contextmanager
+    def working(self, stop: Event) -> Iterator[None]:
+        """Be the only one who writes. Raises AuditError when that cannot be, StoppedError when `stop` is set first."""
+        with self._audit.locked(stop=stop):
+            self._audit.make(STAGING)
+            remembered = {part for seen in self._seen.values() for part in seen.parts}
+            for name in self._audit.names(STAGING):
+                if f"{STAGING}/{name}" not in remembered:
+                    self._audit.delete(
+                        f"{STAGING}/{name}"
+                    )  # one who died has not made it visible: it will be made again
+            yield
 
     def append(self, rows: DataFrame, table: Table) -> int:
         """Add the rows whose ids the table does not hold yet; returns how many there were.

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from sidecar.audit.errors import reason
 from sidecar.audit.existing import date_of, existing_log, tables
 from sidecar.audit.schema import BASE_VIEWS
-from sidecar.audit.storage import PARQUET, REPLACED, STAGING, Storage
+from sidecar.audit.storage import INGESTING, PARQUET, REPLACED, STAGING, Storage
 from sidecar.audit.tables import OURS
 
 _TIMES: Final = {"quarantine": "at"}
@@ -54,8 +54,8 @@ def _strangers(audit: Storage) -> Iterator[str]:
     for name in audit.names():
         if name not in OURS | {REPLACED}:
             yield f"{name}: not of an audit log"
-    # What a running ingest stages is no leftover.
-    if audit.is_folder(STAGING) and audit.names(STAGING) and not audit.is_locked:
+    at_work = audit.is_locked() or audit.is_locked(INGESTING)  # what is staged now is no leftover
+    if audit.is_folder(STAGING) and audit.names(STAGING) and not at_work:
         yield f"{STAGING}: leftovers of an ingest or a compaction that died; the next one removes them"
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import secrets
 import shutil
 import threading
 import time
@@ -18,6 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
+from sidecar.audit.compact import compact
 from sidecar.audit.ingest import IngestResult, ingest
 from sidecar.audit.sql import run_sql
 from sidecar.core.records import SCHEMA
@@ -216,6 +218,14 @@ def test_rows_of_older_and_newer_schemas_live_beside_each_other(
     assert len(list(run_sql(spark, str(audit), "SELECT contenders FROM transitions").rows)) == 3
 
 
+def test_large_segments_are_read_at_the_same_time(audit: Path, spool: Path, ingested: Ingest) -> None:
+    """Three of more than a megabyte: each task writes a file of its own, and there is more than one."""
+    for number in (1, 2, 3):
+        seal(spool, "jm-0", number, [transition(number, after_address=secrets.token_hex(1 << 20))])
+    assert ingested().rows["transitions"] == 3
+    assert len([*(audit / "transitions").rglob("*.parquet")]) > 1
+
+
 def test_an_id_that_is_there_twice_among_many_is_written_once(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
@@ -295,27 +305,34 @@ def test_two_spools_may_fill_one_log(spark: SparkSession, tmp_path: Path, audit:
     assert ids_seen(spark, audit, "transitions") == ids([transition(0), transition(1)])
 
 
-def test_following_takes_in_what_comes_and_keeps_others_out(spark: SparkSession, spool: Path, audit: Path) -> None:
-    """Segments that appear while it runs are taken in; a second ingest refuses in one line; `stop` ends it and tells what it did."""
-    seal(spool, "jm-0", 1, [transition(1)])
+def test_following_takes_in_what_comes_beside_a_compaction_and_keeps_other_ingests_out(
+    spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
+) -> None:
+    """What appears while it runs is taken in, each id once; a second ingest refuses in one line; `stop` ends it and tells what it did."""
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    seal(spool, "jm-0", 1, [transition(1, yesterday)])
+    assert ingested().rows["transitions"] == 1
+    seal(spool, "jm-0", 2, [transition(2, yesterday)])
     stop, results = threading.Event(), list[IngestResult]()
     follower = threading.Thread(
         target=lambda: results.append(ingest(spark, str(spool), str(audit), follow=True, stop=stop))
     )
     follower.start()
     try:
-        _until(lambda: sum(dates(audit, "transitions").values()) == 1)
-        seal(spool, "jm-0", 2, [transition(2), transition(3)])
+        _until(lambda: sum(dates(audit, "transitions").values()) == 2)
+        assert compact(spark, str(audit)).files == 2
+        seal(spool, "jm-0", 3, [transition(1, yesterday), transition(3, yesterday)])
         with pytest.raises(
-            AuditError, match=r"^another ingest or compaction is writing to file:\S+: run one at a time"
+            AuditError, match=r"^another ingest or compaction is at work in file:\S+: run one at a time"
         ):
-            ingest(spark, str(spool), str(audit))
+            ingested()
         _until(lambda: sum(dates(audit, "transitions").values()) == 3)
     finally:
         stop.set()
         follower.join(60)
-    assert results == [IngestResult(rows=NOTHING | {"transitions": 3}, quarantined=0, files=2)]
-    assert ingest(spark, str(spool), str(audit)).rows == NOTHING
+    assert results == [IngestResult(rows=NOTHING | {"transitions": 2}, quarantined=0, files=2)]
+    assert ingested().rows == NOTHING
+    assert [*(audit / "_staging").iterdir()] == []
 
 
 def _until(condition: Callable[[], bool]) -> None:
