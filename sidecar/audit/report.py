@@ -23,8 +23,9 @@ from pyspark.sql import SparkSession
 
 from sidecar import __version__
 from sidecar.audit.errors import AuditError, failing_to
-from sidecar.audit.report_data import find
+from sidecar.audit.report_data import Findings, find
 from sidecar.audit.session import own_session
+from sidecar.audit.sql import answered
 from sidecar.audit.views import register_views
 
 DEFAULT_SINCE: Final = timedelta(days=30)
@@ -51,9 +52,13 @@ def write_report(spark: SparkSession, audit: str, html: Path, since: timedelta =
     if not html.absolute().parent.is_dir():  # said before Spark counts for minutes
         raise AuditError(f"cannot write the report {html}: there is no such folder")
     session = own_session(spark)
-    register_views(session, audit)
+
+    def look() -> Findings | None:
+        register_views(session, audit)
+        return find(session, since)
+
     with failing_to(f"make the report on {audit}"):
-        found = find(session, since)
+        found = answered(look)
     if found is None:
         raise AuditError(f"cannot make a report on {audit}: nothing is recorded in it yet")
     drawn = pictures(found)

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
 from itertools import chain, islice
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, Literal, TextIO, TypeVar
 
 import msgspec
 from msgspec import Struct
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -31,6 +31,7 @@ from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
 
 Output = Literal["table", "json", "csv"]
+_T = TypeVar("_T")
 
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 1.0
@@ -86,23 +87,30 @@ def render(result: QueryResult, output: Output, stream: TextIO) -> None:
         {"table": _render_table, "json": _render_json, "csv": _render_csv}[output](result, stream)
 
 
-def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plain]]:
-    """The rows of an answer; asks anew when a compaction has come between before the first row."""
-    plain = [_plain(field.dataType) for field in answer.schema.fields]
-    begun = False
+def answered(ask: Callable[[], _T]) -> _T:
+    """What `ask` returns, which reads the audit log; asks again when a compaction has come between."""
     for attempts_left in reversed(range(_ATTEMPTS)):
-        with failing_to("run the query"):
-            try:
-                for row in answer.toLocalIterator():
-                    begun = True
-                    yield [None if value is None else of(value) for of, value in zip(plain, row, strict=True)]
-            except Exception as error:
-                if begun or not attempts_left or FILE_UNREADABLE not in str(error):
-                    raise
-                time.sleep(_PAUSE_SECONDS)
-                answer = ask()
-            else:
-                return
+        try:
+            return ask()
+        except Exception as error:
+            if not attempts_left or FILE_UNREADABLE not in str(error):
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plain]]:
+    """The rows of an answer; asks anew when it cannot even begin."""
+    plain = [_plain(field.dataType) for field in answer.schema.fields]
+    answers = chain([answer], (ask() for _ in range(_ATTEMPTS)))
+
+    def begin() -> tuple[list[Row], Iterator[Row]]:
+        rows = next(answers).toLocalIterator()
+        return list(islice(rows, 1)), rows
+
+    with failing_to("run the query"):
+        for row in chain(*answered(begin)):
+            yield [None if value is None else of(value) for of, value in zip(plain, row, strict=True)]
 
 
 def _plain(kind: DataType) -> Callable[[Any], Plain]:
