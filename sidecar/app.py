@@ -18,6 +18,7 @@ from sidecar.settings import Settings, SettingsError
 from sidecar.sinks import metrics
 from sidecar.sinks.notifier import Notifier, check_urls
 from sidecar.sinks.spool import Spool
+from sidecar.sinks.spool_place import place_of
 from sidecar.web.server import Application, WebServer
 
 log = logging.getLogger("sidecar")
@@ -31,6 +32,7 @@ def check(settings: Settings) -> None:
     """What can be checked without connecting to anything. Raises SettingsError."""
     for destination, problem in check_urls(settings.destination_urls()).items():
         raise SettingsError(f"receiver {destination}: {problem}")
+    place_of(settings.spool.place, settings.observer)
 
 
 def run(settings: Settings) -> int:
@@ -70,8 +72,7 @@ def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], Non
     clock = Clock(state.alive)
 
     spool = Spool(
-        settings.spool.directory,
-        settings.observer,
+        place_of(settings.spool.place, settings.observer),
         JournalReader(settings.state_dir),
         roll_interval=settings.spool.roll_interval,
         roll_records=settings.spool.roll_records,

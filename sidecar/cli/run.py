@@ -1,22 +1,37 @@
 """`run` and `config check`."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from sidecar.cli.options import cluster_options
 
-_CONFIG = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The configuration file. Without it: defaults, environment, options.",
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_OWN = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The configuration file. Without it: defaults, environment, options.",
+    ),
+    click.option("--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"),
+    click.option("--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the journal is."),
+    click.option("--spool", metavar="DIR|URL", help="Where segments go: a folder, or a place in an object store."),
 )
 
 
+def _sidecar_options(command: _F) -> _F:
+    """What a sidecar is told beside where the cluster is."""
+    for option in reversed(_OWN):
+        command = option(command)
+    return command
+
+
 @click.command()
-@_CONFIG
+@_sidecar_options
 @cluster_options
 def run(config: Path | None, **overrides: Any) -> int:
     """Run the sidecar until SIGTERM."""
@@ -32,7 +47,7 @@ def config() -> None:
 
 
 @config.command()
-@_CONFIG
+@_sidecar_options
 @cluster_options
 def check(config: Path | None, **overrides: Any) -> None:
     """Check the configuration without connecting to anything; say what it amounts to."""

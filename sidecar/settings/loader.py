@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from sidecar.settings import keys
 from sidecar.settings.alerting import read_alerting
@@ -22,6 +22,7 @@ from sidecar.settings.security import Place
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _NAMING: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
+_OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 _RESERVED_LABELS: Final = frozenset({"alert", "cluster_id", "component", "severity"})
 
 
@@ -44,7 +45,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         external_labels=_external_labels(file),
         state_dir=(line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path(),
         spool=SpoolSettings(
-            directory=_directory(line.get("spool") or environment.get("spool") or spool.get("url")),
+            place=_spool_place(line.get("spool") or environment.get("spool") or spool.get("url")),
             roll_interval=spool.get("roll_interval").duration(at_least=100 * MILLISECOND) / SECOND,
             roll_records=spool.get("roll_records").integer(1, 1_000_000),
         ),
@@ -149,16 +150,34 @@ def _external_labels(file: Section) -> dict[str, str]:
     return {name: given.text for name, given in labels.items()}
 
 
-def _directory(url: Given) -> Path:
-    """The folder that a path or a `file://` URL names."""
+def _spool_place(url: Given) -> Path | str:
+    """The folder that a path or a `file://` URL names, or the URL of a place in an object store."""
     if "://" not in url.text:
         return url.path()
-    parts = urlsplit(url.text)
+    try:
+        parts = urlsplit(url.text)
+    except ValueError:
+        raise url.error("is no URL") from None
+    if parts.scheme in _OBJECT_STORES:
+        return _object_url(url, parts)
     if parts.scheme != "file":
-        raise url.error("only file:// is supported yet: give a folder on this machine")
+        raise url.error(
+            f"must be a folder on this machine, file:///…, or begin with one of {', '.join(_OBJECT_STORES)} and ://"
+        )
     if parts.netloc not in {"", "localhost"} or not parts.path:
         raise url.error("must be like file:///var/spool/flink-ha-sidecar, with three slashes")
     return Path(unquote(parts.path))
+
+
+def _object_url(url: Given, parts: SplitResult) -> str:
+    """A URL that may be shown. Azure's `abfss://container@account…` has something before its host that is no user."""
+    if "@" in parts.netloc and (":" in parts.netloc or not parts.scheme.startswith("abfs")):
+        raise url.error("must hold no user and no password: credentials come from the environment")
+    if "?" in url.text or "#" in url.text:
+        raise url.error("must end with its path, without ? and #: credentials and options come from the environment")
+    if not parts.netloc:
+        raise url.error(f"names no bucket: give one like {parts.scheme}://bucket/prefix")
+    return url.text
 
 
 def _not_empty(given: Given) -> str:

@@ -142,7 +142,8 @@ ClusterSettings = ZooKeeperSettings | KubernetesSettings
 class SpoolSettings(Struct, frozen=True):
     """Where records wait for the audit, and when a segment is sealed."""
 
-    directory: Path
+    place: Path | str
+    """A folder, or the URL of a place in an object store, without any secret."""
     roll_interval: float
     roll_records: int
 

@@ -1,44 +1,54 @@
 """The spool: records leave the journal as sealed segments, `<spool>/<observer>/<first>-<last>.jsonl.gz`, for the audit to take in.
 
-A segment is written aside, synced, renamed and its folder synced: it is whole from the moment that it can be seen, and never changes.
-Segments follow each other without a gap, by the journal's numbers.
+A segment never changes. Segments follow each other without a gap, by the journal's numbers. Records stay in the journal until the place
+that segments go to has them.
 """
 
 import gzip
+import io
 import logging
-import os
+import random
 import re
 import threading
 import time
-from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from sidecar.journal import JournalError, JournalReader
+from sidecar.sinks.spool_place import SpoolPlace
 
 log = logging.getLogger("sidecar.spool")
 
 _SEGMENT: Final = re.compile(r"(\d{16})-(\d{16})\.jsonl\.gz")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _POLL_SECONDS: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
+_MOST_DOUBLINGS: Final = 6
+"""The longest pause after a failure is about a minute."""
 _JOIN_SECONDS: Final = 10.0
+
+
+class Segment(Struct, frozen=True):
+    """What is to be stored: a name, gzipped JSON lines that depend on the records alone, and the last record's number."""
+
+    name: str
+    content: bytes
+    last: int
 
 
 class Spool:
     """Seals a segment when `roll_records` wait, or the oldest has waited for `roll_interval` seconds, and once more at the end."""
 
-    def __init__(
-        self, folder: Path, observer: str, journal: JournalReader, *, roll_interval: float, roll_records: int
-    ) -> None:
-        self.folder = folder / (_UNSAFE.sub("_", observer).lstrip(".") or "_")
-        """This observer's own folder."""
+    def __init__(self, place: SpoolPlace, journal: JournalReader, *, roll_interval: float, roll_records: int) -> None:
+        self._place = place
         self._journal = journal
         self._roll_interval = roll_interval
         self._roll_records = roll_records
         self._sealed = 0
+        self._under_way: Segment | None = None
         self._waiting_since: float | None = None
         self._problem = ""
         self._stopping = threading.Event()
+        self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
 
     @property
@@ -51,31 +61,37 @@ class Spool:
         self._thread.start()
 
     def stop(self) -> None:
-        """Seal what is left and end. May be called twice, and before `start`."""
+        """Seal what is left and end, within 10 s: what is not sealed by then is so after the next start.
+
+        May be called twice, and before `start`.
+        """
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(_JOIN_SECONDS)
+        self._given_up.set()
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping.wait(min(_POLL_SECONDS * 2**failures, _LONGEST_PAUSE)):
+        while not self._stopping.wait(_pause(failures)):
             failures = 0 if self._attempt(everything=False) else failures + 1
         self._attempt(everything=True)
         self._journal.close()
 
     def _attempt(self, *, everything: bool) -> bool:
         try:
-            while self._seal_one(everything=everything):
+            while not self._given_up.is_set() and self._seal_one(everything=everything):
                 pass
         except (OSError, JournalError) as error:
             if str(error) != self._problem:
                 log.error(
                     "cannot write segments to %s: %s; records stay in the journal and this is tried again",
-                    self.folder,
+                    self._place.name,
                     error,
                 )
             self._problem = str(error)
             return False
+        if self._problem:
+            log.warning("segments are written to %s again", self._place.name)
         self._problem = ""
         return True
 
@@ -83,53 +99,52 @@ class Spool:
         """Seal one segment if it is time; whether there may be more to seal."""
         if not self._sealed:
             self._sealed = self._find_end(self._journal.sealed())
-            self._remove_unfinished()
+        # Of a failure one does not know how far it got. The segment stays what it was, so that it is not there twice, cut differently.
+        self._under_way = self._under_way or self._next(everything=everything)
+        if self._under_way is None:
+            return False
+        self._place.put(self._under_way.name, self._under_way.content)
+        self._sealed = self._under_way.last
+        self._under_way = None
+        return True
+
+    def _next(self, *, everything: bool) -> Segment | None:
+        """The segment that is due, if any."""
         records = self._journal.records(self._sealed, self._roll_records)
         if not records:
             self._waiting_since = None
-            return False
+            return None
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        due = everything or len(records) >= self._roll_records or now - self._waiting_since >= self._roll_interval
-        if due:
-            self._write(records)
-            self._sealed = records[-1][0]
-            self._waiting_since = None
-        return due
+        if not (everything or len(records) >= self._roll_records or now - self._waiting_since >= self._roll_interval):
+            return None
+        self._waiting_since = None
+        last = records[-1][0]
+        # Named from the number that follows the last segment, so that the chain has no gap where numbers do.
+        return Segment(f"{_start(self._sealed)}-{last:016d}.jsonl.gz", _packed(records), last)
 
     def _find_end(self, sealed: int) -> int:
         """Where the chain of segments ends that begins behind `sealed`: some may have been sealed that the journal was not told of."""
-        if not self.folder.is_dir():
-            return sealed
-        ends = {
-            int(match[1]): int(match[2]) for path in self.folder.iterdir() if (match := _SEGMENT.fullmatch(path.name))
-        }
+        names = sorted(self._place.recover(_start(sealed)))
+        ends = {int(match[1]): int(match[2]) for name in names if (match := _SEGMENT.fullmatch(name))}
         while sealed + 1 in ends:
             sealed = ends[sealed + 1]
         return sealed
 
-    def _remove_unfinished(self) -> None:
-        if self.folder.is_dir():
-            for leftover in self.folder.glob(".*.tmp"):
-                leftover.unlink(missing_ok=True)
 
-    def _write(self, records: list[tuple[int, bytes]]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # Named from the number that follows the last segment, so that the chain has no gap where numbers do.
-        name = f"{self._sealed + 1:016d}-{records[-1][0]:016d}.jsonl.gz"
-        aside = self.folder / f".{name}.tmp"
-        with aside.open("wb") as file:
-            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
-                packed.write(b"".join(line + b"\n" for _, line in records))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.rename(self.folder / name)
-        _sync(self.folder)
+def _start(sealed: int) -> str:
+    """How the name of the segment begins that follows `sealed`."""
+    return f"{sealed + 1:016d}"
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _packed(records: list[tuple[int, bytes]]) -> bytes:
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", fileobj=packed, mode="wb", mtime=0) as file:
+        file.write(b"".join(line + b"\n" for _, line in records))
+    return packed.getvalue()
+
+
+def _pause(failures: int) -> float:
+    """Seconds until the next attempt after so many failures in a row."""
+    longest = _POLL_SECONDS * (1 << min(failures, _MOST_DOUBLINGS))
+    return longest * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, hides nothing

@@ -103,7 +103,9 @@ def _check_transitions(earlier: Known, later: Known, transitions: Sequence[Trans
                 end = {"?": UNKNOWN, "null": VACANT, "gone": GONE}.get(right, after)
                 assert end != origin, "a transition to nowhere"
                 assert transition.vacant_seconds is None or transition.vacant_seconds >= 0
-                possible = {end}
+                possible = (
+                    {GONE, UNKNOWN, VACANT} if end == GONE else {end}
+                )  # it may begin anew at once, as a new job does
         assert later.get(component, GONE) in possible, "a leadership moved without a record"
 
 

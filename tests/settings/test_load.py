@@ -115,7 +115,7 @@ def test_the_command_line_and_the_environment_win(full: Path, monkeypatch: pytes
     settings = load(full, {"observer": "line", "state_dir": None, "spool": "rel"})
     assert settings.observer == "line"
     assert settings.state_dir == Path("/env/state")
-    assert settings.spool.directory == Path.cwd() / "rel"
+    assert settings.spool.place == Path.cwd() / "rel"
 
 
 def test_variables_of_a_kubernetes_service_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,9 +163,45 @@ def test_a_secret_shows_itself_to_nobody(full: Path) -> None:
         msgspec.json.encode(settings)
 
 
-def test_a_spool_elsewhere_is_not_supported_yet(write: Write) -> None:
-    """Object stores come later: the line says so."""
-    config = write("spool: {url: 's3://bucket/spool'}\n")
+def test_a_spool_may_be_in_an_object_store(write: Write) -> None:
+    """Its URL stays as it was written."""
+    for url in (
+        "s3://bucket/spool",
+        "gs://bucket",
+        "az://container/a/b",
+        "abfss://container@account.dfs.core.windows.net/spool",
+    ):
+        assert load(write(f"spool: {{url: '{url}'}}\n"), {"zookeeper": "zk"}).spool.place == url
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("s3://AKID:t0ken@bucket/spool", "must hold no user and no password: credentials come from the environment"),
+        ("s3://t0ken@bucket/spool", "must hold no user and no password: credentials come from the environment"),
+        (
+            "abfss://me:t0ken@account.dfs.core.windows.net/x",
+            "must hold no user and no password: credentials come from the environment",
+        ),
+        (
+            "az://container/x?sig=t0ken",
+            "must end with its path, without ? and #: credentials and options come from the environment",
+        ),
+        (
+            "gs://bucket/x#t0ken",
+            "must end with its path, without ? and #: credentials and options come from the environment",
+        ),
+        ("s3:///t0ken", "names no bucket: give one like s3://bucket/prefix"),
+        ("s3://[t0ken", "is no URL"),
+        (
+            "https://t0ken.example/x",
+            "must be a folder on this machine, file:///…, or begin with one of s3, s3a, gs, az, abfs, abfss and ://",
+        ),
+    ],
+)
+def test_a_spool_that_cannot_be_used_is_not_shown(write: Write, url: str, problem: str) -> None:
+    """One line, without the URL: what is wrong with it may be a secret."""
+    config = write(f"spool: {{url: '{url}'}}\n")
     with pytest.raises(SettingsError) as error:
         load(config, {"zookeeper": "zk"})
-    assert str(error.value) == f"{config}:1: spool.url: only file:// is supported yet: give a folder on this machine"
+    assert str(error.value) == f"{config}:1: spool.url: {problem}"

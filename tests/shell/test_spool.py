@@ -6,29 +6,8 @@ import json
 import time
 from pathlib import Path
 
-from sidecar.core.records import AnyRecord
-from sidecar.core.state import State
-from sidecar.journal import Journal, JournalReader
-from sidecar.sinks.spool import Spool
-from tests.shell.scenes import failover, first_sight, play, records_of
-
-
-def records() -> list[AnyRecord]:
-    _, effects = play([*first_sight(), *failover(10, term=2), *failover(20, term=3)])
-    return [effect.record for effect in records_of(effects)]
-
-
-def journal_with(folder: Path, some: list[AnyRecord]) -> None:
-    journal = Journal(folder)
-    state = journal.open()
-    assert journal.commit(State(state.clusters), some)
-    journal.close()
-
-
-def spool(folder: Path, *, roll_records: int = 4, roll_interval: float = 60.0, observer: str = "jm-0") -> Spool:
-    return Spool(
-        folder / "spool", observer, JournalReader(folder), roll_interval=roll_interval, roll_records=roll_records
-    )
+from sidecar.sinks.spool import _pause
+from tests.shell.spooling import journal_with, records, run_and_stop, spool
 
 
 def sealed_ids(folder: Path) -> list[str]:
@@ -36,11 +15,6 @@ def sealed_ids(folder: Path) -> list[str]:
     return [
         json.loads(line)["id"] for segment in segments for line in gzip.decompress(segment.read_bytes()).splitlines()
     ]
-
-
-def run_and_stop(some: Spool) -> None:
-    some.start()
-    some.stop()
 
 
 def test_every_record_is_in_exactly_one_segment(tmp_path: Path) -> None:
@@ -125,10 +99,16 @@ def test_an_observer_cannot_leave_the_spool(tmp_path: Path) -> None:
 def test_segments_are_reproducible(tmp_path: Path) -> None:
     """The same records make the same bytes: no time of making is in them."""
     journal_with(tmp_path, records())
-    first = spool(tmp_path)
-    run_and_stop(first)
-    before = {path.name: path.read_bytes() for path in first.folder.iterdir()}
-    for path in first.folder.iterdir():
+    run_and_stop(spool(tmp_path))
+    folder = tmp_path / "spool" / "jm-0"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for path in folder.iterdir():
         path.unlink()
     run_and_stop(spool(tmp_path))
-    assert {path.name: path.read_bytes() for path in first.folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_place_that_is_away_for_days_is_tried_again_every_minute() -> None:
+    """Of days nobody wants to wait for the end: the one look inside."""
+    pauses = [_pause(failures) for failures in (0, 1, 2, 10_000)]
+    assert all(longest * 0.75 <= pause <= longest for pause, longest in zip(pauses, (1, 2, 4, 64), strict=True))
