@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
-from sidecar.core.messages import contention_line, notification_line, transition_line
+from sidecar.core.messages import contention_line, episode_line, notification_line, transition_line
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Stopped, Ticked
 from sidecar.core.policy import Policy
-from sidecar.core.records import AnyRecord, Contention, Notification, Transition
+from sidecar.core.records import AnyRecord, Contention, Episode, Notification, Transition
 from sidecar.core.snapshot import Health, Snapshot
 from sidecar.core.state import State
 from sidecar.core.step import Append, Send, step_all
@@ -139,6 +139,8 @@ def _log(records: list[AnyRecord]) -> None:
                 log.info("%s", transition_line(record))
             case Contention():
                 log.info("%s", contention_line(record))
+            case Episode():
+                log.info("%s", episode_line(record))
             case Notification():
                 log.info("%s", notification_line(record))
     if len(records) > MOST_LOGGED:

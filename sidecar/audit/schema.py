@@ -6,6 +6,7 @@ from typing import Any, Final, Union, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import fields
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     DataType,
     DateType,
@@ -42,6 +43,8 @@ def spark_type(annotation: Any) -> DataType:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is dict and arguments[0] is str:
         return MapType(StringType(), spark_type(arguments[1]))
+    if origin is list:
+        return ArrayType(spark_type(arguments[0]))
     if origin in {Union, UnionType}:
         some = [argument for argument in arguments if argument is not NoneType]
         if len(some) == 1:
@@ -83,7 +86,7 @@ def table_of(record_type: str) -> str:
 
 
 BASE_VIEWS: Final[dict[str, StructType]] = (
-    {table_of(record_type): ENVELOPE for record_type in ("episode", "evidence", "annotation")}
+    {table_of(record_type): ENVELOPE for record_type in ("evidence", "annotation")}
     | {table_of(record_type): schema for record_type, schema in RECORDS.items()}
     | {"quarantine": QUARANTINE}
 )

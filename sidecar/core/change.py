@@ -1,21 +1,26 @@
 """One step of one cluster in the making: our view of its store, and the leadership table applied."""
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from sidecar.core import accounting, contest
+from sidecar.core import accounting, contest, episodes
+from sidecar.core.causes import Loss
+from sidecar.core.episodes import Episode
 from sidecar.core.leadership import Blindness, Component, ComponentId, Held, Unknown, Vacant
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState, NodeObserved
 from sidecar.core.policy import Policy
 from sidecar.core.recording import Scribe, Seen
 from sidecar.core.records import Contention, Coverage, Transition
-from sidecar.core.state import ClusterState, ComponentState, Sighting
+from sidecar.core.records import Episode as EpisodeRecord
+from sidecar.core.state import ClusterState, ComponentState, Sighting, contending
 from sidecar.core.transitions import Kind, Sight, kind_of
 
 COVERAGE_INTERVAL = 3600 * SECOND
 """A long stretch of sight is recorded in pieces of this length, so that nobody has to wait for its end."""
 
-Outcome = tuple[ClusterState, list[Transition | Coverage | Contention]]
+Outcome = tuple[ClusterState, list[Transition | Coverage | Contention | EpisodeRecord]]
 
 
 class Change:
@@ -35,7 +40,9 @@ class Change:
         self.contested = cluster.contested
         self.zxid = cluster.zxid
         self.leases = cluster.leases
-        self.records: list[Transition | Coverage | Contention] = []
+        self.episode = cluster.episode
+        self.fewer = cluster.fewer
+        self.records: list[Transition | Coverage | Contention | EpisodeRecord] = []
 
     def outcome(self) -> Outcome:
         components = self.before.components
@@ -44,7 +51,17 @@ class Change:
             for component in self.ended:
                 del components[component]
         contested = self.contested - self.ended
-        after = ClusterState(self.view, components, self.jobs, self.contenders, contested, self.zxid, self.leases)
+        after = ClusterState(
+            self.view,
+            components,
+            self.jobs,
+            self.contenders,
+            contested,
+            self.zxid,
+            self.leases,
+            self.episode,
+            self.fewer,
+        )
         return after, self.records
 
     def known(self, component: ComponentId) -> ComponentState | None:
@@ -71,7 +88,10 @@ class Change:
         if deadline is None and self.view.connection is not None:
             deadline = self.at.steady + self.policy.trust_window
         self.cover(Sighting.BLIND, self.at)
-        self.view = replace(self.view, connection=connection, complete=False, obscure_at=deadline)
+        loss = self.view.loss
+        if self.view.connection is ConnectionState.CONNECTED and (loss is None or loss.ended is not None):
+            loss = Loss(self.at)
+        self.view = replace(self.view, connection=connection, complete=False, obscure_at=deadline, loss=loss)
 
     def snapshot_completed(self) -> None:
         for component in self.before.components:
@@ -79,7 +99,12 @@ class Change:
             if known and isinstance(known.leadership, Unknown) and known.leadership.reason is not Blindness.UNREADABLE:
                 self.apply(component, self._looked_for(known), Seen(without_leader(known)))
         self.cover(Sighting.SEEING, self.at)
-        self.view = replace(self.view, complete=True, obscure_at=None)
+        loss = self.view.loss
+        if loss and loss.ended is None:
+            loss = replace(loss, ended=self.at)
+            if self.episode and self.episode.facts.loss:
+                self.episode = replace(self.episode, facts=replace(self.episode.facts, loss=loss))
+        self.view = replace(self.view, complete=True, obscure_at=None, loss=loss)
 
     def _looked_for(self, known: ComponentState) -> ComponentState:
         """`known` at the end of a view in which nobody told of its path: there is none."""
@@ -95,7 +120,8 @@ class Change:
         for component, known in self.before.components.items():
             if not connected or known.seen_at < self.view.connected_at:
                 self.apply(component, known, Seen(Sight.NO_VIEW, reason=reason))
-        self.view = replace(self.view, obscure_at=None)
+        loss = self.view.loss and replace(self.view.loss, obscured=True)
+        self.view = replace(self.view, obscure_at=None, loss=loss)
 
     def cover(self, sighting: Sighting, until: Moment) -> None:
         """Record the stretch that ends at `until`, and begin one of `sighting` there."""
@@ -175,9 +201,8 @@ class Change:
             known = replace(known, contest=after)
             if after.since:
                 self.contested |= {component}
-        self.records.append(
-            self.scribe.transition(component, known, before, seen, kind, self.view.connection, self.contenders)
-        )
+        transition = self.scribe.transition(component, known, before, seen, kind, self.view.connection, self.contenders)
+        known = self._follow(component, known, seen, transition)
         if kind is Kind.OBSCURED:
             return known
         if known.look:
@@ -185,6 +210,82 @@ class Change:
         if known.elections:
             known = replace(known, elections=replace(known.elections, gap=accounting.NO_GAP))
         return known
+
+    # -- episodes ------------------------------------------------------------------------------------------------------
+
+    def _follow(
+        self, component: ComponentId, known: ComponentState, seen: Seen, transition: Transition
+    ) -> ComponentState:
+        """Record `transition` as a part of the episode that it belongs to, if any, and say what it means to the component."""
+        if self.episode is None and component.job_id is None and episodes.leaves(transition, known.absence):
+            self._open(transition)
+        self.episode, absence = episodes.moved(
+            self.episode,
+            known.absence,
+            component,
+            transition,
+            seen.leader,
+            (known.last_position, seen.position),
+            self.at,
+        )
+        if self.episode and absence and absence.episode_id == self.episode.id and transition.kind != Kind.OBSCURED:
+            transition = replace(transition, episode_id=self.episode.id)
+        self.records.append(transition)
+        return known if absence is known.absence else replace(known, absence=absence)
+
+    def _open(self, transition: Transition) -> None:
+        """Begin an episode: it takes in the jobs that have just left."""
+        led = {c: k.last_known for c, k in self._all_known() if k.last_known}
+        own = [leader for c, leader in led.items() if c.job_id is None]
+        episode = Episode(
+            id=episodes.key(self.cluster_id, self.policy.stores[self.cluster_id], own),
+            opened_at=self.at,
+            moved_at=self.at,
+            facts=episodes.facts_at_opening(transition, self.view.loss, own, self._contended(), self.at),
+            before=led.get(ComponentId(Component.DISPATCHER)) or own[0],
+            jobs_total=sum(1 for c, _ in self._all_known() if c.job_id),
+        )
+        for component, known in self._all_known():
+            absence = known.absence
+            recent = absence and absence.since is not None and self.at.steady - absence.since <= episodes.LOOK_BACK
+            if component.job_id and absence and absence.episode_id is None and recent:
+                joined = replace(absence, episode_id=episode.id)
+                self.components[component] = replace(known, absence=joined)
+                episode = replace(episode, jobs_away=episode.jobs_away + 1)
+        self.episode = episode
+        if episode.facts.loss and self.view.loss:
+            self.view = replace(self.view, loss=replace(self.view.loss, obscured=False))
+
+    def _contended(self) -> int | None:
+        """How many JobManagers contended before anything moved: who was lost may have left its latch a moment before its address."""
+        if self.fewer and self.at.steady - self.fewer.at <= episodes.LOOK_BACK:
+            return self.fewer.contended
+        return contending(self.contenders)
+
+    def close_episode(self) -> None:
+        """Record the episode that is over."""
+        assert self.episode  # noqa: S101  only one that is there is closed
+        facts = replace(self.episode.facts, contend=contending(self.contenders))
+        parts = {
+            component: known
+            for component, known in self._all_known()
+            if known.absence and known.absence.episode_id == self.episode.id
+        }
+        self.records.append(self.scribe.episode(replace(self.episode, facts=facts), parts))
+        self.episode = None
+
+    def close_blindness(self) -> None:
+        """Record that sight was lost, and that every leader is still the one of before."""
+        assert self.view.loss  # noqa: S101  only one that is there is closed
+        known = self.known(ComponentId(Component.DISPATCHER))
+        self.records.append(self.scribe.blindness(self.view.loss, known.last_known if known else None))
+        self.view = replace(self.view, loss=replace(self.view.loss, obscured=False))
+
+    def _all_known(self) -> Iterator[tuple[ComponentId, ComponentState]]:
+        """All components, as they are known by now."""
+        for component in {**self.before.components, **self.components}:
+            if known := self.known(component):
+                yield component, known
 
     def _since(self, known: ComponentState, kind: Kind | None) -> Moment:
         return known.since if kind is None or kind is Kind.READDRESSED else self.at

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from sidecar.core import contest, holders, znodes
+from sidecar.core import contest, episodes, holders, znodes
 from sidecar.core.change import COVERAGE_INTERVAL, Change, Outcome
 from sidecar.core.leadership import ComponentId, Unknown
 from sidecar.core.moment import Moment
@@ -15,6 +15,7 @@ from sidecar.core.observations import (
     ConnectionState,
     NodeObserved,
     NodeRefused,
+    PlaceRemoved,
     SnapshotCompleted,
     StoreObserved,
     ViewObserved,
@@ -39,6 +40,8 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
             change.snapshot_completed()
         case NodeObserved():
             znodes.node_observed(change, observation)
+        case PlaceRemoved():
+            znodes.place_removed(change, observation)
         case NodeRefused():
             znodes.node_refused(change, observation)
         case ChildrenObserved():
@@ -55,13 +58,19 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     view = cluster.view
     obscured = view.obscure_at is not None and now.steady >= view.obscure_at
     calm = [component for component in cluster.contested if view.complete and _is_calm(cluster, component, now)]
-    if not obscured and not calm and now.steady - view.since.steady < COVERAGE_INTERVAL:
+    over = view.complete and cluster.episode is not None and episodes.is_over(cluster.episode, now)
+    blind = view.complete and cluster.episode is None and view.loss is not None and view.loss.is_past(now)
+    if not obscured and not calm and not over and not blind and now.steady - view.since.steady < COVERAGE_INTERVAL:
         return cluster, []
     change = Change(policy, cluster_id, cluster, now)
     if obscured:
         change.obscure()
     for component in calm:
         change.reconciled(component)
+    if over:
+        change.close_episode()
+    if blind:
+        change.close_blindness()
     change.cover(view.sighting, now)
     return change.outcome()
 

@@ -34,6 +34,7 @@ NO_LEASE: Final = "nobody holds a lease"
 ANOTHER_HOLDER: Final = "another holder, the old address still there"
 TAKEN_ANEW: Final = "the same holder took the lease anew, the old address still there"
 LEFT: Final = "left by an earlier leader"
+NOT_RENEWED: Final = "the lease was not renewed for"
 LAPSED_BEFORE: Final = "the lease had run out and was not renewed since"
 
 
@@ -184,7 +185,7 @@ def _vacancy(lease: Lease, written: Written) -> str | None:
         same_holder = written.term and written.term.holder_identity == lease.term.holder_identity
         return TAKEN_ANEW if same_holder else ANOTHER_HOLDER
     if lease.lapsed:
-        return f"the lease was not renewed for {lease.quiet_for / SECOND:.1f} s" if lease.quiet_for else LAPSED_BEFORE
+        return f"{NOT_RENEWED} {lease.quiet_for / SECOND:.1f} s" if lease.quiet_for else LAPSED_BEFORE
     return None
 
 

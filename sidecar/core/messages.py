@@ -7,9 +7,10 @@ from typing import Final
 
 from sidecar.core import contest
 from sidecar.core.alerts import Alert, Notice, Reason
+from sidecar.core.leadership import host_port
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Policy, Trigger
-from sidecar.core.records import Contention, Notification, Transition
+from sidecar.core.records import Contention, Episode, Notification, Transition
 from sidecar.core.transitions import Kind
 
 MOST_LINES: Final = 25
@@ -56,6 +57,16 @@ def transition_line(transition: Transition) -> str:
 def _missed(transition: Transition) -> str:
     least = "at least " if transition.unobserved is None else ""
     return f"{least}{transition.unobserved_at_least} unobserved"
+
+
+def episode_line(episode: Episode) -> str:
+    """A failover that is over, as one line of a log."""
+    moved = _move(host_port(episode.before_address or ""), host_port(episode.after_address or ""))
+    lasted = f", vacant for {episode.vacant_seconds:.3f} s" if episode.vacant_seconds is not None else ""
+    jobs = f", {episode.jobs_affected} of {episode.jobs_total} jobs" if episode.jobs_total else ""
+    missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
+    what = f"failover {moved}" if episode.failovers else "no failover"
+    return f"{what}: {episode.cause} ({episode.confidence}){lasted}{jobs}{missing} [{episode.id}]"
 
 
 def contention_line(contention: Contention) -> str:

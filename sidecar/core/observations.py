@@ -65,6 +65,12 @@ class NodeObserved(SeenInCluster, frozen=True):
     """How often there was a new node at this path until now, where its parent counts nothing else."""
 
 
+class PlaceRemoved(SeenInCluster, frozen=True):
+    """The parent of a leader's path is gone too. Since 1.15 a leader that ends in order removes it; when its session ends, it stays."""
+
+    path: str
+
+
 class NodeRefused(SeenInCluster, frozen=True):
     """The store has the path and would not show it (for example: no permission)."""
 
@@ -120,7 +126,14 @@ class Stopped(Observed, frozen=True):
 
 
 ClusterObservation = (
-    ViewObserved | SnapshotCompleted | NodeObserved | NodeRefused | ChildrenObserved | StoreObserved | ConfigMapObserved
+    ViewObserved
+    | SnapshotCompleted
+    | NodeObserved
+    | PlaceRemoved
+    | NodeRefused
+    | ChildrenObserved
+    | StoreObserved
+    | ConfigMapObserved
 )
 """What a driver may tell."""
 

@@ -7,13 +7,24 @@ from msgspec import Struct
 
 from sidecar.core import layout
 from sidecar.core.accounting import NOT_KNOWABLE, Gap
+from sidecar.core.causes import Cause, Confidence, Loss, verdict
 from sidecar.core.contest import Contest
-from sidecar.core.leadership import ComponentId, ConfigMapPosition, Held, LeaderInformation, ZNodePosition, host_port
+from sidecar.core.episodes import Episode
+from sidecar.core.leadership import (
+    Component,
+    ComponentId,
+    ConfigMapPosition,
+    Held,
+    LeaderInformation,
+    ZNodePosition,
+    host_port,
+)
 from sidecar.core.leadership import Position as StorePosition
-from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
+from sidecar.core.moment import SECOND, Moment, Timestamp, seconds, timestamp
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy import Policy
 from sidecar.core.records import Contention, Coverage, Position, Transition, record_id
+from sidecar.core.records import Episode as EpisodeRecord
 from sidecar.core.state import ComponentState, View, contending
 from sidecar.core.transitions import Kind, Sight, pattern
 
@@ -118,6 +129,71 @@ class Scribe:
             reason=seen.reason,
             written_at=timestamp(seen.position.mtime * 1000) if isinstance(seen.position, ZNodePosition) else None,
             position=_recorded(position) if position else None,
+            **self._envelope,
+        )
+
+    def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState]) -> EpisodeRecord:
+        """An episode that is over, and the components that had a part in it."""
+        found = verdict(episode.facts)
+        jobs = [known for component, known in parts.items() if component.job_id]
+        own = [known for component, known in parts.items() if not component.job_id]
+        vacant: dict[str, int] = {}
+        for component, known in parts.items():
+            if known.absence and known.absence.vacant is not None:
+                name = component.component.value
+                vacant[name] = max(vacant.get(name, 0), known.absence.vacant)
+        if episode.longest_ended is not None:
+            vacant[Component.JOB] = max(vacant.get(Component.JOB, 0), episode.longest_ended)
+        by_component = {str(name): round(micros / SECOND, 6) for name, micros in sorted(vacant.items())}
+        before, after = episode.before, episode.after
+        return EpisodeRecord(
+            id=episode.id,
+            opened_at=timestamp(episode.opened_at.wall),
+            closed_at=timestamp(episode.moved_at.wall),
+            cause=found.cause.value,
+            confidence=found.confidence.value,
+            facts=list(found.facts),
+            components=sorted({component.component.value for component in parts}),
+            jobs_affected=len(jobs) + episode.jobs_ended,
+            jobs_ended=episode.jobs_ended,
+            jobs_missing=episode.jobs_away,
+            jobs_total=episode.jobs_total,
+            vacant_seconds=max((s for name, s in by_component.items() if name != Component.JOB), default=None),
+            vacant_seconds_by_component=by_component,
+            before_session_id=str(before.session_id) if before else None,
+            before_address=before.address if before else None,
+            after_session_id=str(after.session_id) if after else None,
+            after_address=after.address if after else None,
+            failovers=max((known.absence.leaders for known in own if known.absence), default=0),
+            **self._envelope,
+        )
+
+    def blindness(self, loss: Loss, leader: LeaderInformation | None) -> EpisodeRecord:
+        """An episode in which nothing happened but to us: it is ours alone. `leader`: of the dispatcher, before and after."""
+        ended = loss.ended or self._at
+        lasted = seconds(ended.steady - loss.began.steady)
+        session, address = (str(leader.session_id), leader.address) if leader else (None, None)
+        return EpisodeRecord(
+            id=record_id("episode", self._cluster_id, self._policy.observer, loss.began.wall, loss.began.steady),
+            opened_at=timestamp(loss.began.wall),
+            closed_at=timestamp(ended.wall),
+            cause=Cause.OBSERVER_BLIND.value,
+            confidence=Confidence.HIGH.value,
+            facts=[
+                f"This observer lost sight of the store for {lasted}; afterwards each leader was the one of before."
+            ],
+            components=[],
+            jobs_affected=0,
+            jobs_ended=0,
+            jobs_missing=0,
+            jobs_total=0,
+            vacant_seconds=None,
+            vacant_seconds_by_component={},
+            before_session_id=session,
+            before_address=address,
+            after_session_id=session,
+            after_address=address,
+            failovers=0,
             **self._envelope,
         )
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -129,5 +129,37 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     """Since when there was this to tell."""
 
 
-AnyRecord = Transition | Coverage | Contention | Notification
-"""Every record type that is written today. Episode, evidence and annotation follow the same envelope."""
+class Episode(Record, frozen=True, kw_only=True, tag="episode"):
+    """One failover, from the first component that left a leader until all were led again for a moment. Written when it is over; `id` is
+    the `episode_id` of its transitions, the same for every observer.
+    """
+
+    opened_at: Timestamp
+    closed_at: Timestamp
+    """When the last component was led again (or its job had ended)."""
+    cause: str
+    confidence: str
+    facts: list[str]
+    """What the cause rests on, a sentence each."""
+    components: list[str]
+    """Which moved: `dispatcher`, …; `job` stands for all jobs."""
+    jobs_affected: int
+    jobs_ended: int
+    """Of those affected: how many ended instead of being led again."""
+    jobs_missing: int
+    """Of those affected: how many nobody led when we stopped waiting for them."""
+    jobs_total: int
+    vacant_seconds: float | None
+    """The longest time for which nobody was seen to lead one of the cluster's own components; null: none was seen to be vacant."""
+    vacant_seconds_by_component: dict[str, float]
+    """The same by component; `job`: the longest of all jobs."""
+    before_session_id: str | None
+    before_address: str | None
+    after_session_id: str | None
+    after_address: str | None
+    failovers: int
+    """How many leaders followed each other in it: 1, and more when the next failover came before the first one was over."""
+
+
+AnyRecord = Transition | Coverage | Contention | Notification | Episode
+"""Every record type that is written today. Evidence and annotation follow the same envelope."""

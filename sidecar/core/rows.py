@@ -9,6 +9,7 @@ from msgspec import Struct, json
 from sidecar.core.alerts import Alerts, Group, Key, Pending, PendingKey
 from sidecar.core.configmaps import LeaderElectionRecord
 from sidecar.core.deliveries import Delivery
+from sidecar.core.episodes import Episode
 from sidecar.core.leadership import ComponentId
 from sidecar.core.leases import Lease
 from sidecar.core.moment import Moment
@@ -19,6 +20,7 @@ _K = TypeVar("_K")
 _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "alive": (str, Moment),
     "view": (str, View),
+    "episode": (str, Episode),
     "component": (tuple[str, ComponentId], ComponentState),
     "lapsed": (tuple[str, str], LeaderElectionRecord),
     "pending": (PendingKey, Pending),
@@ -48,6 +50,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
         old, new = before.clusters.get(name), after.clusters.get(name)
         if old is not new:
             yield from _diff("view", _view(name, old), _view(name, new))
+            yield from _diff("episode", _episode(name, old), _episode(name, new))
             components = _diff(
                 "component",
                 old.components if old else _NO_COMPONENTS,
@@ -75,7 +78,8 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
         contested = frozenset(component for component, known in components.items() if known.contest.since)
         lapsed = {lease: record for (cluster, lease), record in found["lapsed"].items() if cluster == name}
         leases = {lease: Lease(record=record, lapsed=True) for lease, record in lapsed.items()}
-        clusters[name] = ClusterState(view, components, contested=contested, leases=leases)
+        episode = found["episode"].get(name)
+        clusters[name] = ClusterState(view, components, contested=contested, leases=leases, episode=episode)
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     return State(clusters, Alerts(found["pending"], found["group"]), outbox, found["alive"].get("")), problems
 
@@ -103,6 +107,10 @@ def _alive(state: State) -> Mapping[str, Moment]:
 
 def _view(name: str, cluster: ClusterState | None) -> Mapping[str, View]:
     return {name: cluster.view} if cluster else {}
+
+
+def _episode(name: str, cluster: ClusterState | None) -> Mapping[str, Episode]:
+    return {name: cluster.episode} if cluster and cluster.episode else {}
 
 
 def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:

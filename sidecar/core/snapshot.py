@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sidecar.core.moment import Moment
-from sidecar.core.records import AnyRecord, Notification, Transition
+from sidecar.core.records import AnyRecord, Episode, Notification, Transition
 from sidecar.core.state import ClusterState, State
 from sidecar.core.transitions import Kind
 
@@ -39,10 +38,12 @@ class Tally(Struct, frozen=True):
     notifications: Mapping[tuple[str, str, str], int] = {}
     """By receiver, reason, outcome."""
     delays: Delays = Delays()
+    episodes: Mapping[tuple[str, str], int] = {}
+    """Those that are over, by cluster, cause."""
 
     def with_records(self, records: Iterable[AnyRecord]) -> "Tally":
         """The tally after these records too."""
-        transitions, notifications = dict(self.transitions), dict(self.notifications)
+        transitions, notifications, episodes = dict(self.transitions), dict(self.notifications), dict(self.episodes)
         unobserved, delays = self.unobserved, self.delays
         for record in records:
             match record:
@@ -52,10 +53,13 @@ class Tally(Struct, frozen=True):
                     unobserved += record.unobserved_at_least or 0
                     if kind in _SEEN_WRITES and record.written_at:
                         delays = delays.with_one(_seconds_between(record.written_at, record.observed_at))
+                case Episode():
+                    ended = (record.cluster_id, record.cause)
+                    episodes[ended] = episodes.get(ended, 0) + 1
                 case Notification():
                     key = (record.receiver, record.reason, record.outcome)
                     notifications[key] = notifications.get(key, 0) + 1
-        return replace(self, transitions=transitions, unobserved=unobserved, notifications=notifications, delays=delays)
+        return Tally(transitions, unobserved, notifications, delays, episodes)
 
 
 class Health(Struct, frozen=True):

@@ -7,8 +7,10 @@ from msgspec import Struct
 
 from sidecar.core.accounting import Elections, Look
 from sidecar.core.alerts import Alerts
+from sidecar.core.causes import Loss
 from sidecar.core.contest import Contest
 from sidecar.core.deliveries import Delivery
+from sidecar.core.episodes import Absence, Episode
 from sidecar.core.leadership import (
     CLUSTER_COMPONENTS,
     ComponentId,
@@ -40,6 +42,8 @@ class ComponentState(Struct, frozen=True):
     contest: Contest = Contest()
     vacated_at: Moment | None = None
     """When the present vacancy was seen to begin."""
+    absence: Absence | None = None
+    """Its part in the latest episode in which it left a leader."""
     registered: bool | None = None
     """Jobs: whether Flink would recover the job. False: it would have, and has forgotten it. None: it was never seen in a job store."""
 
@@ -65,6 +69,15 @@ class View(Struct, frozen=True):
     sighting: Sighting = Sighting.BLIND
     since: Moment = Moment(0, 0)
     """Since when `sighting` is so, or up to where it has been recorded."""
+    loss: Loss | None = None
+    """When the store was last out of sight, since the sidecar began."""
+
+
+class Fewer(Struct, frozen=True):
+    """JobManagers left the contest: how many there were before, and when (steady)."""
+
+    contended: int
+    at: int
 
 
 class ClusterState(Struct, frozen=True):
@@ -82,6 +95,10 @@ class ClusterState(Struct, frozen=True):
     """How far the store was when it last said so."""
     leases: Mapping[str, Lease] = {}
     """By the name of the ConfigMap. Of these only those that have run out survive a restart."""
+    episode: Episode | None = None
+    """The failover that is not over yet."""
+    fewer: Fewer | None = None
+    """When JobManagers last left the contest."""
 
 
 def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:

@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from sidecar.core import accounting, layout
 from sidecar.core.change import Change, without_leader
-from sidecar.core.leadership import Blindness, Held, LeaderInformation, Unknown, ZNodePosition
-from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefused
+from sidecar.core.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition
+from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefused, PlaceRemoved
 from sidecar.core.recording import Seen
-from sidecar.core.state import ComponentState
+from sidecar.core.state import ComponentState, Fewer
 from sidecar.core.transitions import Sight, compare
 from sidecar.core.wire import Unreadable, decode_connection_info
 
@@ -38,6 +38,16 @@ def node_observed(change: Change, node: NodeObserved) -> None:
             change.components[component] = replace(known, leadership=Unknown())
 
 
+def place_removed(change: Change, removed: PlaceRemoved) -> None:
+    """The leader took its address away itself, if nobody leads there by now."""
+    component = layout.component_of(removed.path)
+    known = change.known(component) if component else None
+    own = component is not None and component.job_id is None
+    if change.episode and own and known and isinstance(known.leadership, Vacant):
+        facts = replace(change.episode.facts, orderly=True)
+        change.episode = replace(change.episode, facts=facts)
+
+
 def node_refused(change: Change, node: NodeRefused) -> None:
     component = layout.component_of(node.path)
     if component is None:
@@ -51,6 +61,8 @@ def children_observed(change: Change, seen: ChildrenObserved) -> None:
     if layout.is_latch(seen.path):
         before = change.contenders.get(seen.path)
         if seen.names != before:
+            if before and len(seen.names) < len(before):
+                change.fewer = Fewer(len(before), change.at.steady)
             change.contenders = {**change.contenders, seen.path: seen.names}
             if seen.names or before:
                 change.records.append(change.scribe.contention(seen.path, seen.names, before))

@@ -130,6 +130,10 @@ def _tally(snapshot: Snapshot) -> Iterator[Metric]:
         "Changes that the store counted and nobody could see: at least so many.",
         value=tally.unobserved,
     )
+    episodes = CounterMetricFamily("flink_ha_episodes", "Failovers that are over.", labels=["cluster_id", "cause"])
+    for episode, count in tally.episodes.items():
+        episodes.add_metric(episode, count)
+    yield episodes
     notifications = CounterMetricFamily(
         "flink_ha_notifications", "Notifications on their way.", labels=["receiver", "reason", "outcome"]
     )

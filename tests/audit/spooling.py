@@ -12,7 +12,7 @@ import pyarrow.dataset
 from pyspark.sql import SparkSession
 
 from sidecar.core.moment import Timestamp
-from sidecar.core.records import AnyRecord, Contention, Coverage, Notification, Position, Transition, record_id
+from sidecar.core.records import AnyRecord, Contention, Coverage, Episode, Notification, Position, Transition, record_id
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -86,6 +86,30 @@ def notification(number: int, at: datetime = NOON) -> Notification:
         detail=None,
         delivery_id=record_id("test", "delivery", number),
         queued_at=instant(at),
+    )
+
+
+def episode(number: int, at: datetime = NOON) -> Episode:
+    """A failover of four components that is over."""
+    return Episode(
+        **_envelope("episode", number, at),
+        opened_at=instant(at - timedelta(seconds=8)),
+        closed_at=instant(at - timedelta(seconds=5)),
+        cause="jobmanager_lost",
+        confidence="high",
+        facts=["Its session in ZooKeeper ended, by no doing of its own.", "Another process leads."],
+        components=["dispatcher", "job", "resource_manager", "rest_server"],
+        jobs_affected=1,
+        jobs_ended=0,
+        jobs_missing=0,
+        jobs_total=1,
+        vacant_seconds=2.5,
+        vacant_seconds_by_component={"dispatcher": 2.5, "job": 3.0},
+        before_session_id=session_id("a"),
+        before_address="pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_0",
+        after_session_id=session_id("b"),
+        after_address="pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1",
+        failovers=1,
     )
 
 

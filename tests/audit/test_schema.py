@@ -4,14 +4,14 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from pyspark.sql.types import DoubleType, LongType, MapType, StringType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringType, StructType, TimestampType
 
 from sidecar.audit.schema import BASE_VIEWS, RECORDS, any_record, spark_type, table_of
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord, Position
-from tests.audit.spooling import contention, coverage, line, notification, transition
+from tests.audit.spooling import contention, coverage, episode, line, notification, transition
 
-WRITTEN: list[AnyRecord] = [transition(1), coverage(1), contention(1), notification(1)]
+WRITTEN: list[AnyRecord] = [transition(1), coverage(1), contention(1), notification(1), episode(1)]
 
 
 def test_every_type_of_record_has_a_table_and_a_view() -> None:
@@ -37,6 +37,7 @@ def test_a_field_becomes_the_column_that_its_type_says() -> None:
     assert spark_type(int | None) == LongType()
     assert spark_type(float | None) == DoubleType()
     assert spark_type(Timestamp | None) == TimestampType()
+    assert spark_type(list[str]) == ArrayType(StringType())
     assert spark_type(dict[str, int]) == MapType(StringType(), LongType())
     position = spark_type(Position | None)
     assert isinstance(position, StructType)

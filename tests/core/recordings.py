@@ -16,6 +16,7 @@ from sidecar.core.observations import (
     ClusterObservation,
     ConnectionState,
     NodeObserved,
+    PlaceRemoved,
     SnapshotCompleted,
     ViewObserved,
 )
@@ -163,6 +164,12 @@ def observations(version: str, oracle: str) -> Iterator[tuple[str, ClusterObserv
                 seen.add(interesting)
                 if connected:
                     yield phase, _read(tree, interesting, _moment(transaction.micros))
+            elif connected and layout.is_latch(path.rpartition("/")[0]):
+                latch = path.rpartition("/")[0]
+                yield phase, ChildrenObserved(_moment(transaction.micros), "default", latch, tree.children(latch))
+            elif connected and path not in tree.nodes and layout.component_of(f"{path}/connection_info"):
+                removed = f"{path}/connection_info"
+                yield phase, PlaceRemoved(_moment(transaction.micros), "default", removed)
 
 
 def _read(tree: Tree, path: str, at: Moment) -> ClusterObservation:

@@ -27,7 +27,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy import Destination, Policy, Rule, Severity, Store, Trigger
-from sidecar.core.records import AnyRecord, Coverage, Notification, Transition
+from sidecar.core.records import AnyRecord, Coverage, Episode, Notification, Transition
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import ComponentState, State
 from sidecar.core.step import Append, step
@@ -182,6 +182,9 @@ class Sidecar:
 
     def coverage(self) -> list[Coverage]:
         return [record for record in self.records if isinstance(record, Coverage)]
+
+    def episodes(self) -> list[Episode]:
+        return [record for record in self.records if isinstance(record, Episode)]
 
     def notifications(self) -> list[Notification]:
         return [record for record in self.records if isinstance(record, Notification)]

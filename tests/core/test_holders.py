@@ -94,7 +94,10 @@ def test_what_happens_to_one_component_is_written_down_for_it_alone() -> None:
     before = sidecar.state
     flink.publishes(A_AGAIN, REST_SERVER)
     sidecar.sees_changes()
-    assert [row.kind for row in changes(replace(before, alerts=sidecar.state.alerts), sidecar.state)] == ["component"]
+    assert [row.kind for row in changes(replace(before, alerts=sidecar.state.alerts), sidecar.state)] == [
+        "episode",
+        "component",
+    ]
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------

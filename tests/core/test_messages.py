@@ -22,6 +22,7 @@ from tests.core.scenery import (
     REST_SERVER,
     START,
     THE_JOB,
+    B,
     watching,
 )
 
@@ -113,6 +114,22 @@ def test_no_control_character_reaches_a_message(hostile: str) -> None:
     assert len(line) <= messages.MOST_CHARACTERS + 1
 
 
+def test_a_failover_is_one_line_of_the_log() -> None:
+    """From whom to whom, why, how sure that is, for how long, how many jobs, and under which name to ask for more."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    flink.elect(B)
+    sidecar.sees_changes().waits(10)
+    (episode,) = sidecar.episodes()
+    assert messages.episode_line(episode) == (
+        f"failover jm-a:6123 → jm-b:6123: jobmanager_lost (high), vacant for {episode.vacant_seconds:.3f} s, 1 of 1 jobs [{episode.id}]"
+    )
+    sidecar.is_cut_off().waits(20).connects().waits(70)
+    blind = sidecar.episodes()[-1]
+    assert messages.episode_line(blind) == f"no failover: observer_blind (high) [{blind.id}]"
+
+
 def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     """Tampered leader information, told to people: as many lines as there are components, and no escape sequence."""
     flink, sidecar = watching()
@@ -124,3 +141,5 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     assert all(line.isprintable() for line in sent.body.split("\n"))
     assert len(sent.body.split("\n")) == 6
     assert len(sent.title) + len(sent.body) < 1500
+    (episode,) = sidecar.episodes()
+    assert messages.episode_line(episode).isprintable()

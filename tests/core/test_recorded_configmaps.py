@@ -11,7 +11,7 @@ from sidecar.core.flink_view import FlinkView
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConfigMapObserved, DeliverySettled, Observation, Outcome, Started, Ticked
 from sidecar.core.policy import Store
-from sidecar.core.records import Transition
+from sidecar.core.records import Episode, Transition
 from sidecar.core.state import State
 from sidecar.core.step import Append
 from tests.core import watches
@@ -32,6 +32,9 @@ class Watched:
     def __init__(self, version: str, *, looking: bool = True) -> None:
         self.phases: dict[str, list[Transition]] = {}
         self.sent: list[Delivery] = []
+        self.episodes: list[tuple[str, Episode]] = []
+        """Those that are over, each with the phase in which it began."""
+        self._opened: dict[str, str] = {}
         self.renewals = 0
         self.moved_by_renewals = 0
         self._state = State()
@@ -60,12 +63,16 @@ class Watched:
 
     def _take(self, phase: str, observation: Observation) -> None:
         self._state, effects = self._witness.step(KUBERNETES, self._state, observation)
+        if opened := self._state.clusters[watches.CLUSTER].episode:
+            self._opened.setdefault(opened.id, phase)
         for effect in effects:
             if not isinstance(effect, Append):
                 self.sent.append(effect.delivery)
                 self._take(phase, DeliverySettled(observation.at, effect.delivery.id, Outcome.DELIVERED))
             elif isinstance(effect.record, Transition):
                 self.phases.setdefault(phase, []).append(effect.record)
+            elif isinstance(effect.record, Episode):
+                self.episodes.append((self._opened[effect.record.id], effect.record))
 
     def _is_renewal(self, told: ConfigMapObserved) -> bool:
         """Whether the holder has written that it lives, and nobody anything else."""

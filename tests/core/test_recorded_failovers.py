@@ -9,7 +9,7 @@ from sidecar.core.deliveries import Delivery
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliverySettled, Observation, Outcome, Started, Ticked
 from sidecar.core.policy import Grouping
-from sidecar.core.records import Transition
+from sidecar.core.records import Episode, Transition
 from sidecar.core.state import State
 from sidecar.core.step import Append
 from tests.core import recordings
@@ -35,6 +35,9 @@ class Watched:
     def __init__(self, version: str) -> None:
         self.transitions: dict[str, list[Transition]] = {}
         self.sent: dict[str, list[Delivery]] = {}
+        self.episodes: list[tuple[str, Episode]] = []
+        """Those that are over, each with the phase in which it began."""
+        self._opened: dict[str, str] = {}
         self._state = State()
         self._witness = Lenient()
         at = Moment(0, 0)
@@ -49,12 +52,16 @@ class Watched:
 
     def _take(self, phase: str, observation: Observation) -> None:
         self._state, effects = self._witness.step(QUICK, self._state, observation)
+        if opened := self._state.clusters["default"].episode:
+            self._opened.setdefault(opened.id, phase)
         for effect in effects:
             if not isinstance(effect, Append):
                 self.sent.setdefault(phase, []).append(effect.delivery)
                 self._take(phase, DeliverySettled(observation.at, effect.delivery.id, Outcome.DELIVERED))
             elif isinstance(effect.record, Transition):
                 self.transitions.setdefault(phase, []).append(effect.record)
+            elif isinstance(effect.record, Episode):
+                self.episodes.append((self._opened[effect.record.id], effect.record))
 
     def patterns(self, phase: str, component: str) -> list[str]:
         return [t.pattern for t in self.transitions.get(phase, ()) if t.component == component]

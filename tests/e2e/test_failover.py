@@ -25,7 +25,7 @@ def receiver() -> Iterator[HttpReceiver]:
 
 @pytest.mark.parametrize("lab", ["2.3.0", "1.20.5"], indirect=True)
 def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceiver, tmp_path: Path) -> None:
-    """A→null→B for each of the four components, one alert, and one row per transition in the audit log."""
+    """A→null→B for each of the four components, one alert, one episode with its cause, and one row per transition in the audit log."""
     job = lab.submit_job()
     sidecar = Sidecar(tmp_path, f"flink_conf_dir: {lab.conf_dir}", [receiver.url])
     sidecar.start()
@@ -37,6 +37,8 @@ def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceive
     wait_for("the new leaders", lambda: sum(t["kind"] == "GRANTED" for t in sidecar.transitions()) >= len(COMPONENTS))
     wait_for("the alert", lambda: receiver.received)
     wait_for("the deliveries to be settled", lambda: "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1])
+    episode = f'flink_ha_episodes_total{{cause="jobmanager_lost",cluster_id="{lab.cluster_id}"}} 1.0'
+    wait_for("the end of the episode", lambda: episode in sidecar.get("/metrics")[1])
     metrics = sidecar.get("/metrics")[1]
     assert sidecar.stop() == 0
 
@@ -59,13 +61,14 @@ def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceive
     audit = tmp_path / "audit"
     taken = command("audit", "ingest", "--spool", str(sidecar.spool), "--audit", str(audit))
     assert taken.returncode == 0, taken.stderr
-    question = "SELECT component, before_session_id, after_session_id, vacant_seconds FROM failovers"
+    question = "SELECT component, before_session_id, after_session_id, cause FROM failovers"
     answer = command("audit", "sql", "--audit", str(audit), question, "--output", "json")
     assert answer.returncode == 0, answer.stderr
     rows = [json.loads(line) for line in answer.stdout.splitlines()]
     assert {row["component"]: row["after_session_id"] for row in rows} == {
         t["component"]: t["after_session_id"] for t in seen if t["kind"] == "GRANTED"
     }
+    assert {row["cause"] for row in rows} == {"jobmanager_lost"}
     counted = command(
         "audit",
         "sql",

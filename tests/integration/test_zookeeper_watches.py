@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from sidecar.core.observations import NodeObserved, PlaceRemoved
 from sidecar.core.policy import Policy, Store
 from sidecar.core.records import Transition
 from sidecar.drivers.zookeeper import persistent
@@ -71,6 +72,25 @@ def test_as_fast_as_they_can_every_write_is_counted(seen: Recorder, flink: Kazoo
     flink.create(path, b"last")
     seen.wait_value(path, b"last", timeout=30)
     assert writes(seen, path) == made + 1
+
+
+def test_a_leader_that_clears_its_place_is_told_from_one_that_is_lost(
+    seen: Recorder, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str
+) -> None:
+    """When its session ends its node is gone; a leader that ends in order removes the node's parent too."""
+    with writer(shared_zookeeper, namespace) as jobmanager:
+        jobmanager.create(LEADER, published(A), ephemeral=True, makepath=True)
+        seen.wait_value(LEADER, published(A))
+    seen.wait_value(LEADER, None)
+    flink.create(LEADER, published(B))
+    seen.wait_value(LEADER, published(B))
+    assert [told for told in seen.all if isinstance(told, PlaceRemoved)] == []
+    flink.delete(LEADER)
+    flink.delete(LEADER.rpartition("/")[0])
+    seen.wait(lambda: isinstance(seen.all[-1], PlaceRemoved))
+    last, removed = seen.all[-2:]
+    assert (type(last), type(removed)) == (NodeObserved, PlaceRemoved)
+    assert seen.values(LEADER)[-1] is None
 
 
 def test_the_elections_before_we_came_are_counted(

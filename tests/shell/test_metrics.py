@@ -40,6 +40,15 @@ def test_a_failover_is_counted_by_component_and_kind() -> None:
     assert found[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 1
 
 
+def test_a_failover_that_is_over_is_counted_once_by_its_cause() -> None:
+    """However many components it moved."""
+    found = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(30))]), second=31)
+    counted = {
+        dict(labels)["cause"]: value for (name, labels), value in found.items() if name == "flink_ha_episodes_total"
+    }
+    assert counted == {"jobmanager_lost": 1}
+
+
 def test_who_leads_is_information_and_the_leader_of_before_is_gone() -> None:
     """No stale series: one leader a component."""
     found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)

@@ -18,6 +18,7 @@ from sidecar.core.observations import (
     ConnectionState,
     NodeObserved,
     NodeRefused,
+    PlaceRemoved,
     SnapshotCompleted,
     StoreObserved,
     ViewObserved,
@@ -27,7 +28,7 @@ from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.security import PLAIN, Security
 from sidecar.drivers.zookeeper.session import Answer, Children, Done, Interrupted, Question, Refused, Session, Value
 from sidecar.drivers.zookeeper.tree import Tree
-from sidecar.drivers.zookeeper.watched import Ask, Told
+from sidecar.drivers.zookeeper.watched import Ask, PlaceGone, Told
 from sidecar.ports import Observer
 
 _log = logging.getLogger("sidecar.zookeeper")
@@ -317,6 +318,8 @@ class ZooKeeperDriver:
         match told.watched.question, answer:
             case Question.VALUE, Value(data, position):
                 self._tell(NodeObserved(at, self._cluster_id, path, data, position, told.writes, told.births))
+            case Question.VALUE, PlaceGone():
+                self._tell(PlaceRemoved(at, self._cluster_id, path))
             case Question.VALUE, Refused(reason):
                 self._tell(NodeRefused(at, self._cluster_id, path, reason))
             case Question.VALUE, _:

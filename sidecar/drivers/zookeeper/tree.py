@@ -7,7 +7,7 @@ from sidecar.core import layout
 from sidecar.core.leadership import ZNodePosition
 from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Interrupted, Present, Question, Refused, Value
-from sidecar.drivers.zookeeper.watched import Ask, Told, Watched
+from sidecar.drivers.zookeeper.watched import Ask, PlaceGone, Told, Watched
 
 _DISCOVERY = frozenset({layout.LEADER, layout.JOBS})
 """Without these lists nobody knows which leaders there are."""
@@ -78,7 +78,8 @@ class Tree:
             self._child_came_or_went(path)
         watched = self._watched.get(path) or self._discover(event, path)
         if watched is None:
-            return None
+            below = self._watched.get(f"{path}/connection_info") if event is Event.DELETED else None
+            return Told(below, PlaceGone(), None, None) if below else None
         if watched.question is Question.VALUE and event is Event.DELETED:
             return self._deleted(watched, now)
         if event is Event.CREATED:

@@ -79,10 +79,14 @@ class Ask(NamedTuple):
     path: str
 
 
+class PlaceGone(NamedTuple):
+    """The parent of a leader's path is gone too."""
+
+
 class Told(NamedTuple):
     """News of a watched path."""
 
     watched: Watched
-    answer: Answer
+    answer: Answer | PlaceGone
     writes: int | None
     births: Births | None

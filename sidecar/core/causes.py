@@ -1,0 +1,249 @@
+"""Why a failover happened: a verdict with the facts it rests on. Where the facts do not decide, it is `unknown`.
+
+How often a leader was seen to change tells nothing: a crash and a blink of the store may look the same. What tells them apart is who wrote
+before and after, whether the leader took its own address away, and whether we lost sight of the store as well.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.moment import SECOND, Moment, seconds
+from sidecar.core.policy import Store
+
+
+class Cause(StrEnum):
+    """What made a leadership move."""
+
+    JOBMANAGER_LOST = "jobmanager_lost"
+    """Crash, kill, eviction, or cut off for too long: its session or lease ended, and another process leads."""
+    GRACEFUL_HANDOVER = "graceful_handover"
+    """The leader took its addresses away itself."""
+    RESTARTED_IN_PLACE = "restarted_in_place"
+    """A new process, where the old one was."""
+    SAME_PROCESS_REELECTION = "same_process_reelection"
+    """The process that led before leads again: its own connection to the store was interrupted."""
+    STORE_OUTAGE = "store_outage"
+    """The store was away for everybody."""
+    STORE_REELECTION = "store_reelection"
+    """ZooKeeper elected a leader of its own."""
+    LEASE_RENEWAL_FAILED = "lease_renewal_failed"
+    """The holder did not renew its lease in time, and took it again."""
+    SPLIT_LEADERSHIP = "split_leadership"
+    """Two processes both believe that they lead."""
+    REWRITTEN_BY_FLINK = "rewritten_by_flink"
+    """The leader's address was gone or another, and the leader wrote it again: no election."""
+    TAMPERED = "tampered"
+    """Somebody else than a JobManager wrote or deleted."""
+    OBSERVER_BLIND = "observer_blind"
+    """Only we could not see; nothing happened to Flink."""
+    ROLLING_UPGRADE = "rolling_upgrade"
+    """The next leader is another version of Flink."""
+    UNKNOWN = "unknown"
+
+
+class Confidence(StrEnum):
+    """How sure a verdict is."""
+
+    HIGH = "high"
+    """Nothing else that is known leaves these facts."""
+    MEDIUM = "medium"
+    """Something else may leave them too: the facts say what."""
+    NONE = "none"
+
+
+RELATED: Final = 60 * SECOND
+"""For so long after the store is back, leaders may still move because it was away: Flink's session timeout."""
+AT_ONCE: Final = 10 * SECOND
+"""What moves so soon after the store is back moved because of it, if nothing speaks against that."""
+
+
+class Loss(Struct, frozen=True):
+    """A time in which this observer was out of sight of the store."""
+
+    began: Moment
+    ended: Moment | None = None
+    obscured: bool = False
+    """Whether it was so long that leaders became unknown, and no episode has to do with it."""
+
+    def is_past(self, now: Moment) -> bool:
+        """Whether leaders were unknown, and it is clear that nothing else happened."""
+        return self.obscured and self.ended is not None and now.steady - self.ended.steady > RELATED
+
+
+class Facts(Struct, frozen=True):
+    """What was seen of one failover that tells one cause from another. None: the facts did not tell."""
+
+    store: Store
+    orderly: bool = False
+    """The leader took its own address away."""
+    lapsed: str | None = None
+    """The lease was not renewed: for how long, in words."""
+    deleted: bool = False
+    """The ConfigMap itself was deleted."""
+    foreign: bool = False
+    """A leader's address was written by nobody's session."""
+    returned: bool = False
+    """The leader after is the one of before, with its old session id."""
+    split: bool = False
+    unseen: bool = False
+    """It happened while nobody looked."""
+    loss: Loss | None = None
+    """When we lost sight, shortly before it or in it."""
+    opened: int = 0
+    """When it began (steady)."""
+    contended: int | None = None
+    """How many JobManagers contended before."""
+    contend: int | None = None
+    """How many contended when it was over."""
+    store_reelected: bool = False
+    same_process: bool | None = None
+    same_place: bool | None = None
+    """Whether the leader after is where the leader before was: same host, same port."""
+    counted_on: bool | None = None
+    """Whether the number in the leader's address rose: a process counts its endpoints, from the beginning when it begins."""
+    upgraded: tuple[str, str] | None = None
+    """The versions of Flink before and after, where the places that they write to tell."""
+    quiet_end: bool = False
+    """This version of Flink leaves the same facts when it is ended in order as when it is killed."""
+    succeeded: bool = False
+    """Somebody leads again."""
+
+
+class Verdict(Struct, frozen=True):
+    """A cause, how sure it is, and the facts it rests on, a sentence each."""
+
+    cause: Cause
+    confidence: Confidence
+    facts: tuple[str, ...]
+
+
+def verdict(facts: Facts) -> Verdict:
+    """The cause that the facts decide upon, the surest first."""
+    for judge in (
+        _by_who_wrote,
+        _by_what_was_written,
+        _by_the_store,
+        _by_what_the_leader_did,
+        _by_who_leads,
+        _by_its_end,
+    ):
+        if found := judge(facts):
+            return found
+    return Verdict(Cause.UNKNOWN, Confidence.NONE, ("What was seen does not tell one cause from another.",))
+
+
+def _by_who_wrote(facts: Facts) -> Verdict | None:
+    if facts.split:
+        return _sure(
+            Cause.SPLIT_LEADERSHIP, "Leaders that had been replaced kept coming back with their old session ids."
+        )
+    if facts.foreign:
+        return _sure(Cause.TAMPERED, "A leader's address was written outside of any JobManager's session.")
+    if facts.deleted:
+        return _sure(Cause.TAMPERED, "The ConfigMap was deleted, by hand or with the cluster: no JobManager does that.")
+    return None
+
+
+def _by_what_was_written(facts: Facts) -> Verdict | None:
+    if facts.returned and facts.lapsed:
+        return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same leader went on, with its old session id.")
+    if facts.returned and not facts.loss:
+        return _sure(Cause.REWRITTEN_BY_FLINK, "The leader's address was gone, and the same leader wrote it again.")
+    if facts.upgraded:
+        before, after = facts.upgraded
+        return _sure(Cause.ROLLING_UPGRADE, f"The leader before was Flink {before}, the one after is Flink {after}.")
+    return None
+
+
+def _by_the_store(facts: Facts) -> Verdict | None:
+    if facts.loss is None:
+        return None
+    lost = _lost(facts.loss, facts.opened)
+    if facts.store_reelected:
+        return _sure(Cause.STORE_REELECTION, lost, "ZooKeeper elected a leader of its own in between.")
+    if not facts.succeeded:
+        return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, "Nobody leads yet, so nothing tells who was lost."))
+    if facts.returned or _same_process(facts):
+        return _sure(Cause.STORE_OUTAGE, lost, "The process that led before leads again.")
+    return _by_who_contends(facts, lost)
+
+
+def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
+    """Another process leads, and sight was `lost`: was that a coincidence?"""
+    at_once = facts.loss is None or facts.loss.ended is None or facts.opened - facts.loss.ended.steady <= AT_ONCE
+    if facts.contended is not None and facts.contend is not None:
+        if facts.contend >= facts.contended:
+            return _sure(
+                Cause.STORE_OUTAGE, lost, "Another process leads, and as many contend as before: none was lost."
+            )
+        fewer = (
+            f"{facts.contend} JobManagers contend, before it were {facts.contended}: the store or one of them was lost."
+        )
+        return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, fewer)) if at_once else None
+    other = "Another process leads: had the one before been lost in that time, it would look the same."
+    return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other)) if at_once else None
+
+
+def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
+    if facts.orderly:
+        return _sure(Cause.GRACEFUL_HANDOVER, "The leader took its own addresses away.")
+    if facts.lapsed and _same_process(facts):
+        return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same process took it again.")
+    return None
+
+
+def _by_who_leads(facts: Facts) -> Verdict | None:
+    unseen = ("It happened while this observer could not look.",) if facts.unseen else ()
+    confidence = Confidence.MEDIUM if facts.unseen else Confidence.HIGH
+    if _same_process(facts):
+        why = (
+            "One process led before and after."
+            if facts.same_process
+            else "It counts its endpoints on: the same process."
+        )
+        return Verdict(Cause.SAME_PROCESS_REELECTION, confidence, (why, *unseen))
+    if facts.same_place and facts.same_process is False:
+        return Verdict(
+            Cause.RESTARTED_IN_PLACE, confidence, ("Another process leads where the one before did.", *unseen)
+        )
+    if facts.same_place and facts.counted_on is False:
+        why = "The leader is where it was, and counts its endpoints from the beginning: a new process."
+        return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, *unseen))
+    return None
+
+
+def _by_its_end(facts: Facts) -> Verdict | None:
+    if facts.unseen or (facts.succeeded and facts.same_process is not False):
+        return None
+    ended = (
+        _lapsed(facts) if facts.store is Store.KUBERNETES else "Its session in ZooKeeper ended, by no doing of its own."
+    )
+    if not facts.succeeded:
+        return Verdict(Cause.JOBMANAGER_LOST, Confidence.MEDIUM, (ended, "Nobody leads yet."))
+    if facts.quiet_end:
+        also = "This version of Flink leaves the same traces when it is ended in order."
+        return Verdict(Cause.JOBMANAGER_LOST, Confidence.MEDIUM, (ended, "Another process leads.", also))
+    return _sure(Cause.JOBMANAGER_LOST, ended, "Another process leads.")
+
+
+def _same_process(facts: Facts) -> bool:
+    return facts.same_process if facts.same_process is not None else bool(facts.same_place and facts.counted_on)
+
+
+def _lapsed(facts: Facts) -> str:
+    return f"{facts.lapsed[:1].upper()}{facts.lapsed[1:]}." if facts.lapsed else "Another holder took the lease."
+
+
+def _lost(loss: Loss, opened: int) -> str:
+    if loss.ended is None:
+        return "This observer lost sight of the store too."
+    for_long = seconds(loss.ended.steady - loss.began.steady)
+    since = opened - loss.ended.steady
+    before = f", until {seconds(since)} before" if since >= SECOND // 10 else ""
+    return f"This observer lost sight of the store too, for {for_long}{before}."
+
+
+def _sure(cause: Cause, *facts: str) -> Verdict:
+    return Verdict(cause, Confidence.HIGH, facts)

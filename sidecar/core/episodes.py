@@ -1,0 +1,231 @@
+"""Episodes: one failover moves several components, and is one thing that happened.
+
+An episode is opened by the first of the cluster's own components that leaves a leadership term, and keyed by that term: by the session
+ids that led before. So every observer derives the same id, whichever component it saw leave first. It is LEADER_BACK when somebody leads
+each of the cluster's own components again, and over when jobs are led as well and nothing has moved for a moment. A failover that comes
+before that belongs to it. A job that moves by itself opens none.
+"""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core import configmaps, layout, leases
+from sidecar.core.causes import RELATED, Facts, Loss
+from sidecar.core.leadership import Component, ComponentId, LeaderInformation, Position, ZNodePosition, host_port
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy import Store
+from sidecar.core.records import Transition, record_id
+from sidecar.core.transitions import Kind
+
+SETTLED: Final = 5 * SECOND
+"""So long nothing may move before an episode is over: a job is led up to two seconds after its dispatcher."""
+JOB_PATIENCE: Final = 600 * SECOND
+"""So long an episode waits for its jobs alone: in Kubernetes nobody clears the address of a job that never starts again."""
+LOOK_BACK: Final = 5 * SECOND
+"""Jobs that left so shortly before the first component are part of it."""
+
+_OLD_SCHEME: Final = "akka."
+"""Of addresses up to Flink 1.17."""
+
+
+class Phase(StrEnum):
+    """How far an episode is that is not over."""
+
+    OPEN = "OPEN"
+    LEADER_BACK = "LEADER_BACK"
+    """Somebody leads each of the cluster's own components."""
+
+
+class Absence(Struct, frozen=True):
+    """What one component has to do with the latest episode in which it left a leader."""
+
+    episode_id: str | None
+    """None: it left by itself."""
+    since: int | None = None
+    """Since when nobody leads it (steady); None: somebody does."""
+    vacant: int | None = None
+    """For how long nobody was seen to lead it, all in all; None: it was not seen to be vacant."""
+    leaders: int = 0
+    """How many have led it since it left."""
+
+
+class Episode(Struct, frozen=True):
+    """One failover that is not over yet."""
+
+    id: str
+    opened_at: Moment
+    moved_at: Moment
+    """When something moved last."""
+    facts: Facts
+    before: LeaderInformation | None
+    """Of the component that left first; so is `after`, unless the dispatcher tells."""
+    jobs_total: int
+    away: int = 0
+    """How many of the cluster's own components nobody leads."""
+    jobs_away: int = 0
+    jobs_ended: int = 0
+    longest_ended: int | None = None
+    """The longest vacancy of a job that ended instead of being led again."""
+    after: LeaderInformation | None = None
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.OPEN if self.away else Phase.LEADER_BACK
+
+
+def key(cluster_id: str, store: Store, led: Collection[LeaderInformation]) -> str:
+    """The id of the episode in which the term of these leaders ends."""
+    return record_id("episode", cluster_id, store, *sorted({str(leader.session_id) for leader in led}))
+
+
+def leaves(transition: Transition, absence: Absence | None) -> bool:
+    """Whether the component leaves a leadership term, or has left it while nobody looked."""
+    if absence is not None and absence.since is not None:
+        return False  # it is away already
+    match Kind(transition.kind):
+        case Kind.REVOKED | Kind.CHANGED:
+            return True
+        case Kind.DISCOVERED | Kind.GRANTED:
+            return transition.last_known_session_id is not None and not transition.same_leader
+    return False
+
+
+def is_over(episode: Episode, now: Moment) -> bool:
+    """Whether all are led again and nothing has moved for a moment, or for too long only jobs are waited for."""
+    quiet = now.steady - episode.moved_at.steady
+    return not episode.away and quiet >= (JOB_PATIENCE if episode.jobs_away else SETTLED)
+
+
+def facts_at_opening(
+    transition: Transition, loss: Loss | None, led: Collection[LeaderInformation], contended: int | None, at: Moment
+) -> Facts:
+    """What is known when `transition` opens an episode in which the term of `led` ends, for which so many `contended`."""
+    store = Store(transition.store)
+    related = loss is not None and (loss.ended is None or at.steady - loss.ended.steady <= RELATED)
+    sessions = {leader.session_id for leader in led}
+    old = any(leader.address.startswith(_OLD_SCHEME) for leader in led)
+    return Facts(
+        store,
+        opened=at.steady,
+        loss=loss if related else None,
+        contended=contended,
+        unseen=transition.kind in {Kind.DISCOVERED, Kind.GRANTED},
+        # Up to 1.17 a JobManager that ends in order leaves its lease to run out. Up to 1.14, when each component has a session id of its
+        # own, it leaves its znodes to the end of its ZooKeeper session.
+        quiet_end=old if store is Store.KUBERNETES else len(sessions) > 1,
+    )
+
+
+def moved(
+    episode: Episode | None,
+    absence: Absence | None,
+    component: ComponentId,
+    transition: Transition,
+    leader: LeaderInformation | None,
+    places: tuple[Position | None, Position | None],
+    at: Moment,
+) -> tuple[Episode | None, Absence | None]:
+    """The episode and the component's absence, now that `transition` happened to it: `leader` leads. `places`: before and after."""
+    if transition.kind == Kind.OBSCURED:
+        return episode, absence
+    left = leaves(transition, absence)
+    away = absence is not None and absence.since is not None
+    if not left and not away:
+        return episode, absence
+    known = absence if absence and (away or (episode and absence.episode_id == episode.id)) else None
+    known = known or Absence(episode.id if episode else None)
+    after = _absence_after(known, transition, leader, at)
+    if episode and known.episode_id == episode.id:
+        episode = _counted(episode, component, left, after, ended=transition.kind == Kind.RETIRED)
+        if component.job_id is None:
+            facts = with_departure(episode.facts, transition) if left else episode.facts
+            if leader:
+                facts = with_arrival(facts, transition, *places)
+                is_first = episode.after is None or component.component is Component.DISPATCHER
+                episode = replace(episode, after=leader if is_first else episode.after)
+            episode = replace(episode, facts=facts)
+        episode = replace(episode, moved_at=at)
+    return episode, after
+
+
+def _absence_after(known: Absence, transition: Transition, leader: LeaderInformation | None, at: Moment) -> Absence:
+    if leader is None:
+        return known if known.since is not None else replace(known, since=at.steady)
+    vacant = known.vacant
+    if transition.vacant_seconds is not None:
+        vacant = (vacant or 0) + round(transition.vacant_seconds * SECOND)
+    return replace(known, since=None, vacant=vacant, leaders=known.leaders + (not transition.same_leader))
+
+
+def _counted(episode: Episode, component: ComponentId, left: bool, after: Absence, *, ended: bool) -> Episode:
+    change = int(left) - int(ended or after.since is None)
+    if component.job_id is None:
+        return replace(episode, away=episode.away + change)
+    if ended:
+        longest = max((v for v in (episode.longest_ended, after.vacant) if v is not None), default=None)
+        episode = replace(episode, jobs_ended=episode.jobs_ended + 1, longest_ended=longest)
+    return replace(episode, jobs_away=episode.jobs_away + change)
+
+
+# -- what transitions tell of the cause --------------------------------------------------------------------------------
+
+
+def with_departure(facts: Facts, transition: Transition) -> Facts:
+    """`facts`, now that one of the cluster's own components has left. In Kubernetes the reason says by whose doing."""
+    reason = transition.reason or ""
+    return replace(
+        facts,
+        split=facts.split or transition.split,
+        orderly=facts.orderly or reason in {leases.REMOVED, leases.RELEASED},
+        deleted=facts.deleted or reason in {leases.CONFIG_MAP_GONE, leases.MADE_ANEW},
+        lapsed=facts.lapsed or (reason if reason.startswith(leases.NOT_RENEWED) else None),
+    )
+
+
+def with_arrival(facts: Facts, transition: Transition, before: Position | None, after: Position | None) -> Facts:
+    """`facts`, now that one of the cluster's own components has a leader again. What the latest one tells counts."""
+    addresses = (transition.last_known_address or "", transition.after_address or "")
+    first, last = map(_number, addresses)
+    old, new = (
+        _version(transition.cluster_id, address, place)
+        for address, place in zip(addresses, (before, after), strict=True)
+    )
+    return replace(
+        facts,
+        succeeded=True,
+        split=facts.split or transition.split,
+        returned=transition.same_leader,
+        foreign=facts.foreign or (isinstance(after, ZNodePosition) and after.ephemeral_owner == 0),
+        store_reelected=facts.store_reelected or bool(transition.store_reelected),
+        same_process=transition.same_process,
+        same_place=host_port(addresses[0]) == host_port(addresses[1]),
+        counted_on=facts.counted_on if first is None or last is None else last > first,
+        upgraded=(old, new) if old and new and old != new else facts.upgraded,
+    )
+
+
+def _number(address: str) -> int | None:
+    """The number of an endpoint, `3` in `…/user/rpc/dispatcher_3`: a process counts them."""
+    try:
+        digits = urlsplit(address).path.rpartition("_")[2]
+    except ValueError:
+        return None
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else None
+
+
+def _version(cluster_id: str, address: str, place: Position | None) -> str | None:
+    """Which versions of Flink have their leaders there; None where too many do to tell."""
+    if place is None or not address:
+        return None
+    if isinstance(place, ZNodePosition):
+        found: str | None = layout.layout_of(place.path)
+    else:
+        found = configmaps.layout_of(cluster_id, place.name, place.key)
+    if found or address.startswith("http"):
+        return found
+    return "1.17 or older" if address.startswith(_OLD_SCHEME) else "1.18 or newer"
