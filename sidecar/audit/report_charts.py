@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from plotly import graph_objects as go
 
-from sidecar.audit.report_data import EDGES, Findings, Lane
+from sidecar.audit.report_data import EDGES, NO_CAUSE, Findings, Lane
 from sidecar.core.leadership import host_port
 from sidecar.core.messages import clean
 
@@ -18,12 +18,26 @@ UNSEEN: Final = "#adb5bd"
 LED: Final = "#2f9e6e"
 _LEADERS: Final = ("#3b6fd4", "#0c9aa6", "#7a5bd0", "#2f9e6e", "#5c7cfa", "#b07a1e")
 """Of leaders that follow each other, each has another one than the last."""
-COMPONENTS: Final = {
+COLOURS: Final = {
     "dispatcher": "#3b6fd4",
     "resource_manager": "#7a5bd0",
     "rest_server": "#0c9aa6",
     "job": "#e8930c",
+    "jobmanager_lost": "#d6336c",
+    "restarted_in_place": "#f0803c",
+    "graceful_handover": "#2f9e6e",
+    "rolling_upgrade": "#8cc152",
+    "same_process_reelection": "#3b6fd4",
+    "lease_renewal_failed": "#0c9aa6",
+    "store_outage": "#7a5bd0",
+    "store_reelection": "#b197e8",
+    "split_leadership": "#8f1d3f",
+    "tampered": "#5a4636",
+    "rewritten_by_flink": "#b07a1e",
+    "unknown": "#868e96",
+    NO_CAUSE: "#ced4da",
 }
+"""Of components and of causes, in the order in which they are shown."""
 _INK: Final = "#212938"
 _HATCHED: Final = {"shape": "/", "size": 5, "bgcolor": "#f4f6f9"}
 _FAINT: Final = "#e6e9ef"
@@ -88,11 +102,11 @@ def leadership(found: Findings) -> Any:
 
 
 def failovers(found: Findings) -> Any:
-    """How many on each day, by component."""
+    """How many on each day, by cause."""
     figure = go.Figure()
-    for component in known(row[1] for row in found.failovers):
-        rows = [(day, n) for day, which, n in found.failovers if which == component]
-        figure.add_trace(_stack(component, [str(day) for day, _ in rows], [n for _, n in rows]))
+    for cause in in_order(row[1] for row in found.failovers):
+        rows = [(day, n) for day, which, n in found.failovers if which == cause]
+        figure.add_trace(_stack(cause, [str(day) for day, _ in rows], [n for _, n in rows]))
     _lay_out(figure, 260)
     figure.update_xaxes(type="date", range=[_js(found.begin), _js(found.end)], nticks=6)
     figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
@@ -103,7 +117,7 @@ def failovers(found: Findings) -> Any:
 def vacancies(found: Findings) -> Any:
     """How long the vacancies lasted, by component."""
     figure = go.Figure()
-    for component in known(row[0] for row in found.vacancies):
+    for component in in_order(row[0] for row in found.vacancies):
         counts = {place: n for which, place, n in found.vacancies if which == component}
         figure.add_trace(_stack(component, *_histogram(counts, [row[1] for row in found.vacancies])))
     _lay_out(figure, 260)
@@ -190,14 +204,14 @@ def _colours(lanes: Iterable[Lane], cluster_id: str) -> dict[str, str]:
 
 
 def _stack(name: str, x: Sequence[str], y: Sequence[int]) -> Any:
-    colour = COMPONENTS.get(name, _LEADERS[0])
+    colour = COLOURS.get(name, _LEADERS[0])
     return go.Bar(name=escape(plain(name)), x=x, y=y, marker={"color": colour, "line": {"width": 0}})
 
 
-def known(components: Iterable[str]) -> list[str]:
-    """Each once, Flink's in their usual order."""
-    order = list(COMPONENTS)
-    return sorted(set(components), key=lambda name: (order.index(name) if name in order else len(order), name))
+def in_order(names: Iterable[str]) -> list[str]:
+    """Components, or causes, each once; those that have a colour first."""
+    order = list(COLOURS)
+    return sorted(set(names), key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
 def _histogram(counts: dict[int, int], places: Sequence[int]) -> tuple[list[str], list[int]]:

@@ -13,6 +13,7 @@ LANES: Final = 24
 STRETCHES: Final = 120
 """Of each of them, and of the gaps in sight of each cluster, the longest; and so many failovers, the latest."""
 TABLE_ROWS: Final = 10
+NO_CAUSE: Final = "no cause recorded"
 EDGES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3600.0)
 """Seconds: durations are counted between each two of them."""
 
@@ -58,7 +59,7 @@ class Findings(Struct, frozen=True):
     """How many there are of those that lanes are made of."""
     lanes: Sequence[Lane]
     failovers: Sequence[tuple[date, str, int]]
-    """Day, component, how many."""
+    """Day, cause, how many."""
     vacancies: Sequence[tuple[str, int, int]]
     """Component, place among EDGES, how many."""
     mttr: Row
@@ -181,9 +182,9 @@ _LATEST: Final = """
         ON failovers.cluster_id = lanes.cluster_id AND failovers.component = lanes.component AND failovers.job_id <=> lanes.job_id
       WHERE at >= :begin
     ) WHERE nth <= :stretches ORDER BY at"""
-_FAILOVERS: Final = (
-    "SELECT date(at) AS day, component, count(*) AS n FROM failovers WHERE at >= :begin GROUP BY ALL ORDER BY ALL"
-)
+_FAILOVERS: Final = f"""
+    SELECT date(at) AS day, coalesce(cause, '{NO_CAUSE}') AS cause, count(*) AS n
+    FROM failovers WHERE at >= :begin GROUP BY ALL ORDER BY ALL"""  # noqa: S608  our own text
 _VACANCIES: Final = """
     SELECT component, size(filter(:edges, edge -> edge <= vacant_seconds)) AS place, count(*) AS n
     FROM failovers WHERE at >= :begin AND vacant_seconds IS NOT NULL GROUP BY ALL ORDER BY ALL"""

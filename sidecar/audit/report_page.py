@@ -113,9 +113,9 @@ def _failovers(found: Findings) -> Picture:
     return Picture(
         "failovers",
         "Failovers per day",
-        "By component. Their causes are not in the audit log yet." if found.failovers else "There was none.",
+        "By cause; one for each component that moved." if found.failovers else "There was none.",
         charts.failovers(found) if found.failovers else None,
-        _components(component for _, component, _ in found.failovers),
+        _key(cause for _, cause, _ in found.failovers),
     )
 
 
@@ -127,7 +127,7 @@ def _vacancies(found: Findings) -> Picture:
         f"How long nobody led before another leader took over: {found.mttr.measured:,} failovers."
         + (f" Of {unknown:,} more it is not known: no vacancy was seen, or not its beginning." if unknown else ""),
         charts.vacancies(found) if found.vacancies else None,
-        _components(component for component, _, _ in found.vacancies),
+        _key(component for component, _, _ in found.vacancies),
     )
 
 
@@ -197,8 +197,10 @@ def _alerts(found: Findings) -> Picture:
     )
 
 
-def _components(names: Iterable[str]) -> list[tuple[str, str]]:
-    return [(plain(name), name if name in charts.COMPONENTS else "led") for name in charts.known(names)]
+def _key(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [
+        (plain(name), name.replace(" ", "_") if name in charts.COLOURS else "led") for name in charts.in_order(names)
+    ]
 
 
 def seconds(value: float | None) -> str:

@@ -3,9 +3,21 @@
 -- One row for each leadership term that began after another leader's: a component (of a job: `job_id`) got another leader than the last one
 -- known, to the log or to the observer. The first election of a fresh cluster is none, nor is a leader that was only out of our sight, nor one
 -- that is back with its old session id. A change that happened unseen is one too: its `kind` is DISCOVERED, and it was at some time before
--- `at`. `vacant_seconds` is null where no vacancy was seen, or not its beginning. One JobManager that fails is one row for each component.
+-- `at`. `vacant_seconds` is null where no vacancy was seen, or not its beginning. One JobManager that fails is one row for each component, with one
+-- `episode_id`; `cause` is that of the episode, null until it is over, for a job that moved by itself, and where no episodes were recorded yet.
 SELECT
-  cluster_id, component, job_id, at, before_address, after_address, before_session_id, after_session_id, vacant_seconds, kind
+  term.cluster_id,
+  component,
+  job_id,
+  at,
+  term.before_address,
+  term.after_address,
+  term.before_session_id,
+  term.after_session_id,
+  term.vacant_seconds,
+  kind,
+  episode_id,
+  cause
 FROM (
   SELECT
     *,
@@ -19,5 +31,6 @@ FROM (
     ) AS nth
   FROM leadership
   WHERE state = 'HELD'
-)
-WHERE nth = 1 AND NOT returned AND before_session_id <> after_session_id
+) AS term
+LEFT JOIN episodes ON episode_id = episodes.id
+WHERE nth = 1 AND NOT returned AND term.before_session_id <> term.after_session_id
