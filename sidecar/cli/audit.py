@@ -3,17 +3,16 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import click
 
+from sidecar.cli.options import options
 from sidecar.settings.durations import parse_duration
 
 _LONGEST_DAYS = 36_500
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @click.group()
@@ -21,12 +20,10 @@ def audit() -> None:
     """Keep and ask the audit log, with Spark."""
 
 
-def _spark_options(command: _F) -> _F:
-    command = click.option(
-        "--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration, as for spark-submit."
-    )(command)
-    return click.option("--master", metavar="URL", help="Where Spark runs, as for spark-submit.  [local[*]]")(command)
-
+_spark_options = options(
+    click.option("--master", metavar="URL", help="Where Spark runs, as for spark-submit.  [local[*]]"),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration, as for spark-submit."),
+)
 
 _AUDIT = click.option("--audit", "audit_url", required=True, metavar="URL", help="The folder of the audit log.")
 

@@ -8,7 +8,19 @@ import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_CLUSTER = (
+
+def options(*all_of_them: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """Several options as one decorator: `--help` shows them in this order."""
+
+    def decorate(command: _F) -> _F:
+        for option in reversed(all_of_them):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+cluster_options = options(
     click.option(
         "--flink-conf",
         type=click.Path(path_type=Path),
@@ -38,10 +50,4 @@ _CLUSTER = (
         help="In ZooKeeper high-availability.cluster-id  [/default], in Kubernetes kubernetes.cluster-id.",
     ),
 )
-
-
-def cluster_options(command: _F) -> _F:
-    """Where the cluster is. Each option may also be given as FLINK_HA_SIDECAR_…"""
-    for option in reversed(_CLUSTER):
-        command = option(command)
-    return command
+"""Where the cluster is. Each option may also be given as FLINK_HA_SIDECAR_…"""

@@ -1,16 +1,13 @@
 """`run` and `config check`."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from sidecar.cli.options import cluster_options
+from sidecar.cli.options import cluster_options, options
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-_OWN = (
+_sidecar_options = options(
     click.option(
         "--config",
         type=click.Path(path_type=Path),
@@ -21,13 +18,7 @@ _OWN = (
     click.option("--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the journal is."),
     click.option("--spool", metavar="DIR|URL", help="Where segments go: a folder, or a place in an object store."),
 )
-
-
-def _sidecar_options(command: _F) -> _F:
-    """What a sidecar is told beside where the cluster is."""
-    for option in reversed(_OWN):
-        command = option(command)
-    return command
+"""What a sidecar is told beside where the cluster is."""
 
 
 @click.command()

@@ -5,11 +5,11 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from sidecar.lab.processes import Server, free_port
+from tests.integration.watching import Endpoint
 
 _ANSWER_SECONDS = 2.0
 
@@ -44,30 +44,15 @@ class S3Server(Server):
             return False
 
 
-class Line:
+class Line(Endpoint):
     """An endpoint in front of a server, which may lose its answers to puts: it does what it is told, and nobody hears of it."""
 
     def __init__(self, server: S3Server) -> None:
+        super().__init__()
         self.loses_answers = False
         self._target = ("127.0.0.1", server.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                client = self._listener.accept()[0]
-                threading.Thread(target=self._relay, args=(client,), daemon=True).start()
-
-    def _relay(self, client: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
         putting = threading.Event()
 
         def forward() -> None:

@@ -191,14 +191,16 @@ class Wire:
                     threading.Thread(target=_relay, args=(source, sink, self._silence), daemon=True).start()
 
 
-class Proxy:
-    """An HTTP proxy that knows CONNECT and nothing else. Its connections last until both ends have hung up."""
+class Endpoint:
+    """Something that listens, and serves each client on a thread of its own."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.asked: list[str] = []
-        """Where its clients wanted to go."""
+
+    def serve(self, client: socket.socket) -> None:
+        """Do what `client` wants."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -209,22 +211,33 @@ class Proxy:
         self._listener.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # closed
             while True:
-                client = self._listener.accept()[0]
-                client.settimeout(_COMMAND_SECONDS)
-                head = b""
-                while b"\r\n\r\n" not in head:
-                    head += client.recv(65536)
-                verb, target, _ = head.decode().split(" ", 2)
-                assert verb == "CONNECT"
-                self.asked.append(target)
-                host, port = target.split(":")
-                server = socket.create_connection((host, int(port)), _COMMAND_SECONDS)
-                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                for source, sink in ((client, server), (server, client)):
-                    source.settimeout(None)
-                    threading.Thread(target=_relay, args=(source, sink, threading.Event()), daemon=True).start()
+                threading.Thread(target=self.serve, args=(self._listener.accept()[0],), daemon=True).start()
+
+
+class Proxy(Endpoint):
+    """An HTTP proxy that knows CONNECT and nothing else. Its connections last until both ends have hung up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        """Where its clients wanted to go."""
+
+    def serve(self, client: socket.socket) -> None:
+        client.settimeout(_COMMAND_SECONDS)
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += client.recv(65536)
+        verb, target, _ = head.decode().split(" ", 2)
+        assert verb == "CONNECT"
+        self.asked.append(target)
+        host, port = target.split(":")
+        server = socket.create_connection((host, int(port)), _COMMAND_SECONDS)
+        client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        for source, sink in ((client, server), (server, client)):
+            source.settimeout(None)
+            threading.Thread(target=_relay, args=(source, sink, threading.Event()), daemon=True).start()
 
 
 class PrivateNetwork:
