@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
-from sidecar.core.messages import contention_line, episode_line, notification_line, transition_line
+from sidecar.core.messages import record_line
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Stopped, Ticked
 from sidecar.core.policy import Policy
-from sidecar.core.records import AnyRecord, Contention, Episode, Notification, Transition
+from sidecar.core.records import AnyRecord, Coverage
 from sidecar.core.snapshot import Health, Snapshot
 from sidecar.core.state import State
 from sidecar.core.step import Append, Send, step_all
@@ -134,14 +134,7 @@ class Loop:
 def _log(records: list[AnyRecord]) -> None:
     """One line for each thing that happened; in a storm, the first of them and how many there were."""
     for record in records[:MOST_LOGGED]:
-        match record:
-            case Transition():
-                log.info("%s", transition_line(record))
-            case Contention():
-                log.info("%s", contention_line(record))
-            case Episode():
-                log.info("%s", episode_line(record))
-            case Notification():
-                log.info("%s", notification_line(record))
+        if not isinstance(record, Coverage):
+            log.info("%s", record_line(record))
     if len(records) > MOST_LOGGED:
         log.info("… and %d more records", len(records) - MOST_LOGGED)

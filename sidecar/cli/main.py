@@ -10,6 +10,7 @@ from sidecar import __version__
 from sidecar.cli.audit import audit
 from sidecar.cli.demo import demo
 from sidecar.cli.errors import exit_status
+from sidecar.cli.history import explain, timeline
 from sidecar.cli.run import config, run
 from sidecar.cli.view import watch, who
 
@@ -26,7 +27,7 @@ def cli(debug: bool) -> None:
     logging.getLogger("sidecar").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (run, watch, who, config, audit, demo):
+for command in (run, watch, who, timeline, explain, config, audit, demo):
     cli.add_command(command)
 
 

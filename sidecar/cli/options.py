@@ -2,11 +2,24 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+CONFIG: Final = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The configuration file. Without it: defaults, environment, options.",
+)
+STATE_DIR: Final = click.option(
+    "--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the journal is."
+)
+OUTPUT: Final = click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+Output = Literal["text", "json"]
 
 
 def options(*all_of_them: Callable[[Any], Any]) -> Callable[[_F], _F]:

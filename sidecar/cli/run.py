@@ -5,17 +5,12 @@ from typing import Any
 
 import click
 
-from sidecar.cli.options import cluster_options, options
+from sidecar.cli.options import CONFIG, STATE_DIR, cluster_options, options
 
 _sidecar_options = options(
-    click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="The configuration file. Without it: defaults, environment, options.",
-    ),
+    CONFIG,
     click.option("--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"),
-    click.option("--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the journal is."),
+    STATE_DIR,
     click.option("--spool", metavar="DIR|URL", help="Where segments go: a folder, or a place in an object store."),
 )
 """What a sidecar is told beside where the cluster is."""

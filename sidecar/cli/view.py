@@ -6,11 +6,8 @@ from typing import Any, Literal
 import click
 from msgspec import json
 
-from sidecar.cli.options import cluster_options
+from sidecar.cli.options import OUTPUT, Output, cluster_options
 from sidecar.core.messages import clean, transition_line
-
-_OUTPUT = click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-_Output = Literal["text", "json"]
 
 
 @click.command()
@@ -21,9 +18,9 @@ _Output = Literal["text", "json"]
     show_default=True,
     help="What happened, as this tool sees it; or the calls that Flink's own listeners get.",
 )
-@_OUTPUT
+@OUTPUT
 @cluster_options
-def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: Any) -> None:
+def watch(view: Literal["transitions", "flink"], output: Output, **overrides: Any) -> None:
     """Print what happens, from now on. Keeps no state and alerts nobody; ends when it is interrupted."""
     from sidecar import viewer
     from sidecar.settings import load_cluster
@@ -40,7 +37,7 @@ def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: A
 
 
 @click.command()
-@_OUTPUT
+@OUTPUT
 @click.option(
     "--timeout",
     default=30.0,
@@ -49,7 +46,7 @@ def watch(view: Literal["transitions", "flink"], output: _Output, **overrides: A
     help="How long to wait until the store is seen whole, and the leases are known to live.",
 )
 @cluster_options
-def who(output: _Output, timeout: float, **overrides: Any) -> None:
+def who(output: Output, timeout: float, **overrides: Any) -> None:
     """Print who leads each component now. Since when, and with how many contenders.
 
     In Kubernetes, where a dead leader's address stays, each lease is awaited: until it is renewed, or has run out.
@@ -68,6 +65,6 @@ def _component(component: str, job_id: str | None) -> str:
     return f"{component} {job_id}" if job_id else component
 
 
-def _print(value: object, text: str, output: _Output) -> None:
+def _print(value: object, text: str, output: Output) -> None:
     # One object a line, flushed at once: whoever reads it acts on it.
     print(json.encode(value).decode() if output == "json" else text, flush=True)

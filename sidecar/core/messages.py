@@ -10,7 +10,7 @@ from sidecar.core.alerts import Alert, Notice, Reason
 from sidecar.core.leadership import host_port
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Policy, Trigger
-from sidecar.core.records import Contention, Episode, Notification, Transition
+from sidecar.core.records import AnyRecord, Contention, Coverage, Episode, Notification, Transition
 from sidecar.core.transitions import Kind
 
 MOST_LINES: Final = 25
@@ -61,12 +61,32 @@ def _missed(transition: Transition) -> str:
 
 def episode_line(episode: Episode) -> str:
     """A failover that is over, as one line of a log."""
-    moved = _move(host_port(episode.before_address or ""), host_port(episode.after_address or ""))
+    moved = move(host_port(episode.before_address or ""), host_port(episode.after_address or ""))
     lasted = f", vacant for {episode.vacant_seconds:.3f} s" if episode.vacant_seconds is not None else ""
     jobs = f", {episode.jobs_affected} of {episode.jobs_total} jobs" if episode.jobs_total else ""
     missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
     what = f"failover {moved}" if episode.failovers else "no failover"
     return f"{what}: {episode.cause} ({episode.confidence}){lasted}{jobs}{missing} [{episode.id}]"
+
+
+def coverage_line(coverage: Coverage) -> str:
+    """What could be seen, as one line."""
+    return f"{coverage.state} from {coverage.from_} to {coverage.to}"
+
+
+def record_line(record: AnyRecord) -> str:
+    """What happened, as one line of a log or a terminal."""
+    match record:
+        case Transition():
+            return transition_line(record)
+        case Episode():
+            return episode_line(record)
+        case Contention():
+            return contention_line(record)
+        case Notification():
+            return notification_line(record)
+        case Coverage():
+            return coverage_line(record)
 
 
 def contention_line(contention: Contention) -> str:
@@ -101,7 +121,7 @@ def _headline(notice: Notice) -> str:
                 return f"leader of {what} changed, in {len(others) + 1} different moves"
             if before == after:  # several processes on one host: ports tell them apart, and one pair stands for all
                 before, after = notice.alerts[0].before, notice.alerts[0].after
-            return f"leader of {what} changed: {_move(before, after)}"
+            return f"leader of {what} changed: {move(before, after)}"
         case Trigger.VACANT if notice.reason is Reason.RESOLVED:
             return f"{what} led again"
         case Trigger.VACANT:
@@ -120,7 +140,7 @@ def _line(notice: Notice, alert: Alert) -> str:
                 if alert.vacant_seconds is not None
                 else ""
             )
-            return f"{alert.component}: {_move(alert.before, alert.after)} at {timestamp(alert.began.wall)}{vacant}"
+            return f"{alert.component}: {move(alert.before, alert.after)} at {timestamp(alert.began.wall)}{vacant}"
         case Trigger.VACANT if alert.ended is not None:
             lasted = seconds(int((alert.vacant_seconds or 0) * SECOND))
             after = f"led by {clean(alert.after)} again" if alert.after else "its job ended"
@@ -139,6 +159,7 @@ def _host(host_port: str | None) -> str | None:
     return (host_port or "").rpartition(":")[0] or host_port
 
 
-def _move(before: str | None, after: str | None) -> str:
+def move(before: str | None, after: str | None) -> str:
+    """From whom to whom, by `host:port`."""
     before, after = clean(before or "?"), clean(after or "?")
     return f"{before} → {after}" if before != after else f"{after}, with a new session id"

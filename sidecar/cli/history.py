@@ -1,0 +1,48 @@
+"""`timeline` and `explain`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import json
+
+from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options
+
+_which_sidecar = options(CONFIG, STATE_DIR, cluster_options)
+
+
+@click.command()
+@click.option("--last", default=50, show_default=True, metavar="N", type=click.IntRange(1), help="So many records.")
+@OUTPUT
+@_which_sidecar
+def timeline(last: int, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
+    """Print what this sidecar has recorded lately: leader changes, failovers, contenders, blindness, messages."""
+    from sidecar import history
+    from sidecar.core.messages import record_line
+
+    for record in history.latest(_state_dir(config, state_dir, overrides), last):
+        print(
+            json.encode(record).decode() if output == "json" else f"{record.observed_at} {record_line(record)}",
+            flush=True,
+        )
+
+
+@click.command()
+@click.argument("episode")
+@OUTPUT
+@_which_sidecar
+def explain(episode: str, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
+    """Print one failover in words: what happened, why, and the facts that tell why. The first characters of its id are enough."""
+    from sidecar import history
+    from sidecar.core.explaining import find, in_words
+
+    explained = find(history.records(_state_dir(config, state_dir, overrides)), episode)
+    for line in [json.encode(explained).decode()] if output == "json" else in_words(explained):
+        print(line)
+
+
+def _state_dir(config: Path | None, given: Path | None, overrides: dict[str, Any]) -> Path:
+    """Where the journal is: a sidecar that is elsewhere needs no configuration here."""
+    from sidecar.settings import load
+
+    return given or load(config, overrides).state_dir

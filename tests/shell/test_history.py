@@ -1,0 +1,124 @@
+"""`timeline` and `explain` tell what a journal remembers, of a sidecar that runs, has ended, or was killed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sidecar.journal import Journal
+from tests.core.scenery import JOB, B, Sidecar, watching
+from tests.e2e.sidecar import command
+
+
+@pytest.fixture(scope="module")
+def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sidecar]:
+    """The state folder of a sidecar that saw a failover, was cut off for 20 s, and sees the next one begin."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B)
+    sidecar.sees_changes().waits(10)
+    sidecar.is_cut_off().waits(20).connects().waits(70)
+    flink.vacate()
+    sidecar.sees_changes()
+    folder = tmp_path_factory.mktemp("state")
+    journal = Journal(folder)
+    journal.open()
+    assert journal.commit(sidecar.state, sidecar.records)
+    journal.close()
+    return folder, sidecar
+
+
+def told(*arguments: str) -> list[str]:
+    """What a command prints."""
+    ended = command(*arguments)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout.splitlines()
+
+
+def test_the_timeline_is_what_was_recorded_last(remembered: tuple[Path, Sidecar]) -> None:
+    """A line a record, the oldest first; as JSON, the records themselves."""
+    folder, sidecar = remembered
+    lines = told("timeline", "--state-dir", str(folder), "--last", "5")
+    assert [line[:27] for line in lines] == [record.observed_at for record in sidecar.records[-5:]]
+    assert sum("REVOKED" in line for line in lines) == 4
+    everything = told("timeline", "--state-dir", str(folder), "--last", "1000", "--output", "json")
+    assert [json.loads(line)["id"] for line in everything] == [record.id for record in sidecar.records]
+    text = "\n".join(told("timeline", "--state-dir", str(folder), "--last", "1000"))
+    assert "blind from" in text
+    assert "FlinkLeaderChanged FIRST to ops#0: delivered" in text
+
+
+def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]) -> None:
+    """By the first characters of its id: when, why, from whom to whom, for how long, how many jobs, and what happened in order."""
+    folder, sidecar = remembered
+    episode = sidecar.episodes()[0]
+    lines = told("explain", episode.id[:8], "--state-dir", str(folder))
+    vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
+    assert lines[:9] == [
+        f"episode    {episode.id}",
+        "cluster    default",
+        f"from       {episode.opened_at} to {episode.closed_at}",
+        "cause      jobmanager_lost (high)",
+        "           Its session in ZooKeeper ended, by no doing of its own.",
+        "           Another process leads.",
+        "leader     jm-a:6123 → jm-b:6123",
+        f"no leader  {vacant}",
+        "jobs       1 of 1 moved",
+    ]
+    assert lines[9] == ""
+    assert [line.split()[1] for line in lines[10:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4
+    (whole,) = told("explain", episode.id, "--state-dir", str(folder), "--output", "json")
+    assert json.loads(whole)["episode"]["cause"] == "jobmanager_lost"
+    assert len(json.loads(whole)["transitions"]) == 8
+
+
+def test_what_is_not_over_has_no_cause_yet(remembered: tuple[Path, Sidecar]) -> None:
+    """Nor is blindness a failover."""
+    folder, sidecar = remembered
+    opened = sidecar.state.clusters["default"].episode
+    assert opened
+    lines = told("explain", opened.id, "--state-dir", str(folder))
+    assert lines[1].endswith("and not over yet: its cause is decided when it is")
+    blind = sidecar.episodes()[1]
+    lines = told("explain", blind.id, "--state-dir", str(folder))
+    assert lines[3] == "cause      observer_blind (high)"
+    assert not any(line.startswith("leader") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["explain", "ffff0000"],
+            "no episode that is remembered begins with 'ffff0000': `timeline` shows which there are",
+        ),
+        (["explain", ""], "no episode that is remembered begins with '': `timeline` shows which there are"),
+        (["explain", "\x1b[2J" + JOB], "begins with '\N{REPLACEMENT CHARACTER}[2J"),
+    ],
+)
+def test_an_episode_that_is_not_there_is_one_line(
+    remembered: tuple[Path, Sidecar], arguments: list[str], line: str
+) -> None:
+    """With what to do, and exit status 1."""
+    ended = command(*arguments, "--state-dir", str(remembered[0]))
+    assert ended.returncode == 1
+    (said,) = ended.stderr.splitlines()
+    assert line in said
+    assert said.isprintable()
+
+
+def test_a_folder_without_a_journal_is_one_line(tmp_path: Path) -> None:
+    """Also one that is not there, or whose journal is something else."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "journal.db").write_text(
+        "no database at all, and longer than a header of SQLite's would be" * 9
+    )
+    for folder, problem in (
+        (tmp_path, "there is no journal in"),
+        (tmp_path / "no", "there is no journal in"),
+        (tmp_path / "other", "cannot read"),
+    ):
+        ended = command("timeline", "--state-dir", str(folder))
+        assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1)
+        assert problem in ended.stderr
