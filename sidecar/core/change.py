@@ -42,6 +42,7 @@ class Change:
         self.leases = cluster.leases
         self.episode = cluster.episode
         self.fewer = cluster.fewer
+        self.last_episode = cluster.last_episode
         self.records: list[Transition | Coverage | Contention | EpisodeRecord] = []
 
     def outcome(self) -> Outcome:
@@ -61,6 +62,7 @@ class Change:
             self.leases,
             self.episode,
             self.fewer,
+            self.last_episode,
         )
         return after, self.records
 
@@ -266,12 +268,13 @@ class Change:
         """Record the episode that is over."""
         assert self.episode  # noqa: S101  only one that is there is closed
         facts = replace(self.episode.facts, contend=contending(self.contenders))
+        self.last_episode = replace(self.episode, facts=facts)
         parts = {
             component: known
             for component, known in self._all_known()
             if known.absence and known.absence.episode_id == self.episode.id
         }
-        self.records.append(self.scribe.episode(replace(self.episode, facts=facts), parts))
+        self.records.append(self.scribe.episode(self.last_episode, parts))
         self.episode = None
 
     def close_blindness(self) -> None:

@@ -6,7 +6,7 @@ each of the cluster's own components again, and over when jobs are led as well a
 before that belongs to it. A job that moves by itself opens none.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
@@ -93,6 +93,11 @@ def leaves(transition: Transition, absence: Absence | None) -> bool:
         case Kind.DISCOVERED | Kind.GRANTED:
             return transition.last_known_session_id is not None and not transition.same_leader
     return False
+
+
+def concerns(episode: Episode, moments: Iterable[Moment]) -> bool:
+    """Whether something that happened at one of these moments has to do with it."""
+    return any(episode.opened_at.steady - LOOK_BACK <= at.steady <= episode.moved_at.steady for at in moments)
 
 
 def is_over(episode: Episode, now: Moment) -> bool:

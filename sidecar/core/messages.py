@@ -5,8 +5,9 @@ Addresses and job ids come from the store and are untrusted: control characters 
 
 from typing import Final
 
-from sidecar.core import contest
+from sidecar.core import contest, episodes
 from sidecar.core.alerts import Alert, Notice, Reason
+from sidecar.core.causes import verdict
 from sidecar.core.leadership import host_port
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Policy, Trigger
@@ -27,17 +28,21 @@ def title(notice: Notice) -> str:
     return f"[{label}] Flink {clean(notice.cluster_id)}: {_headline(notice)}"
 
 
-def body(notice: Notice, policy: Policy) -> str:
-    """Facts, one a line: each component, from whom to whom, when (UTC), vacant for how long."""
+def body(notice: Notice, policy: Policy, episode: episodes.Episode | None = None) -> str:
+    """Facts, one a line: each component, from whom to whom, when (UTC), vacant for how long; and why, as far as `episode` tells by now."""
     shown = notice.alerts[:MOST_LINES]
     lines = [_line(notice, alert) for alert in shown]
     if len(notice.alerts) > len(shown):
         lines.append(f"… and {len(notice.alerts) - len(shown)} more")
+    if episode:
+        found = verdict(episode.facts)
+        lines += ["", f"cause: {found.cause} ({found.confidence} confidence)", *found.facts]
     facts = [
         ("alert", f"{notice.rule.alert} ({notice.reason.value})"),
         ("cluster", notice.cluster_id),
         ("store", policy.stores[notice.cluster_id].value),
         ("observer", policy.observer),
+        *([("episode", episode.id)] if episode else []),
         *policy.external_labels.items(),
     ]
     return "\n".join([*lines, "", *(f"{clean(name)}: {clean(value)}" for name, value in facts)])

@@ -16,11 +16,13 @@ from sidecar.core.moment import Moment
 from sidecar.core.state import ClusterState, ComponentState, State, View
 
 _K = TypeVar("_K")
+_S = TypeVar("_S", bound=Struct)
 
 _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "alive": (str, Moment),
     "view": (str, View),
     "episode": (str, Episode),
+    "last_episode": (str, Episode),
     "component": (tuple[str, ComponentId], ComponentState),
     "lapsed": (tuple[str, str], LeaderElectionRecord),
     "pending": (PendingKey, Pending),
@@ -42,15 +44,16 @@ class Row(Struct, frozen=True):
 
 def changes(before: State, after: State) -> Iterator[Row]:
     """The rows that turn `before` into `after`."""
-    yield from _diff("alive", _alive(before), _alive(after))
+    yield from _diff("alive", _one("", before.alive), _one("", after.alive))
     yield from _diff("pending", before.alerts.pending, after.alerts.pending)
     yield from _diff("group", before.alerts.groups, after.alerts.groups)
     yield from _diff("delivery", before.outbox, after.outbox)
     for name in {**before.clusters, **after.clusters}:
         old, new = before.clusters.get(name), after.clusters.get(name)
         if old is not new:
-            yield from _diff("view", _view(name, old), _view(name, new))
-            yield from _diff("episode", _episode(name, old), _episode(name, new))
+            yield from _diff("view", _one(name, old and old.view), _one(name, new and new.view))
+            yield from _diff("episode", _one(name, old and old.episode), _one(name, new and new.episode))
+            yield from _diff("last_episode", _one(name, old and old.last_episode), _one(name, new and new.last_episode))
             components = _diff(
                 "component",
                 old.components if old else _NO_COMPONENTS,
@@ -78,8 +81,14 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
         contested = frozenset(component for component, known in components.items() if known.contest.since)
         lapsed = {lease: record for (cluster, lease), record in found["lapsed"].items() if cluster == name}
         leases = {lease: Lease(record=record, lapsed=True) for lease, record in lapsed.items()}
-        episode = found["episode"].get(name)
-        clusters[name] = ClusterState(view, components, contested=contested, leases=leases, episode=episode)
+        clusters[name] = ClusterState(
+            view,
+            components,
+            contested=contested,
+            leases=leases,
+            episode=found["episode"].get(name),
+            last_episode=found["last_episode"].get(name),
+        )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     return State(clusters, Alerts(found["pending"], found["group"]), outbox, found["alive"].get("")), problems
 
@@ -101,16 +110,8 @@ def _key(key: object, prefix: str | None) -> bytes:
     return json.encode(key if prefix is None else (prefix, key))
 
 
-def _alive(state: State) -> Mapping[str, Moment]:
-    return {"": state.alive} if state.alive else {}
-
-
-def _view(name: str, cluster: ClusterState | None) -> Mapping[str, View]:
-    return {name: cluster.view} if cluster else {}
-
-
-def _episode(name: str, cluster: ClusterState | None) -> Mapping[str, Episode]:
-    return {name: cluster.episode} if cluster and cluster.episode else {}
+def _one(name: str, value: _S | None) -> Mapping[str, _S]:
+    return {name: value} if value else {}
 
 
 def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:

@@ -99,6 +99,8 @@ class ClusterState(Struct, frozen=True):
     """The failover that is not over yet."""
     fewer: Fewer | None = None
     """When JobManagers last left the contest."""
+    last_episode: Episode | None = None
+    """The failover that was over last, since the sidecar began."""
 
 
 def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:

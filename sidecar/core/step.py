@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core import alerts, cluster, deliveries, messages
+from sidecar.core import alerts, cluster, deliveries, episodes, messages
 from sidecar.core.alerts import Notice, Reason
 from sidecar.core.change import Outcome
 from sidecar.core.deliveries import Delivery, Settled
@@ -73,7 +73,7 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     blind = {name for name, seen in state.clusters.items() if not seen.view.complete}
     contested = {(name, component) for name, seen in state.clusters.items() for component in seen.contested}
     told, notices = alerts.tick(state.alerts, policy.rules, policy.grouping, blind, contested, now)
-    queued = [delivery for notice in notices for delivery in _deliveries(policy, notice, now)]
+    queued = [delivery for notice in notices for delivery in _deliveries(policy, state, notice, now)]
     outbox, given_up = deliveries.queue(state.outbox, queued) if queued else (state.outbox, [])
     outbox, claimed = deliveries.claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
@@ -106,8 +106,12 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: Outcome, at: M
     return replace(state, clusters=clusters, alerts=reacted), [Append(record) for record in records]
 
 
-def _deliveries(policy: Policy, notice: Notice, now: Moment) -> Iterable[Delivery]:
-    title, body = messages.title(notice), messages.body(notice, policy)
+def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
+    cluster = state.clusters.get(notice.cluster_id)
+    episode = (cluster.episode or cluster.last_episode) if cluster else None
+    if episode and not episodes.concerns(episode, (alert.began for alert in notice.alerts)):
+        episode = None
+    title, body = messages.title(notice), messages.body(notice, policy, episode)
     for destination in policy.destinations:
         if notice.reason not in _ALL_CLEAR or destination.send_resolved:
             yield _delivery(notice, destination, title, body, now)

@@ -114,6 +114,28 @@ def test_no_control_character_reaches_a_message(hostile: str) -> None:
     assert len(line) <= messages.MOST_CHARACTERS + 1
 
 
+def test_an_alert_says_why_as_far_as_that_is_known() -> None:
+    """While nobody leads, what is known then; once another leads, all; and the name to ask for more. What has no episode has no cause."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(40)
+    flink.elect(B)
+    sidecar.sees_changes().waits(120)
+    vacant, changed, again = (delivery.body.split("\n\n") for delivery in sidecar.sent)
+    episode = sidecar.episodes()[0]
+    assert vacant[1].split("\n") == [
+        "cause: jobmanager_lost (medium confidence)",
+        "Its session in ZooKeeper ended, by no doing of its own.",
+        "Nobody leads yet.",
+    ]
+    assert changed[1].split("\n") == ["cause: jobmanager_lost (high confidence)", *episode.facts]
+    assert changed[1] == again[1]
+    assert {body[2].split("\n")[-1] for body in (vacant, changed, again)} == {f"episode: {episode.id}"}
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(40)
+    assert "cause" not in sidecar.sent[-1].body
+
+
 def test_a_failover_is_one_line_of_the_log() -> None:
     """From whom to whom, why, how sure that is, for how long, how many jobs, and under which name to ask for more."""
     flink, sidecar = watching()
@@ -139,7 +161,7 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     (sent,) = sidecar.sent
     assert sent.title.isprintable()
     assert all(line.isprintable() for line in sent.body.split("\n"))
-    assert len(sent.body.split("\n")) == 6
+    assert len(sent.body.split("\n")) == 11
     assert len(sent.title) + len(sent.body) < 1500
     (episode,) = sidecar.episodes()
     assert messages.episode_line(episode).isprintable()
