@@ -9,8 +9,8 @@ from sidecar.core.leadership import ComponentId, Held, Leadership, Unknown, Vaca
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Ticked, ViewObserved
 from sidecar.core.policy import Policy
-from sidecar.core.records import AnyRecord, Contention, Coverage, Transition
-from sidecar.core.state import State, View
+from sidecar.core.records import AnyRecord, Contention, Coverage, Episode, Transition
+from sidecar.core.state import ClusterState, State, View
 from sidecar.core.step import Append, Step, step
 from tests.core.scenery import CLUSTER, START
 
@@ -59,6 +59,7 @@ class Witness:
         transitions = [record for record in records if isinstance(record, Transition)]
         _check_transitions(earlier, known(after, self._cluster_id), transitions)
         _check_sight(observation, after.clusters[self._cluster_id].view, transitions)
+        _check_episode(after.clusters[self._cluster_id], records)
         self._check_coverage(after, [record for record in records if isinstance(record, Coverage)])
         self._check_ids(records)
         under_way = [d.destination for d in after.outbox.values() if d.stage is Stage.SENDING]
@@ -107,6 +108,25 @@ def _check_transitions(earlier: Known, later: Known, transitions: Sequence[Trans
                     {GONE, UNKNOWN, VACANT} if end == GONE else {end}
                 )  # it may begin anew at once, as a new job does
         assert later.get(component, GONE) in possible, "a leadership moved without a record"
+
+
+def _check_episode(after: ClusterState, records: Sequence[AnyRecord]) -> None:
+    """Who is waited for is counted right, and whoever is over waits for none of the cluster's own components."""
+    away = {
+        component: known.absence.episode_id
+        for component, known in after.components.items()
+        if known.absence and known.absence.since is not None
+    }
+    if after.episode:
+        waited_for = [component for component, episode_id in away.items() if episode_id == after.episode.id]
+        assert after.episode.away == sum(component.job_id is None for component in waited_for)
+        assert after.episode.jobs_away == sum(component.job_id is not None for component in waited_for)
+    for record in records:
+        if isinstance(record, Episode):
+            assert after.episode is None
+            assert all(component.job_id for component, episode_id in away.items() if episode_id == record.id)
+            assert record.jobs_missing == sum(episode_id == record.id for episode_id in away.values())
+            assert record.jobs_ended + record.jobs_missing <= record.jobs_affected
 
 
 def _check_sight(observation: Observation, view: View, transitions: Sequence[Transition]) -> None:
