@@ -38,8 +38,8 @@ _CONTENT: Final = (
 def write_report(spark: SparkSession, audit: str, html: Path, since: timedelta = DEFAULT_SINCE) -> None:
     """Write the report on the audit log at `audit` (a path or any URL that Spark takes) to the file `html`, all of it or nothing.
 
-    It covers the time from `since` before the last thing that is recorded until then, and is below 3 MB however long the log is. Raises
-    AuditError when there is no audit log, nothing is recorded in it, or the file cannot be written.
+    It covers the time from `since` before the last thing that is recorded, or from the first thing, if that is later, and is below 3 MB
+    however long the log is. Raises AuditError when there is no audit log, nothing is recorded in it, or the file cannot be written.
     """
     try:
         from plotly.offline import get_plotlyjs  # noqa: PLC0415  optional, and only the report needs it

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from html import escape
 from itertools import pairwise
 from typing import Any, Final
@@ -43,6 +43,8 @@ _HATCHED: Final = {"shape": "/", "size": 5, "bgcolor": "#f4f6f9"}
 _FAINT: Final = "#e6e9ef"
 _FONT: Final = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 12, "color": _INK}
 _LANE_PIXELS: Final = 50
+_DAYS_NAMED: Final = 6
+_BAR_PART: Final = 0.85
 _LABEL_CHARACTERS: Final = 40
 
 
@@ -106,11 +108,10 @@ def failovers(found: Findings) -> Any:
     figure = go.Figure()
     for cause in in_order(row[1] for row in found.failovers):
         rows = [(day, n) for day, which, n in found.failovers if which == cause]
-        figure.add_trace(_stack(cause, [str(day) for day, _ in rows], [n for _, n in rows]))
+        figure.add_trace(_stack(cause, [_noon(day) for day, _ in rows], [n for _, n in rows]))
     _lay_out(figure, 260)
-    figure.update_xaxes(type="date", range=[_js(found.begin), _js(found.end)], nticks=6)
+    _by_day(figure, found)
     figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
-    figure.update_layout(barmode="stack")
     return figure
 
 
@@ -139,7 +140,7 @@ def availability(found: Findings) -> Any:
         figure.add_trace(
             go.Bar(
                 name=name,
-                x=[str(day.day) for day in found.days],
+                x=[_noon(day.day) for day in found.days],
                 y=parts,
                 marker={
                     "color": colour,
@@ -150,9 +151,8 @@ def availability(found: Findings) -> Any:
             )
         )
     _lay_out(figure, 260)
-    figure.update_xaxes(type="date", nticks=6)
+    _by_day(figure, found)
     figure.update_yaxes(range=[0, 1], tickformat=".0%", nticks=6)
-    figure.update_layout(barmode="stack", bargap=0.15)
     return figure
 
 
@@ -201,6 +201,25 @@ def _colours(lanes: Iterable[Lane], cluster_id: str) -> dict[str, str]:
     return {
         address: _LEADERS[processes.index(host_port(address).partition(":")[0]) % len(_LEADERS)] for _, address in terms
     }
+
+
+def _by_day(figure: Any, found: Findings) -> None:
+    """A bar for each UTC day of the period, and the names of some of them."""
+    first, last = found.begin.date(), found.end.date()
+    named = range(0, (last - first).days + 1, (last - first).days // _DAYS_NAMED + 1)
+    days = [first + timedelta(days=number) for number in named]
+    figure.update_traces(width=_BAR_PART * 86_400_000)
+    figure.update_xaxes(
+        type="date",
+        range=[str(first), str(last + timedelta(days=1))],
+        tickvals=[_noon(day) for day in days],
+        ticktext=[f"{day:%b} {day.day}" for day in days],
+    )
+    figure.update_layout(barmode="stack")
+
+
+def _noon(day: date) -> str:
+    return f"{day} 12:00"
 
 
 def _stack(name: str, x: Sequence[str], y: Sequence[int]) -> Any:

@@ -73,14 +73,18 @@ class Findings(Struct, frozen=True):
 
 
 def find(session: SparkSession, since: timedelta) -> Findings | None:
-    """What happened in the period that ends with the last thing recorded; None: nothing is recorded. The views are known to the session."""
-    end = session.sql(_END).collect()[0].at
-    if end is None:
+    """What happened in the time `since` before the last thing recorded, or since the first, if that is later; None: nothing is recorded.
+
+    The views are known to the session.
+    """
+    recorded = session.sql(_RECORDED).collect()[0]
+    if recorded.until is None:
         return None
+    begin, end = max(utc(recorded.since), utc(recorded.until) - since), utc(recorded.until)
     for view in _ASKED_OFTEN:
         session.catalog.cacheTable(view)
     try:
-        return _find(session, utc(end) - since, utc(end))
+        return _find(session, begin, end)
     finally:
         for view in reversed(_ASKED_OFTEN):
             session.catalog.uncacheTable(view)
@@ -152,9 +156,11 @@ _STEPS: Final = {
 }
 """What the questions below share."""
 
-_END: Final = """
-    SELECT max(at) AS at FROM (
-      SELECT `to` AS at FROM coverage UNION ALL SELECT observed_at FROM transitions UNION ALL SELECT observed_at FROM notifications
+_RECORDED: Final = """
+    SELECT min(since) AS since, max(until) AS until FROM (
+      SELECT `from` AS since, `to` AS until FROM coverage
+      UNION ALL SELECT observed_at, observed_at FROM transitions
+      UNION ALL SELECT observed_at, observed_at FROM notifications
     )"""
 _COUNTED: Final = """
     SELECT count(DISTINCT cluster_id) AS clusters, count(DISTINCT cluster_id, component, coalesce(job_id, '')) AS leaderships,

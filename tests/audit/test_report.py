@@ -147,7 +147,7 @@ def test_what_it_says_is_what_was(report: Path, page: Page) -> None:
         "Longest vacancy | 3 s | before another leader took over",
         "Alerts delivered | 1 of 1 | 0 given up",
     ]
-    assert "2026-11-18 12:00 to 2026-12-18 12:00 UTC" in page.value("document.querySelector('header').innerText")
+    assert "2026-11-20 12:00 to 2026-12-18 12:00 UTC" in page.value("document.querySelector('header').innerText")
     assert "2 d" in page.value("document.querySelectorAll('.card')[4].innerText")
 
 
