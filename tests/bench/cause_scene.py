@@ -13,12 +13,11 @@ from msgspec import json
 from sidecar.core.causes import RELATED
 from sidecar.core.moment import SECOND
 from sidecar.journal import JournalReader
-from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT
-from tests.bench.stage import until
+from tests.bench.stage import is_running, until
 from tests.e2e.listener.gate import Gate
 from tests.e2e.sidecar import Sidecar
 
@@ -132,7 +131,7 @@ class Scene:
                 each.stop()
         if not until(lambda: self._contenders() == jobmanagers, _CONTEND_SECONDS, 0.5):
             self._restart_standbys(leader)
-        if not self._job or not self._works():
+        if not self._job or not is_running(self.lab, self._job, _RECOVERY_SECONDS):
             self._job = self.lab.submit_job(wait_for_checkpoint=False)
         calm = until(lambda: self._is_calm(jobmanagers), _STAND_BY_SECONDS, 0.5)
         assert calm, f"the cluster does not come to rest: {self._records[-5:]}"
@@ -145,13 +144,6 @@ class Scene:
 
     def _running(self) -> list[JobManager]:
         return [each for each in self.lab.jobmanagers if each.running]
-
-    def _works(self) -> bool:
-        try:
-            self.lab.wait_for_job(self._job, checkpoint=False, timeout=_RECOVERY_SECONDS)
-        except LabError:
-            return False
-        return True
 
     def _is_calm(self, jobmanagers: int) -> bool:
         now = time.time()

@@ -12,11 +12,10 @@ from uuid import UUID
 
 from msgspec import json
 
-from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from tests.bench.apiserver import OpenKubernetes
-from tests.bench.stage import Listener, until
+from tests.bench.stage import Listener, is_running, until
 from tests.bench.truth import Truth, Value, Who
 from tests.e2e.sidecar import COMMAND, Sidecar
 
@@ -98,14 +97,14 @@ class Scene:
         A new process has ports of its own: an address names one process for ever. Where the leaders are split, or the job does not go on
         (Flink 1.14 after an outage), all begins anew.
         """
-        if not self._leads_alone() or not self._works():
+        if not self._leads_alone() or not is_running(self.lab, self._job, _RECOVERY_SECONDS):
             for each in (self.lab.taskmanager, *self.running()):
                 each.kill()
             self._note()
             self.lab.add_jobmanager()
             self.wait(self._leads_alone, _START_SECONDS)
             self.lab.taskmanager.start()
-            if not self._works():
+            if not is_running(self.lab, self._job, _RECOVERY_SECONDS):
                 self._job = self.lab.submit_job(wait_for_checkpoint=False)
         while len(self.running()) < 2:
             self.lab.add_jobmanager()
@@ -140,13 +139,6 @@ class Scene:
     def another_leads(self, fault: Fault) -> bool:
         now = self.truth.led(DISPATCHER, time.monotonic())
         return now is not None and now.session != fault.led[DISPATCHER].session
-
-    def _works(self) -> bool:
-        try:
-            self.lab.wait_for_job(self._job, checkpoint=False, timeout=_RECOVERY_SECONDS)
-        except LabError:
-            return False
-        return True
 
     def _leads_alone(self) -> bool:
         """Whether one process that lives leads all of the cluster's components."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from uuid import UUID
 
 from sidecar.lab.distribution import flink_home
+from sidecar.lab.errors import LabError
+from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java, java_environment
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.core.java import connection_info
@@ -30,6 +32,15 @@ def leader(session_id: UUID) -> bytes:
 def node(cluster_id: str, component: str = DISPATCHER) -> str:
     """The leader's node of a component: its whole path."""
     return f"{ROOT}/{cluster_id}{component}/connection_info"
+
+
+def is_running(lab: Lab, job: str, seconds: float) -> bool:
+    """Whether Flink runs `job`, within so many seconds."""
+    try:
+        lab.wait_for_job(job, checkpoint=False, timeout=seconds)
+    except LabError:
+        return False
+    return True
 
 
 @contextmanager
