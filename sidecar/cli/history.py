@@ -16,7 +16,10 @@ _which_sidecar = options(CONFIG, STATE_DIR, cluster_options)
 @OUTPUT
 @_which_sidecar
 def timeline(last: int, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
-    """Print what this sidecar has recorded lately: leader changes, failovers, contenders, blindness, messages."""
+    """Print what this sidecar recorded last.
+
+    Leader changes, failovers, contenders, when it could see and when it could not, messages.
+    """
     from sidecar import history
     from sidecar.core.messages import record_line
 
@@ -32,7 +35,10 @@ def timeline(last: int, output: Output, config: Path | None, state_dir: Path | N
 @OUTPUT
 @_which_sidecar
 def explain(episode: str, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
-    """Print one failover in words: what happened, why, and the facts that tell why. The first characters of its id are enough."""
+    """Print one failover in words, and why it happened.
+
+    With the facts that tell why. The first characters of its id are enough; `timeline` shows it.
+    """
     from sidecar import history
     from sidecar.core.explaining import find, in_words
 
