@@ -166,7 +166,8 @@ class Rounds:
 def _end_what_it_began(spark: SparkSession) -> None:
     """On a JVM that goes on when its Python is killed, as its own end would."""
     for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
-        query.stop()
+        if query is not None:  # it has ended just now
+            query.stop()
     spark.sparkContext.cancelAllJobs()
 
 
