@@ -44,7 +44,7 @@ def write_report(spark: SparkSession, audit: str, html: Path, since: timedelta =
     try:
         from plotly.offline import get_plotlyjs  # noqa: PLC0415  optional, and only the report needs it
 
-        from sidecar.audit.report_page import pictures, tiles  # noqa: PLC0415  plotly is an extra, and only the report needs it
+        from sidecar.audit.report_page import key_style, pictures, tiles  # noqa: PLC0415  plotly is an extra, and only the report needs it
     except ImportError as error:
         raise AuditError(
             "cannot make the report: plotly is not installed; install it with: pip install 'flink-ha-sidecar[audit]'"
@@ -64,6 +64,7 @@ def write_report(spark: SparkSession, audit: str, html: Path, since: timedelta =
     drawn = pictures(found)
     page = _page(
         get_plotlyjs(),
+        key_style(),
         {picture.id: picture.figure.to_plotly_json() for picture in drawn if picture.figure is not None},
         begin=f"{found.begin:%Y-%m-%d %H:%M}",
         end=f"{found.end:%Y-%m-%d %H:%M}",
@@ -75,7 +76,7 @@ def write_report(spark: SparkSession, audit: str, html: Path, since: timedelta =
     _write(html, page)
 
 
-def _page(library: str, figures: Mapping[str, Any], **values: Any) -> str:
+def _page(library: str, key_style: str, figures: Mapping[str, Any], **values: Any) -> str:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     script = _text("report.js")
     return environment.from_string(_text("report.html.j2")).render(
@@ -83,7 +84,7 @@ def _page(library: str, figures: Mapping[str, Any], **values: Any) -> str:
         counted=lambda number, what: f"{number:,} {what}{'' if number == 1 else 's'}",
         # No script runs but these two, whatever got into the page.
         policy=" ".join([_CONTENT, _hash(script), _hash(library)]),
-        style=Markup(_text("report.css")),  # noqa: S704  our own file
+        style=Markup(_text("report.css") + key_style),  # noqa: S704  our own file, and our own colours
         script=Markup(script),  # noqa: S704  our own file
         library=base64.b64encode(gzip.compress(library.encode(), 9, mtime=0)).decode(),
         figures=_data(figures),

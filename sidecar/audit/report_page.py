@@ -197,10 +197,17 @@ def _alerts(found: Findings) -> Picture:
     )
 
 
+def key_style() -> str:
+    """The colours of the keys, as those of the charts."""
+    return "".join(f".key .{_style_of(name)} {{ background: {colour}; }}\n" for name, colour in charts.COLOURS.items())
+
+
 def _key(names: Iterable[str]) -> list[tuple[str, str]]:
-    return [
-        (plain(name), name.replace(" ", "_") if name in charts.COLOURS else "led") for name in charts.in_order(names)
-    ]
+    return [(plain(name), _style_of(name)) for name in charts.in_order(names)]
+
+
+def _style_of(name: str) -> str:
+    return name.replace(" ", "_") if name in charts.COLOURS else "led"
 
 
 def seconds(value: float | None) -> str:

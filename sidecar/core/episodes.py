@@ -62,7 +62,7 @@ class Episode(Struct, frozen=True):
     moved_at: Moment
     """When something moved last."""
     facts: Facts
-    before: LeaderInformation | None
+    before: LeaderInformation
     """Of the component that left first; so is `after`, unless the dispatcher tells."""
     jobs_total: int
     away: int = 0
@@ -85,8 +85,8 @@ def key(cluster_id: str, store: Store, led: Collection[LeaderInformation]) -> st
 
 def leaves(transition: Transition, absence: Absence | None) -> bool:
     """Whether the component leaves a leadership term, or has left it while nobody looked."""
-    if absence is not None and absence.since is not None:
-        return False  # it is away already
+    if _is_away(absence):
+        return False
     match Kind(transition.kind):
         case Kind.REVOKED | Kind.CHANGED:
             return True
@@ -139,7 +139,7 @@ def moved(
     if transition.kind == Kind.OBSCURED:
         return episode, absence
     left = leaves(transition, absence)
-    away = absence is not None and absence.since is not None
+    away = _is_away(absence)
     if not left and not away:
         return episode, absence
     known = absence if absence and (away or (episode and absence.episode_id == episode.id)) else None
@@ -156,6 +156,10 @@ def moved(
             episode = replace(episode, facts=facts)
         episode = replace(episode, moved_at=at)
     return episode, after
+
+
+def _is_away(absence: Absence | None) -> bool:
+    return absence is not None and absence.since is not None
 
 
 def _absence_after(known: Absence, transition: Transition, leader: LeaderInformation | None, at: Moment) -> Absence:
