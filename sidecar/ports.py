@@ -1,7 +1,9 @@
 """The seams of the house: what a driver and a sink promise to the owner's loop."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+from msgspec import Struct
 
 from sidecar.core.observations import ClusterObservation
 
@@ -22,3 +24,48 @@ class LeaderRetrievalDriver(Protocol):
 
     def stop(self) -> None:
         """End in bounded time. May be called twice, or before `start`. Nothing is observed afterwards."""
+
+
+LONGEST_DOCUMENT: Final = 512 << 10
+"""Bytes. Neither ZooKeeper nor Kubernetes takes twice as many."""
+
+
+class LedgerError(Exception):
+    """The ledger is out of reach: nothing was decided. One line for people, free of secrets."""
+
+
+class LedgerRefusedError(LedgerError):
+    """The store does not let us keep a ledger: until somebody changes that there, trying again changes nothing."""
+
+
+class Document(Struct, frozen=True):
+    """What stood in a ledger at one moment."""
+
+    content: bytes = b""
+    """UTF-8, no more than `LONGEST_DOCUMENT` bytes; empty where there is none yet."""
+    version: str | int | None = None
+    """The store's own, to be handed back to it; None: there is no document yet."""
+
+
+class LedgerStore(Protocol):
+    """One document that all sidecars of a cluster share, which changes by compare-and-swap.
+
+    Used by one thread at a time. Every call ends within the seconds that the store was made with, reaching the store included; what it
+    has no answer to by then, it gives up. Nobody has to open it: it connects when it is used, and anew when the connection was lost.
+    """
+
+    def read(self) -> Document:
+        """What stands there now, no older than this call. Raises LedgerError."""
+
+    def write(self, content: bytes, over: Document) -> Document | None:
+        """Have `content` stand there where `over`, as it was read or written last, still does.
+
+        None: somebody was faster, and nothing was written: read again. Raises LedgerError, and where that is no LedgerRefusedError, it
+        is not known whether it was written, or will be in a moment: the next document that is read tells.
+        """
+
+    def rest(self) -> None:
+        """Give back the connection until the next use: alerts are rare, and an idle sidecar holds no second session."""
+
+    def stop(self) -> None:
+        """End in bounded time. May be called twice."""

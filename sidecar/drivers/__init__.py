@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
-from sidecar.ports import LeaderRetrievalDriver, Observer
+from sidecar.ports import LeaderRetrievalDriver, LedgerStore, Observer
 from sidecar.settings import ClusterSettings, KubernetesSettings, ZooKeeperSettings
 
 if TYPE_CHECKING:
@@ -58,3 +58,17 @@ class Drivers:
             connection_timeout=cluster.connection_timeout,
             security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
+
+
+def ledger_of(cluster: ClusterSettings) -> LedgerStore:
+    """The document that all sidecars of `cluster` share, in the cluster's own store. Nobody connects before it is used."""
+    if isinstance(cluster, KubernetesSettings):
+        from sidecar.drivers.kubernetes import Access
+        from sidecar.drivers.kubernetes.ledger import KubernetesLedger
+
+        return KubernetesLedger(Access(cluster.kubeconfig, cluster.context), cluster.namespace, cluster.cluster_id)
+    from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
+    from sidecar.drivers.zookeeper.security import Security
+
+    security = Security(cluster.tls, cluster.sasl, cluster.authorization)
+    return ZooKeeperLedger(cluster.quorum, cluster.namespace, security=security)

@@ -1,4 +1,4 @@
-"""What an operator applies for Kubernetes HA: a sidecar in a pod of its own, which may read one ConfigMap."""
+"""What an operator applies for Kubernetes HA: a sidecar in a pod of its own, which may read one ConfigMap and keep another."""
 
 import json
 from collections.abc import Iterator
@@ -9,6 +9,9 @@ from urllib.error import HTTPError
 import pytest
 
 import sidecar
+from sidecar.drivers.kubernetes import Access
+from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
+from sidecar.ports import Document, LedgerRefusedError
 from sidecar.settings import KubernetesSettings, load
 from tests.deploy.test_manifests import BASE, DEPLOY, document, documents, mounts
 from tests.e2e.sidecar import command
@@ -18,6 +21,7 @@ HERE = DEPLOY / "kubernetes"
 NAMESPACE = document(HERE / "kustomization.yaml")["namespace"]
 CLUSTER_ID = "my-flink"
 CONFIG_MAP = f"{CLUSTER_ID}-cluster-config-map"
+LEDGER = ledger_name(CLUSTER_ID)
 DISPATCHER = "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
 LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-000000000001,{DISPATCHER}"}
 LEASE = json.dumps(
@@ -30,6 +34,7 @@ LEASE = json.dumps(
     }
 )
 PATHS = {
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
@@ -56,7 +61,10 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
     namespace = server.namespace(NAMESPACE)
     namespace.create(CONFIG_MAP, LEADERS, LEASE)
     namespace.create("other-cluster-config-map", LEADERS, LEASE)
-    for manifest in (*documents(HERE / "rbac.yaml"), document(HERE / "deployment.yaml")):
+    for manifest in (
+        *documents(HERE / "rbac.yaml"),
+        *(document(HERE / f"{name}.yaml") for name in ("ledger", "deployment")),
+    ):
         apply(server, manifest)
     yield server
     server.kill()
@@ -100,10 +108,10 @@ def who(kubeconfig: Path, cluster_id: str) -> tuple[int, str, str]:
 
 
 def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernetes) -> None:
-    """Of all verbs on all that Flink has there, exactly three on one ConfigMap."""
+    """Of all verbs on all that is there, exactly three on Flink's ConfigMap and two on its own."""
     verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
     names = {
-        "configmaps": ("", CONFIG_MAP, "other-cluster-config-map"),
+        "configmaps": ("", CONFIG_MAP, LEDGER, "other-cluster-config-map", ledger_name("other")),
         **dict.fromkeys(("secrets", "pods", "leases"), ("",)),
     }
     given = {
@@ -113,7 +121,8 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
         for name in all_names
         if allowed(kubernetes, verb, resource, name)
     }
-    assert given == {(verb, "configmaps", CONFIG_MAP) for verb in ("get", "list", "watch")}
+    leaders = {(verb, "configmaps", CONFIG_MAP) for verb in ("get", "list", "watch")}
+    assert given == leaders | {(verb, "configmaps", LEDGER) for verb in ("get", "patch")}
 
 
 def test_that_is_enough_to_see_the_leaders(account: Path) -> None:
@@ -127,8 +136,25 @@ def test_that_is_enough_to_see_the_leaders(account: Path) -> None:
     assert "Traceback" not in said
 
 
+def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path) -> None:
+    """It is read and written over; the manifest, which may be applied again, has no data to undo that; the neighbour's is out of bounds."""
+    store = KubernetesLedger(Access(account), NAMESPACE, CLUSTER_ID)
+    written = store.write(b"claims", store.read())
+    assert written is not None
+    path = f"{PATHS['ConfigMap'].format(NAMESPACE)}/{LEDGER}"
+    manifest = document(HERE / "ledger.yaml")
+    assert (manifest["metadata"]["name"], manifest["metadata"]["labels"], "data" in manifest) == (LEDGER, LABELS, False)
+    assert kubernetes.server.ask("GET", path)["data"] == {"ledger": "claims"}
+    store.stop()
+    neighbours = KubernetesLedger(Access(account), NAMESPACE, "other")
+    with pytest.raises(LedgerRefusedError, match="allows the verb get "):
+        neighbours.read()
+    with pytest.raises(LedgerRefusedError, match="allows the verb create "):
+        neighbours.write(b"claims", Document())
+
+
 def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, account: Path) -> None:
-    """With the component, the Role reads the ConfigMaps that have no names beforehand, and still writes none."""
+    """With the component, the Role reads the ConfigMaps that have no names beforehand, and still writes its own alone."""
     role = document(HERE / "flink-1.14" / "role.yaml")
     (before,) = (manifest for manifest in documents(HERE / "rbac.yaml") if manifest["kind"] == "Role")
     assert role["metadata"] == before["metadata"]
@@ -145,6 +171,9 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
         assert [allowed(kubernetes, verb, "configmaps") for verb in ("list", "create", "update", "delete")] == [
             True,
             *(False, False, False),
+        ]
+        assert [allowed(kubernetes, verb, "configmaps", LEDGER) for verb in ("get", "patch", "delete")] == [
+            *(True, True, False),
         ]
     finally:
         apply(kubernetes, before, "PUT")
@@ -172,7 +201,7 @@ def test_the_cluster_is_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.
     settings = load(HERE / "config.yaml", {})
     assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE)
     (role,) = (manifest for manifest in documents(HERE / "rbac.yaml") if manifest["kind"] == "Role")
-    assert [rule["resourceNames"] for rule in role["rules"]] == [[CONFIG_MAP]]
+    assert [rule["resourceNames"] for rule in role["rules"]] == [[CONFIG_MAP], [LEDGER]]
 
 
 def test_the_pod_is_as_careful_as_the_sidecar_in_flinks_pod(

@@ -2,7 +2,8 @@
 
 `access` is where the API server is and who we are there, `api` the requests to it, `stream` an open watch, `events` what was answered, in
 our words. `places` knows which ConfigMaps to ask for, `expectations` how long silence may last, and what the stream still owes. `driver`
-is the thread between them, and what it owes `sidecar.ports.LeaderRetrievalDriver`.
+is the thread between them, and what it owes `sidecar.ports.LeaderRetrievalDriver`. `ledger` is apart from all that: it alone writes, to a
+ConfigMap of its own.
 
 What it asks for: while a leader renews its lease, a list and a watch every four to five minutes; while none does, a list and a watch
 every 7 s, and every 1.5 s in the 20 s in which a lease may run out.

@@ -1,19 +1,20 @@
-"""Requests to the API server: all read-only, all with a time limit."""
+"""Requests to the API server, all with a time limit. What writes, writes to one ConfigMap of our own: see `call`."""
 
 import ssl
 import time
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
+import msgspec
 from msgspec import Struct
 from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from sidecar.drivers.kubernetes.access import Access, Credentials
 from sidecar.drivers.kubernetes.errors import ApiError
-from sidecar.drivers.kubernetes.events import Listing, read_listing, read_message
+from sidecar.drivers.kubernetes.events import ConfigMap, Listing, read_config_map, read_listing, read_message
 from sidecar.drivers.kubernetes.stream import CHUNK_BYTES, Stream
 
 _TIMEOUT = Timeout(connect=3.0, read=4.0)
@@ -21,7 +22,13 @@ _WHOLE_ANSWER_SECONDS = 15.0
 _MOST_BYTES = 64 << 20
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
+_JSON = "application/json"
+_METHODS: Final = {"get": ("GET", _JSON), "create": ("POST", _JSON), "patch": ("PATCH", "application/merge-patch+json")}
 _NAMES_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+Verb = Literal["get", "create", "patch"]
+"""What may be done with one ConfigMap, in RBAC's words."""
 
 
 class Selector(Struct, frozen=True):
@@ -43,6 +50,7 @@ class Api:
     def __init__(self, access: Access, namespace: str) -> None:
         self._access = access
         self._namespace = namespace
+        self._path = f"/api/v1/namespaces/{quote(namespace)}/configmaps"
         self._credentials: Credentials | None = None
         self._pool: PoolManager | None = None
         self._refused = False
@@ -50,7 +58,7 @@ class Api:
 
     def read(self, selector: Selector, *, names_alone: bool = False) -> Listing:
         """What stands there now (a consistent read); with `names_alone` without the values."""
-        response = self._get("list", selector, [], accept=_NAMES_ALONE if names_alone else "application/json")
+        response = self._get("list", selector, [], accept=_NAMES_ALONE if names_alone else _JSON)
         body = _body(response, _MOST_BYTES, f"cannot list {selector}")
         try:
             return read_listing(body)
@@ -68,10 +76,22 @@ class Api:
         self._stream = Stream(self._get("watch", selector, query))
         return self._stream
 
+    def call(self, verb: Verb, name: str, body: object = None) -> ConfigMap:
+        """One ConfigMap: as it stands, made of `body`, or with the JSON merge patch `body`. 404 and 409 are ApiErrors, too."""
+        selector, (method, kind) = Selector(name=name), _METHODS[verb]
+        path = self._path if verb == "create" else f"{self._path}/{quote(name)}"
+        headers = {"Accept": _JSON} if body is None else {"Accept": _JSON, "Content-Type": kind}
+        response = self._ask(verb, selector, method, path, headers, None if body is None else msgspec.json.encode(body))
+        try:
+            return read_config_map(_body(response, _MOST_BYTES, f"cannot {verb} {selector}"))
+        except ValueError as error:
+            raise ApiError(f"cannot {verb} {selector}: the answer is {error}") from error
+
     def reopen(self) -> None:
         """Ask anew, before the next request, where the API server is and who we are there."""
         if self._pool:
-            self._pool.clear()
+            for key in self._pool.pools.keys():  # noqa: SIM118  it cannot be iterated over
+                self._pool.pools[key].close()  # `clear` leaves connections to the garbage collector
         self._credentials = self._pool = None
 
     def cut(self) -> None:
@@ -85,13 +105,19 @@ class Api:
         verb: Literal["list", "watch"],
         selector: Selector,
         query: list[tuple[str, str]],
-        accept: str = "application/json",
+        accept: str = _JSON,
     ) -> Any:
-        path = f"/api/v1/namespaces/{quote(self._namespace)}/configmaps?{urlencode([*selector.query(), *query])}"
-        response = self._ask(path, accept, f"cannot {verb} {selector}")
+        path = f"{self._path}?{urlencode([*selector.query(), *query])}"
+        return self._ask(verb, selector, "GET", path, {"Accept": accept})
+
+    def _ask(
+        self, verb: str, selector: Selector, method: str, path: str, headers: dict[str, str], body: bytes | None = None
+    ) -> Any:
+        doing = f"cannot {verb} {selector}"
+        response = self._send(doing, method, path, headers, body)
         if response.status == HTTPStatus.UNAUTHORIZED and self._is_somebody_else_now():
-            response = self._ask(path, accept, f"cannot {verb} {selector}")
-        if response.status != HTTPStatus.OK:
+            response = self._send(doing, method, path, headers, body)
+        if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
             raise self._refusal(verb, selector, response)
         return response
 
@@ -102,16 +128,17 @@ class Api:
         self._credentials = self._access.credentials(refused=True)
         return self._credentials != before
 
-    def _ask(self, path: str, accept: str, doing: str) -> Any:
+    def _send(self, doing: str, method: str, path: str, headers: dict[str, str], body: bytes | None) -> Any:
         credentials = self._credentials = self._credentials or self._access.credentials(refused=self._refused)
         host = credentials.host.rstrip("/")
-        headers = {"Accept": accept, **credentials.headers()}
+        headers = {**headers, **credentials.headers()}
         try:
             self._pool = self._pool or _pool(credentials)
             # How often to try again, and when, is the driver's to decide; and nobody is told our token because somebody else said so.
             response = self._pool.request(
-                "GET",
+                method,
                 host + path,
+                body=body,
                 headers=headers,
                 timeout=_TIMEOUT,
                 retries=False,
@@ -136,7 +163,7 @@ class Api:
                     f"the API server does not know us (401): the token or certificate of {who} is wrong or has expired"
                 )
             case HTTPStatus.FORBIDDEN:
-                named = f" with resourceNames [{selector.name}]" if selector.name else ""
+                named = f" with resourceNames [{selector.name}]" if selector.name and verb != "create" else ""
                 why = (
                     f"no permission (403): give us a Role in namespace {self._namespace} that allows the verb {verb} on the "
                     f"resource configmaps{named}"

@@ -84,6 +84,17 @@ def read_listing(body: bytes) -> Listing:
     return Listing(answer.metadata.resource_version, found)
 
 
+def read_config_map(body: bytes) -> ConfigMap:
+    """Raises ValueError when it is none."""
+    try:
+        answer = _object.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"no ConfigMap: {error}") from error
+    if not _is_whole(answer):
+        raise ValueError("no ConfigMap: it has no name, uid or resource version")
+    return _config_map(answer)
+
+
 def read_event(line: bytes) -> Event:
     """Raises ValueError when it is none."""
     try:

@@ -1,0 +1,219 @@
+"""The ledger in ZooKeeper: one znode below our own root, never below Flink's. This alone writes to ZooKeeper."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from kazoo.exceptions import (
+    BadVersionError,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
+
+from sidecar.core.observations import ConnectionState
+from sidecar.drivers.zookeeper.security import PLAIN, Security
+from sidecar.drivers.zookeeper.session import Question, Session
+from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
+
+ROOT: Final = "/flink-ha-sidecar"
+
+_GOODBYE_SECONDS = 1.0
+_NOBODY_CAN_DELETE = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
+"""Of what is below: another cluster, with other credentials, has its ledger there too."""
+
+
+class ZooKeeperLedger:
+    """A `sidecar.ports.LedgerStore`: the znode `/flink-ha-sidecar<namespace>/ledger` below the chroot of the quorum.
+
+    Where we have credentials (SASL or authorization), only they may read and change it; else everybody may who reaches the ensemble.
+    """
+
+    def __init__(self, quorum: str, namespace: str, *, security: Security = PLAIN, seconds: float = 5.0) -> None:
+        """`quorum` as in `h1:2181,h2:2181[/chroot]`, `namespace` as in `/flink/default`; `seconds` for each call."""
+        self._quorum = quorum
+        self._seconds = seconds
+        self._security = security
+        self._path = f"{ROOT}{namespace}/ledger"
+        self._is_flinks = f"{namespace}/".startswith(f"{ROOT}/")
+        self._session: _Session | None = None
+
+    def read(self) -> Document:
+        with self._session_to("read") as session:
+            try:
+                content, stat = session.read(self._path)
+            except NoNodeError:
+                return Document()
+        if len(content) > LONGEST_DOCUMENT:
+            raise LedgerError(f"{self._doing('read')}: {len(content)} bytes are too many to be one: delete it")
+        return Document(content, stat.version)
+
+    def write(self, content: bytes, over: Document) -> Document | None:
+        if len(content) > LONGEST_DOCUMENT:
+            raise LedgerError(f"{self._doing('write')}: {len(content)} bytes, of which it may have {LONGEST_DOCUMENT}")
+        with self._session_to("write") as session:
+            try:
+                if isinstance(over.version, int):
+                    return Document(content, session.change(self._path, content, over.version).version)
+                self._create(session, self._path, content)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                return None
+        return Document(content, 0)
+
+    def rest(self) -> None:
+        session, self._session = self._session, None
+        if session:
+            session.end(_GOODBYE_SECONDS)
+
+    def stop(self) -> None:
+        self.rest()
+
+    def _create(self, session: "_Session", path: str, content: bytes = b"") -> None:
+        """With its parents. What exists is not tried: who may not create below a parent is refused before it is told that it need not."""
+        if path == "":
+            raise LedgerError(f"{self._doing('write')}: the chroot of {self._quorum} does not exist: create it")
+        acl = OPEN_ACL_UNSAFE
+        if self._security.sasl or self._security.authorization:
+            acl = CREATOR_ALL_ACL if path == self._path else _NOBODY_CAN_DELETE
+        try:
+            session.create(path, content, acl)
+        except NoAuthError as error:
+            raise LedgerRefusedError(
+                f"{self._doing('write')}: no permission to create {path}: create {ROOT}, and let everybody create below it"
+            ) from error
+        except NoNodeError:
+            with suppress(NodeExistsError):  # another sidecar made it meanwhile
+                self._create(session, path.rpartition("/")[0])
+            session.create(path, content, acl)
+
+    @contextmanager
+    def _session_to(self, verb: str) -> Iterator["_Session"]:
+        """A session that is connected, for one call. Raises LedgerError, also for what fails in it."""
+        doing = self._doing(verb)
+        session = self._connected(doing)
+        try:
+            yield session
+        except NoAuthError as error:
+            raise LedgerRefusedError(
+                f"{doing}: no permission: it belongs to other credentials: give those (zookeeper.sasl, zookeeper.authorization), "
+                "or delete it"
+            ) from error
+        except InvalidACLError as error:
+            raise LedgerRefusedError(
+                f"{doing}: the server knows nobody by zookeeper.sasl or zookeeper.authorization, to whom it is to belong"
+            ) from error
+        except KazooTimeoutError as error:
+            self._leave()
+            raise LedgerError(f"{doing}: no answer in {self._seconds:g} s") from error
+        except KazooException as error:
+            self._leave()
+            raise LedgerError(
+                f"{doing}: {session.why or f'the connection was lost ({type(error).__name__})'}"
+            ) from error
+
+    def _connected(self, doing: str) -> "_Session":
+        deadline = time.monotonic() + self._seconds
+        if self._is_flinks:
+            raise LedgerRefusedError(f"{doing}: Flink's own root is {ROOT} or below it: give Flink another one")
+        if self._session and not self._session.still_serves():
+            self._leave()
+        if self._session is None:
+            self._session = _Session(self._quorum, self._seconds, self._security)
+            self._session.open()
+        session = self._session
+        session.deadline = deadline
+        if not session.await_connected():
+            self._leave()
+            raise LedgerError(f"{doing}: {session.why or f'no answer in {self._seconds:g} s'}")
+        return session
+
+    def _leave(self) -> None:
+        """Without waiting for a goodbye."""
+        session, self._session = self._session, None
+        if session:
+            session.end(0)
+
+    def _doing(self, verb: str) -> str:
+        return f"cannot {verb} the ledger {self._path} in ZooKeeper {self._quorum}"
+
+
+class _Session(Session):
+    """A session that writes too. Each call waits for its answer until `deadline` (monotonic); it raises what kazoo raises."""
+
+    def __init__(self, hosts: str, seconds: float, security: Security) -> None:
+        self.deadline = 0.0
+        self.connected = False
+        self.why = ""
+        """The last that was said of a connection that failed."""
+        self._settled = threading.Event()
+        self._patience = seconds / 3  # with a server that is frozen, so that there is time for another one
+        super().__init__(
+            hosts,
+            2 * seconds,  # nothing of ours ends with it
+            self._patience,
+            security,
+            state_changed=self._note_state,
+            happened=lambda _event, _path: None,
+            failed=self._note_reason,
+            ended=self._settled.set,
+        )
+
+    def await_connected(self) -> bool:
+        """False: it will not be, or not in time."""
+        self._settled.wait(self._left())
+        return self.connected
+
+    def still_serves(self) -> bool:
+        """Whether the server says so. What is lost under a question may have been done, so it is asked something first."""
+        try:
+            self._client.exists_async("/").get(timeout=self._patience)
+        except (KazooException, KazooTimeoutError):
+            return False
+        return self.connected
+
+    def read(self, path: str) -> tuple[bytes, Any]:
+        self.ask(Question.SYNC, path, lambda _: None)  # what is asked next, is answered next
+        content, stat = self._client.get_async(path).get(timeout=self._left())
+        return content or b"", stat
+
+    def change(self, path: str, content: bytes, version: int) -> Any:
+        """The new Stat."""
+        return self._client.set_async(path, content, version).get(timeout=self._left())
+
+    def create(self, path: str, content: bytes, acl: Sequence[Any]) -> None:
+        # kazoo's plain `create` needs threads that our handler does not start.
+        transaction = self._client.transaction()
+        transaction.create(path, content, list(acl))
+        for result in transaction.commit_async().get(timeout=self._left()):
+            if isinstance(result, Exception):
+                raise result
+
+    def end(self, patience: float) -> None:
+        """Close it, and wait for that for about `patience` seconds; 0: without a goodbye to the server."""
+        closing = threading.Thread(
+            target=self.close, kwargs={"goodbye": patience > 0}, name="ledger-goodbye", daemon=True
+        )
+        closing.start()
+        if patience > 0:
+            closing.join(patience)
+            if closing.is_alive():
+                self.drop()
+                closing.join(patience)
+
+    def _left(self) -> float:
+        return max(self.deadline - time.monotonic(), 0.001)
+
+    def _note_state(self, state: ConnectionState) -> None:
+        self.connected = state is ConnectionState.CONNECTED
+        if self.connected:
+            self.why = ""
+            self._settled.set()
+
+    def _note_reason(self, reason: str) -> None:
+        self.why = reason

@@ -1,0 +1,220 @@
+"""One document that sidecars share by compare-and-swap: what is promised of it, in ZooKeeper and in Kubernetes alike."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sidecar.lab.processes import free_port
+from sidecar.lab.zookeeper import ZooKeeper
+from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerStore
+from tests.integration.ledgers import SECONDS, InKubernetes, InZooKeeper, Place, out_of_reach, put
+from tests.integration.watching import Wire
+
+Open = Callable[..., LedgerStore]
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
+    """A server to be hurt: each test leaves it serving."""
+    server = ZooKeeper(tmp_path_factory.mktemp("ledgers"), flink_2_home, java)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(params=["zookeeper", "kubernetes"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Where one cluster's ledger is. Each test has another."""
+    server = request.getfixturevalue(request.param)
+    return InZooKeeper(server) if isinstance(server, ZooKeeper) else InKubernetes(server)
+
+
+@pytest.fixture
+def open_(place: Place) -> Iterator[Open]:
+    """Opens the ledger, as many times as there are sidecars, and stops what was opened when the test is over."""
+    opened = []
+
+    def open_one(address: str = "", *, seconds: float = 5.0) -> LedgerStore:
+        opened.append(place.open(address, seconds=seconds))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.stop()
+
+
+@pytest.fixture
+def wire(place: Place) -> Iterator[Wire]:
+    """A connection to the server that can be hurt."""
+    relay = Wire(place.address)
+    yield relay
+    relay.close()
+
+
+def test_it_is_empty_at_first_and_then_what_was_written(place: Place) -> None:
+    """Everybody reads what was written last, and what a write returns is what a read would, for the next write too."""
+    ours, theirs = place.settled(), place.settled()
+    assert ours.read() == Document(b"", None)
+    first = ours.write(b'{"claims": []}', ours.read())
+    assert first is not None
+    assert (first.content, theirs.read()) == (b'{"claims": []}', first)
+    second = ours.write('{"by": "jm-1 \N{SNOWMAN}"}\n'.encode(), first)
+    assert second is not None
+    assert theirs.read() == second
+    assert theirs.write(b"", second) == ours.read()
+    for store in (ours, theirs):
+        store.stop()
+
+
+def test_who_loses_a_race_is_told_and_changes_nothing(open_: Open) -> None:
+    """Both to make it and to change it: the first wins, the second gets None and reads what the first wrote."""
+    ours, theirs = open_(), open_()
+    nothing = theirs.read()
+    first = ours.write(b"ours", nothing)
+    assert theirs.write(b"theirs", nothing) is None
+    assert first is not None
+    assert ours.read() == theirs.read() == first
+    second = theirs.write(b"theirs", first)
+    assert ours.write(b"ours again", first) is None
+    assert ours.read() == theirs.read() == second
+
+
+def test_what_was_deleted_meanwhile_is_a_lost_race(place: Place, open_: Open) -> None:
+    """None, nothing is written, and the next read says that there is nothing."""
+    store = open_()
+    before = put(store, b"before")
+    place.delete()
+    assert store.write(b"after", before) is None
+    assert store.read() == Document()
+    assert put(store, b"anew") == store.read()
+
+
+def test_no_increment_is_lost(open_: Open) -> None:
+    """Three writers who each count a hundred times, all at once, end at 300."""
+    stores = [open_() for _ in range(3)]
+    begin = threading.Barrier(len(stores))
+
+    def count(store: LedgerStore) -> None:
+        begin.wait(10)
+        for _ in range(100):
+            counted = None
+            while counted is None:
+                document = store.read()
+                counted = store.write(b"%d" % (int(document.content or 0) + 1), document)
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        for counted in [pool.submit(count, store) for store in stores]:
+            counted.result(60)
+    assert stores[0].read().content == b"300"
+
+
+def test_it_outlives_a_restart_of_its_server(place: Place, open_: Open) -> None:
+    """What stands there still does, and the next call, a read or a write, just works."""
+    reader, writer = open_(), open_()
+    before = put(writer, b"before")
+    assert reader.read() == before
+    place.restart()
+    after = writer.write(b"after", before)
+    assert after is not None
+    assert reader.read() == after
+
+
+def test_a_connection_that_breaks_between_calls_is_made_anew(open_: Open, wire: Wire) -> None:
+    """Nobody is told: the next call is answered."""
+    store = open_(wire.address)
+    document = put(store, b"0")
+    for count in (b"1", b"2", b"3"):
+        wire.cut()
+        eventually_lost(wire)
+        written = store.write(count, document)
+        assert written is not None
+        document = written
+    assert store.read() == document
+
+
+def test_an_idle_ledger_holds_no_connection(open_: Open, wire: Wire) -> None:
+    """After a rest and after a stop there is none; the next use makes one. Both may be done twice, and first of all."""
+    store = open_(wire.address)
+    store.rest()
+    assert connections(wire) == 0
+    for content, end in ((b"1", store.rest), (b"2", store.stop)):
+        assert put(store, content) == store.read()
+        assert connections(wire) == 1
+        end()
+        end()
+        eventually_lost(wire)
+
+
+def test_a_server_that_is_not_there_is_said_in_time(open_: Open) -> None:
+    """Read and write end with one line that names what is out of reach and why."""
+    address = f"127.0.0.1:{free_port()}"
+    store = open_(address, seconds=SECONDS)
+    for act in (store.read, lambda: store.write(b"1", Document())):
+        line = out_of_reach(act)
+        assert address in line
+        assert "Connection refused" in line
+
+
+def test_a_server_that_hangs_is_said_in_time_and_found_again(open_: Open, wire: Wire) -> None:
+    """Whether it falls silent under a connection or takes one and says nothing; when it speaks again, the next call is answered."""
+    store = open_(wire.address, seconds=SECONDS)
+    document = put(store, b"1")
+    wire.fall_silent()
+    out_of_reach(store.read)
+    out_of_reach(lambda: store.write(b"2", document))
+    wire.speak_again()
+    assert store.read() == document
+    assert put(store, b"3") == store.read()
+
+
+def test_too_large_a_document_is_refused_before_it_is_sent(open_: Open) -> None:
+    """The largest is written and read; one byte more is an error, and what stood there still does."""
+    store = open_()
+    document = put(store, b"x" * LONGEST_DOCUMENT)
+    assert store.read() == document
+    line = out_of_reach(lambda: store.write(b"x" * (LONGEST_DOCUMENT + 1), document))
+    assert f"{LONGEST_DOCUMENT + 1} bytes" in line
+    assert store.read() == document
+
+
+def test_what_somebody_made_too_large_is_said(place: Place, open_: Open) -> None:
+    """It is no ledger, and the line says what to do."""
+    place.put(b"x" * (LONGEST_DOCUMENT + 1))
+    assert "too many to be one: delete it" in out_of_reach(open_().read)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "loaded"),
+    [
+        ("KubernetesSettings('demo', 'default')", ["urllib3"]),
+        ("ZooKeeperSettings('127.0.0.1:1', '/flink/demo', 'demo', 60.0, 15.0, False)", ["kazoo"]),
+    ],
+)
+def test_only_the_library_of_the_store_is_loaded(cluster: str, loaded: list[str]) -> None:
+    """Each is a third of the memory; and neither connects before it is used."""
+    code = (
+        "import sys\nfrom sidecar.drivers import ledger_of\nfrom sidecar.settings import KubernetesSettings, ZooKeeperSettings\n"
+        f"ledger_of({cluster}).stop()\nprint([name for name in ('kazoo', 'urllib3', 'kubernetes') if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-I", "-c", code], text=True, timeout=60) == f"{loaded}\n"
+
+
+def connections(wire: Wire) -> int:
+    """How many connections to it are open, as the system says."""
+    to = f":{int(wire.address.rpartition(':')[2]):04X}"
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(fields[2].endswith(to) and fields[3] == "01" for fields in map(str.split, lines))
+
+
+def eventually_lost(wire: Wire) -> None:
+    """Wait until no connection to it is open."""
+    deadline = time.monotonic() + 10
+    while connections(wire):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
