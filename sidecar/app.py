@@ -7,16 +7,20 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
 
+from msgspec.structs import replace
+
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
-from sidecar.core.observations import DeliverySettled, Outcome
-from sidecar.drivers import Drivers
+from sidecar.core.observations import DeliverySettled, PolicyLoaded
+from sidecar.drivers import Drivers, ledger_of
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
-from sidecar.settings import Settings, SettingsError
+from sidecar.reloading import Reloader
+from sidecar.settings import LedgerMode, Settings, SettingsError
 from sidecar.sinks import metrics
-from sidecar.sinks.notifier import Notifier, check_urls
+from sidecar.sinks.ledger import SharedLedger
+from sidecar.sinks.notifier import Attempt, Notifier, check_urls
 from sidecar.sinks.spool import Spool
 from sidecar.sinks.spool_place import place_of
 from sidecar.web.server import Application, WebServer
@@ -35,9 +39,18 @@ def check(settings: Settings) -> None:
     place_of(settings.spool.place, settings.observer)
 
 
-def run(settings: Settings) -> int:
-    """Run the sidecar until SIGTERM or SIGINT; the exit status. Raises SettingsError and StartError."""
-    check(settings)
+def run(load: Callable[[], Settings]) -> int:
+    """Run the sidecar until SIGTERM or SIGINT; the exit status. On SIGHUP what may change without a restart is loaded again.
+
+    Raises SettingsError, as `load` does, and StartError.
+    """
+
+    def loaded() -> Settings:
+        settings = load()
+        check(settings)
+        return settings
+
+    settings = loaded()
     ended = threading.Event()
     died = threading.Event()
 
@@ -52,7 +65,8 @@ def run(settings: Settings) -> int:
         signal.signal(signal_number, end)
 
     with ExitStack() as stopping:
-        _build(settings, stopping, owner_died)
+        reloader = _build(settings, stopping, loaded, owner_died)
+        signal.signal(signal.SIGHUP, lambda _signal, _frame: reloader.ask())
         log.info(
             "flink-ha-sidecar %s watches %s as %s",
             __version__,
@@ -64,7 +78,9 @@ def run(settings: Settings) -> int:
     return 1 if died.is_set() else 0
 
 
-def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], None]) -> None:
+def _build(
+    settings: Settings, stopping: ExitStack, loaded: Callable[[], Settings], owner_died: Callable[[], None]
+) -> Reloader:
     policy = settings.policy()
     journal = Journal(settings.state_dir)
     state = journal.open()
@@ -78,13 +94,28 @@ def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], Non
         roll_records=settings.spool.roll_records,
     )
 
-    def settle(delivery_id: str, outcome: Outcome, detail: str) -> None:
-        loop.observe(DeliverySettled(clock(), delivery_id, outcome, detail))
+    def settle(delivery_id: str, attempt: Attempt) -> None:
+        loop.observe(DeliverySettled(clock(), delivery_id, *attempt))
 
-    notifier = Notifier(settings.destination_urls(), settle)
+    def adopt(changed: Settings) -> None:
+        notifier.adopt(changed.destination_urls())
+        fixed = {name: getattr(policy, name) for name in ("observer", "stores", "external_labels", "trust_window")}
+        loop.observe(PolicyLoaded(clock(), replace(changed.policy(), **fixed)))
+
+    def say(problem: str | None) -> None:
+        loop.rules_problem = problem
+
+    ledgers = _ledgers(settings, clock)
+    notifier = Notifier(settings.destination_urls(), settle, ledgers)
+    reloader = Reloader(settings, loaded, adopt, say)
     loop = Loop(policy, journal, state, clock, send=notifier.send, sealed=lambda: spool.sealed, died=owner_died)
     stores = {name: store.value for name, store in policy.stores.items()}
-    application = Application(lambda: loop.snapshot, metrics.renderer(lambda: loop.snapshot, stores), clock)
+    application = Application(
+        lambda: loop.snapshot,
+        metrics.renderer(lambda: loop.snapshot, stores),
+        clock,
+        lambda: JournalReader(settings.state_dir),
+    )
     try:
         web = WebServer(application, settings.http.host, settings.http.port)
     except OSError as error:
@@ -99,7 +130,23 @@ def _build(settings: Settings, stopping: ExitStack, owner_died: Callable[[], Non
     stopping.callback(spool.stop)
     loop.start()
     stopping.callback(loop.stop)
+    for ledger in ledgers.values():
+        stopping.callback(ledger.stop)
     notifier.start()
     stopping.callback(notifier.stop)
     drivers.start(loop.observe)
     stopping.callback(drivers.stop)
+    reloader.start()
+    stopping.callback(reloader.stop)
+    return reloader
+
+
+def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
+    """One for each cluster, in its own store, where several sidecars are to be one voice."""
+    if settings.ledger is LedgerMode.LOCAL or not settings.receivers:
+        return {}
+    alone = settings.ledger is LedgerMode.AUTO
+    return {
+        cluster.cluster_id: SharedLedger(ledger_of(cluster), settings.observer, clock, alone_if_refused=alone)
+        for cluster in settings.clusters
+    }

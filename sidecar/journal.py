@@ -1,7 +1,8 @@
 """The journal: one SQLite file, in which a single transaction holds new state, records and outbox rows.
 
-Written by the owner's thread alone (`commit`); records are read back by whoever has a `JournalReader`. While the disk refuses, nothing
-stops: state and records wait in memory, the next `commit` tries all of it again, and `problem` says why in one line.
+Written by the owner's thread (`commit`), and by who has a record to add from outside (`append`); records are read back by whoever has a
+`JournalReader`. While the disk refuses, nothing stops: state and records wait in memory, the next `commit` tries all of it again, and
+`problem` says why in one line.
 """
 
 import logging
@@ -9,15 +10,15 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from msgspec import json
+from msgspec import DecodeError, json
 
 from sidecar.core.errors import OperatorError
-from sidecar.core.records import AnyRecord
+from sidecar.core.records import AnyRecord, Record
 from sidecar.core.rows import Row, assemble, changes
 from sidecar.core.state import State
 
@@ -31,6 +32,9 @@ KEPT_RECORDS: Final = 10_000
 MOST_UNSAVED: Final = 100_000
 """Records that may wait in memory for a disk that refuses (some 60 MB). Beyond it the oldest are lost, and counted."""
 _BUSY_SECONDS: Final = 5.0
+_READ_TOGETHER: Final = 200
+
+_R = TypeVar("_R", bound=Record)
 
 _TABLES: Final = f"""
     CREATE TABLE state (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
@@ -123,8 +127,7 @@ class Journal:
                 lines = [(record.id, json.encode(record)) for record in self._unsaved]
                 # The same id is the same happening: a second time says nothing new.
                 cursor.executemany("INSERT OR IGNORE INTO record (id, line) VALUES (?, ?)", lines)
-                if lines:
-                    self._newest = _newest(connection)
+                self._newest = _newest(connection)  # `append` may have added some
                 if sealed > self._sealed:
                     cursor.execute("INSERT OR REPLACE INTO state VALUES ('sealed', '', ?)", (str(sealed),))
                     cursor.execute("DELETE FROM record WHERE seq <= ?", (sealed - KEPT_RECORDS,))
@@ -208,6 +211,25 @@ class Journal:
         self.problem = str(error)
 
 
+def append(folder: Path, record: AnyRecord) -> None:
+    """Make one record durable in the journal in `folder`, whether or not a sidecar has it open. Raises JournalError."""
+    path = folder / FILE
+    try:
+        with closing(
+            sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+            )
+        ) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found != FORMAT:
+                raise JournalError(f"cannot write {path}: its format is {found}, this version writes {FORMAT}")
+            line = json.encode(record)
+            connection.execute("INSERT OR IGNORE INTO record (id, line) VALUES (?, ?)", (record.id, line))
+    except sqlite3.Error as error:
+        raise JournalError(f"cannot write {path}: {error}") from error
+
+
 class JournalReader:
     """Reads records back, from any one thread, while the journal is being written."""
 
@@ -218,6 +240,19 @@ class JournalReader:
     def records(self, after: int, limit: int) -> list[tuple[int, bytes]]:
         """At most `limit` records behind sequence number `after`: number and JSON line, in order. Raises JournalError."""
         return self._rows("SELECT seq, line FROM record WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
+
+    def remembered(self) -> Iterator[AnyRecord]:
+        """All records that are still there and understood, the oldest first; few of them at a time are in memory. Raises JournalError."""
+        last = 0
+        while found := self.records(last, _READ_TOGETHER):
+            yield from _decoded(found, AnyRecord)
+            last = found[-1][0]
+
+    def latest(self, kind: type[_R], limit: int) -> list[_R]:
+        """At most `limit` records of one kind, the newest first. Raises JournalError."""
+        begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
+        query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
+        return list(_decoded(self._rows(query, (len(begin), begin, limit)), kind))
 
     def sealed(self) -> int:
         """Up to which record the journal knows of segments. Raises JournalError."""
@@ -230,7 +265,7 @@ class JournalReader:
             self._connection.close()
             self._connection = None
 
-    def _rows(self, query: str, values: tuple[int, ...]) -> list[tuple[int, bytes]]:
+    def _rows(self, query: str, values: tuple[int | bytes, ...]) -> list[tuple[int, bytes]]:
         try:
             if self._connection is None:
                 uri = f"{self._path.absolute().as_uri()}?mode=ro"
@@ -239,6 +274,13 @@ class JournalReader:
         except sqlite3.Error as error:
             self.close()
             raise JournalError(f"cannot read {self._path}: {error}") from error
+
+
+def _decoded(lines: list[tuple[int, bytes]], kind: Any) -> Iterator[Any]:
+    """The records in the lines, but for those of another version."""
+    for _, line in lines:
+        with suppress(DecodeError):
+            yield json.decode(line, type=kind)
 
 
 def _load(connection: sqlite3.Connection) -> State:

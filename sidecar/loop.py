@@ -15,7 +15,7 @@ from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
 from sidecar.core.messages import record_line
 from sidecar.core.moment import timestamp
-from sidecar.core.observations import Observation, Started, Stopped, Ticked
+from sidecar.core.observations import Observation, PolicyLoaded, Started, Stopped, Ticked
 from sidecar.core.policy import Policy
 from sidecar.core.records import AnyRecord, Coverage
 from sidecar.core.snapshot import Health, Snapshot
@@ -64,6 +64,8 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
         self.snapshot = Snapshot(clock(), state)
         """The newest published picture. Immutable: take it once and look at that."""
+        self.rules_problem: str | None = None
+        """Why the rules on disk are not those that count. Whoever loads them says so."""
 
     def observe(self, observation: Observation) -> None:
         """Hand over one observation. Waits while the inbox is full; does nothing once the loop has ended."""
@@ -117,13 +119,22 @@ class Loop:
 
     def _turn(self, observations: list[Observation]) -> None:
         self._state, effects = step_all(self._policy, self._state, observations)
+        for observation in observations:
+            if isinstance(observation, PolicyLoaded):
+                self._policy = observation.policy
         now = self._clock()
         recorded_at = timestamp(now.wall)
         records = [replace(effect.record, recorded_at=recorded_at) for effect in effects if isinstance(effect, Append)]
         # Recorded before told. While the disk refuses we tell all the same: an alert that nobody gets is worse than one without a record.
         self._journal.commit(self._state, records, self._sealed())
         _log(records)
-        health = Health(self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.unsealed)
+        health = Health(
+            self._journal.problem,
+            self._journal.unsaved,
+            self._journal.lost,
+            self._journal.unsealed,
+            self.rules_problem,
+        )
         tally = self.snapshot.tally.with_records(records) if records else self.snapshot.tally
         self.snapshot = Snapshot(now, self._state, tally, health)
         for effect in effects:

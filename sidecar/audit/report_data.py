@@ -210,7 +210,8 @@ _GAPS: Final = """
     SELECT cluster_id, began_at, ended_at, seconds FROM unobserved WHERE what = 'BLIND' AND ended_at > :begin
     ORDER BY seconds DESC, cluster_id LIMIT :rows"""
 _ALERTS: Final = """
-    SELECT destination, count(*) AS queued, count_if(outcome = 'delivered') AS delivered, count_if(outcome = 'gave_up') AS gave_up,
+    SELECT destination, count_if(outcome <> 'already_told') AS queued,
+      count_if(outcome = 'delivered') AS delivered, count_if(outcome = 'gave_up') AS gave_up,
       count_if(possible_duplicate) AS duplicates, max(attempts) AS attempts,
       approx_percentile(CASE WHEN outcome = 'delivered' THEN seconds END, 0.5, 10000) AS p50,
       approx_percentile(CASE WHEN outcome = 'delivered' THEN seconds END, 0.95, 10000) AS p95

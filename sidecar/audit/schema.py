@@ -86,7 +86,7 @@ def table_of(record_type: str) -> str:
 
 
 BASE_VIEWS: Final[dict[str, StructType]] = (
-    {table_of(record_type): ENVELOPE for record_type in ("evidence", "annotation")}
+    {table_of("evidence"): ENVELOPE}
     | {table_of(record_type): schema for record_type, schema in RECORDS.items()}
     | {"quarantine": QUARANTINE}
 )

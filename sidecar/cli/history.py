@@ -1,4 +1,4 @@
-"""`timeline` and `explain`."""
+"""`timeline`, `explain` and `annotate`."""
 
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,24 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
     explained = find(history.records(_state_dir(config, state_dir, overrides)), episode)
     for line in [json.encode(explained).decode()] if output == "json" else in_words(explained):
         print(line)
+
+
+@click.command()
+@click.argument("episode")
+@click.option("--reason", required=True, metavar="TEXT", help="What is to be remembered, in up to 2000 characters.")
+@click.option("--author", metavar="NAME", help="Who says so.")
+@_which_sidecar
+def annotate(
+    episode: str, reason: str, author: str | None, config: Path | None, state_dir: Path | None, **overrides: Any
+) -> None:
+    """Record a note on one failover.
+
+    Whether or not the sidecar runs: `explain` and the episode's page show it, and it goes into the audit log.
+    """
+    from sidecar import history
+
+    noted = history.annotate(_state_dir(config, state_dir, overrides), episode, reason, author)
+    print(f"noted on episode {noted.episode_id}")
 
 
 def _state_dir(config: Path | None, given: Path | None, overrides: dict[str, Any]) -> Path:

@@ -7,10 +7,13 @@ from typing import NoReturn
 import click
 
 from sidecar import __version__
+from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
 from sidecar.cli.demo import demo
 from sidecar.cli.errors import exit_status
-from sidecar.cli.history import explain, timeline
+from sidecar.cli.history import annotate, explain, timeline
+from sidecar.cli.replay import replay
+from sidecar.cli.rules import rules
 from sidecar.cli.run import config, run
 from sidecar.cli.view import watch, who
 
@@ -27,7 +30,7 @@ def cli(debug: bool) -> None:
     logging.getLogger("sidecar").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (run, watch, who, timeline, explain, config, audit, demo):
+for command in (run, watch, who, timeline, explain, annotate, config, rules, replay, alert, audit, demo):
     cli.add_command(command)
 
 

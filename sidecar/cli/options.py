@@ -15,6 +15,12 @@ CONFIG: Final = click.option(
     metavar="FILE",
     help="The configuration file. Without it: defaults, environment, options.",
 )
+RULES_CONFIG: Final = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A rule file, or a whole configuration. Without it: the shipped rules.",
+)
 STATE_DIR: Final = click.option(
     "--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the journal is."
 )

@@ -24,7 +24,7 @@ def run(config: Path | None, **overrides: Any) -> int:
     from sidecar import app
     from sidecar.settings import load
 
-    return app.run(load(config, overrides))
+    return app.run(lambda: load(config, overrides))
 
 
 @click.group()
@@ -38,6 +38,7 @@ def config() -> None:
 def check(config: Path | None, **overrides: Any) -> None:
     """Check the configuration without connecting to anything; say what it amounts to."""
     from sidecar import app
+    from sidecar.core.routing import every
     from sidecar.settings import load
 
     settings = load(config, overrides)
@@ -47,5 +48,7 @@ def check(config: Path | None, **overrides: Any) -> None:
         click.echo(f"cluster    {cluster.cluster_id}: {cluster.place}")
     click.echo(f"observer   {policy.observer}")
     click.echo(f"rules      {', '.join(rule.alert for rule in policy.rules) or 'none'}")
-    click.echo(f"told       {', '.join(destination.name for destination in policy.destinations) or 'nobody'}")
+    told = sorted({route.receiver for route in every(policy.route)} - {""})
+    names = [destination.name for receiver in told for destination in policy.receivers[receiver]]
+    click.echo(f"told       {', '.join(names) or 'nobody'}")
     click.echo("ok")

@@ -130,13 +130,13 @@ class Change:
         view = self.view
         # The wall clock may jump back: stretches never overlap.
         until = Moment(until.steady, max(view.since.wall, until.wall))
-        if until.steady > view.since.steady and (
-            view.sighting is not sighting or until.steady - view.since.steady >= COVERAGE_INTERVAL
-        ):
+        if view.sighting is not sighting:
+            self.view = replace(view, sighting=sighting, turned_at=until)
+        elif until.steady - view.since.steady < COVERAGE_INTERVAL:
+            return
+        if until.steady > view.since.steady:
             self.records.append(self.scribe.coverage(view, until))
-            self.view = replace(view, sighting=sighting, since=until)
-        else:
-            self.view = replace(view, sighting=sighting)
+            self.view = replace(self.view, since=until)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -249,18 +249,18 @@ class Change:
         )
         for component, known in self._all_known():
             absence = known.absence
-            recent = absence and absence.since is not None and self.at.steady - absence.since <= episodes.LOOK_BACK
+            recent = absence and self.at.steady - absence.left_at <= episodes.LOOK_BACK
             if component.job_id and absence and absence.episode_id is None and recent:
                 joined = replace(absence, episode_id=episode.id)
                 self.components[component] = replace(known, absence=joined)
-                episode = replace(episode, jobs_away=episode.jobs_away + 1)
+                episode = replace(episode, jobs_away=episode.jobs_away + episodes.is_away(absence))
         self.episode = episode
         if episode.facts.loss and self.view.loss:
             self.view = replace(self.view, loss=replace(self.view.loss, obscured=False))
 
     def _contended(self) -> int | None:
         """How many JobManagers contended before anything moved: who was lost may have left its latch a moment before its address."""
-        if self.fewer and self.at.steady - self.fewer.at <= episodes.LOOK_BACK:
+        if self.fewer and self.at.steady - self.fewer.at.steady <= episodes.LOOK_BACK:
             return self.fewer.contended
         return contending(self.contenders)
 
@@ -270,9 +270,7 @@ class Change:
         facts = replace(self.episode.facts, contend=contending(self.contenders))
         self.last_episode = replace(self.episode, facts=facts)
         parts = {
-            component: known
-            for component, known in self._all_known()
-            if known.absence and known.absence.episode_id == self.episode.id
+            component: known for component, known in self._all_known() if episodes.has_part(known.absence, self.episode)
         }
         self.records.append(self.scribe.episode(self.last_episode, parts))
         self.episode = None

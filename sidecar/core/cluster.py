@@ -81,7 +81,7 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
     change.cover(Sighting.BLIND, max(alive, cluster.view.since))
     for component, known in cluster.components.items():
         change.components[component] = replace(known, leadership=Unknown(), since=now, vacated_at=None)
-    change.view = View(since=change.view.since)
+    change.view = View(since=change.view.since, turned_at=change.view.since)
     return change.outcome()
 
 
@@ -93,4 +93,4 @@ def stop(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 
 def _is_calm(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
-    return contest.is_calm(cluster.components[component].contest, cluster.view.since.steady, now)
+    return contest.is_calm(cluster.components[component].contest, cluster.view.turned_at.steady, now)

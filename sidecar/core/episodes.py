@@ -48,6 +48,8 @@ class Absence(Struct, frozen=True):
     """None: it left by itself."""
     since: int | None = None
     """Since when nobody leads it (steady); None: somebody does."""
+    left_at: int = 0
+    """When it left a leader last (steady)."""
     vacant: int | None = None
     """For how long nobody was seen to lead it, all in all; None: it was not seen to be vacant."""
     leaders: int = 0
@@ -85,7 +87,7 @@ def key(cluster_id: str, store: Store, led: Collection[LeaderInformation]) -> st
 
 def leaves(transition: Transition, absence: Absence | None) -> bool:
     """Whether the component leaves a leadership term, or has left it while nobody looked."""
-    if _is_away(absence):
+    if is_away(absence):
         return False
     match Kind(transition.kind):
         case Kind.REVOKED | Kind.CHANGED:
@@ -93,6 +95,11 @@ def leaves(transition: Transition, absence: Absence | None) -> bool:
         case Kind.DISCOVERED | Kind.GRANTED:
             return transition.last_known_session_id is not None and not transition.same_leader
     return False
+
+
+def has_part(absence: Absence | None, episode: Episode) -> bool:
+    """Whether a component with this absence was moved by the episode."""
+    return absence is not None and absence.episode_id == episode.id
 
 
 def concerns(episode: Episode, moments: Iterable[Moment]) -> bool:
@@ -139,12 +146,12 @@ def moved(
     if transition.kind == Kind.OBSCURED:
         return episode, absence
     left = leaves(transition, absence)
-    away = _is_away(absence)
+    away = is_away(absence)
     if not left and not away:
         return episode, absence
     known = absence if absence and (away or (episode and absence.episode_id == episode.id)) else None
     known = known or Absence(episode.id if episode else None)
-    after = _absence_after(known, transition, leader, at)
+    after = _absence_after(replace(known, left_at=at.steady) if left else known, transition, leader, at)
     if episode and known.episode_id == episode.id:
         episode = _counted(episode, component, left, after, ended=transition.kind == Kind.RETIRED)
         if component.job_id is None:
@@ -158,7 +165,8 @@ def moved(
     return episode, after
 
 
-def _is_away(absence: Absence | None) -> bool:
+def is_away(absence: Absence | None) -> bool:
+    """Whether nobody leads the component, since it left a leader."""
     return absence is not None and absence.since is not None
 
 

@@ -1,6 +1,7 @@
 """One failover in words, from the records that were made of it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import Final
 
 from msgspec import Struct
@@ -8,10 +9,17 @@ from msgspec import Struct
 from sidecar.core.errors import OperatorError
 from sidecar.core.leadership import host_port
 from sidecar.core.messages import MOST_LINES, clean, move, transition_line
-from sidecar.core.records import AnyRecord, Episode, Transition
+from sidecar.core.records import Annotation, AnyRecord, Episode, Notification, Transition
 
+MOST_KEPT: Final = 1000
+"""Of a storm so many transitions are told of jobs, and so many of the cluster's own components; so many notifications and annotations."""
 _LEAST: Final = 4
 """So many characters of an id are enough, if no other begins with them."""
+_WIDTH: Final = 100
+"""Of a note in a terminal."""
+
+Fact = tuple[str, Sequence[str]]
+"""A name, and one line or more."""
 
 
 class UnknownEpisodeError(OperatorError):
@@ -19,61 +27,125 @@ class UnknownEpisodeError(OperatorError):
 
 
 class Explanation(Struct, frozen=True):
-    """What is known of one episode. It is null while the episode is not over."""
+    """What is known of one episode, in the order in which it was recorded. `episode` is null while it is not over."""
 
     id: str
     episode: Episode | None
     transitions: Sequence[Transition]
+    transitions_total: int
+    """How many there were: of a storm not all are told."""
+    notifications: Sequence[Notification]
+    annotations: Sequence[Annotation]
 
 
-def find(records: Iterable[AnyRecord], name: str) -> Explanation:
-    """The episode whose id is `name`, or alone begins with it. Raises UnknownEpisodeError."""
-    episodes: dict[str, Episode] = {}
-    transitions: dict[str, list[Transition]] = {}
-    for record in records:
-        match record:
-            case Episode(id=found):
-                episodes[found] = record
-            case Transition(episode_id=str(found)):
-                transitions.setdefault(found, []).append(record)
-    known = {**transitions, **episodes}
-    fitting = [found for found in known if found.startswith(name)] if len(name) >= _LEAST else []
+def find(records: Iterable[AnyRecord], name: str, under_way: Collection[str] = ()) -> Explanation:
+    """The episode whose id is `name`, or alone begins with it. Raises UnknownEpisodeError.
+
+    `under_way`: the ids of episodes that are not over, which may have left no record yet.
+    """
+    found: dict[str, _Found] = {}
+    if len(name) >= _LEAST:
+        found = {episode_id: _Found(known=True) for episode_id in under_way if episode_id.startswith(name)}
+        for record in records:
+            episode_id = _episode_of(record)
+            if episode_id and episode_id.startswith(name):
+                found.setdefault(episode_id, _Found()).add(record)
+    fitting = [episode_id for episode_id, of in found.items() if of.known]
     if len(fitting) != 1:
         what = f"{len(fitting)} episodes begin" if fitting else "no episode that is remembered begins"
         raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `timeline` shows which there are")
-    return Explanation(fitting[0], episodes.get(fitting[0]), transitions.get(fitting[0], ()))
+    of = found[fitting[0]]
+    return Explanation(fitting[0], of.episode, of.transitions, of.total, of.notifications, of.annotations)
 
 
 def in_words(explained: Explanation) -> Iterator[str]:
-    """Line by line: what, when, why, to whom, to what; then what happened, in order."""
-    episode = explained.episode
-    yield f"episode    {explained.id}"
-    if episode is None:
-        yield f"from       {explained.transitions[0].observed_at}, and not over yet: its cause is decided when it is"
-    else:
-        yield from _facts(episode)
+    """Line by line: what, when, why, to whom, to what, and what was noted; then what happened, in order."""
+    for name, lines in (*facts(explained), *map(_noted, explained.annotations)):
+        for line in lines:
+            yield f"{name:10} {line}"
+            name = ""  # noqa: PLW2901  what goes on below has no name of its own
     if explained.transitions:
         yield ""
     for transition in explained.transitions[:MOST_LINES]:
         yield f"{transition.observed_at} {transition_line(transition)}"
-    if (more := len(explained.transitions) - MOST_LINES) > 0:
+    if (more := explained.transitions_total - MOST_LINES) > 0:
         yield f"… and {more} more"
 
 
-def _facts(episode: Episode) -> Iterator[str]:
-    yield f"cluster    {clean(episode.cluster_id)}"
-    yield f"from       {episode.opened_at} to {episode.closed_at}"
-    yield f"cause      {episode.cause} ({episode.confidence})"
-    for fact in episode.facts:
-        yield f"           {clean(fact)}"
+def facts(explained: Explanation) -> Iterator[Fact]:
+    """What `explain` says of the whole of it."""
+    yield "episode", [explained.id]
+    if explained.episode:
+        yield from _of_episode(explained.episode)
+    elif explained.transitions:
+        begin = explained.transitions[0]
+        yield "cluster", [clean(begin.cluster_id)]
+        yield "from", [f"{begin.observed_at}, and not over yet: its cause is decided when it is"]
+
+
+def printable(text: str) -> str:
+    """All of a text, as `clean` makes it printable."""
+    return "".join(map(clean, text))
+
+
+class _Found:
+    """What was found of one episode so far."""
+
+    def __init__(self, *, known: bool = False) -> None:
+        self.known = known
+        """Whether anything but notes and messages tells of it."""
+        self.episode: Episode | None = None
+        self.transitions: list[Transition] = []
+        self.total = 0
+        self.notifications: list[Notification] = []
+        self.annotations: list[Annotation] = []
+        self._told = {True: 0, False: 0}
+
+    def add(self, record: AnyRecord) -> None:
+        match record:
+            case Episode():
+                self.episode, self.known = record, True
+            case Transition():
+                self.known = True
+                self.total += 1
+                of_job = record.job_id is not None
+                self._told[of_job] += 1
+                if self._told[of_job] <= MOST_KEPT:
+                    self.transitions.append(record)
+            case Notification() if len(self.notifications) < MOST_KEPT:
+                self.notifications.append(record)
+            case Annotation() if len(self.annotations) < MOST_KEPT:
+                self.annotations.append(record)
+
+
+def _episode_of(record: AnyRecord) -> str | None:
+    match record:
+        case Episode():
+            return record.id
+        case Transition() | Notification() | Annotation():
+            return record.episode_id
+    return None
+
+
+def _noted(annotation: Annotation) -> Fact:
+    by = f" by {clean(annotation.author)}" if annotation.author else ""
+    return "note", [
+        f"{annotation.observed_at}{by}",
+        *wrap(printable(annotation.reason), _WIDTH, break_long_words=False),
+    ]
+
+
+def _of_episode(episode: Episode) -> Iterator[Fact]:
+    yield "cluster", [clean(episode.cluster_id)]
+    yield "from", [f"{episode.opened_at} to {episode.closed_at}"]
+    yield "cause", [f"{episode.cause} ({episode.confidence})", *map(clean, episode.facts)]
     if not episode.failovers:
         return
-    yield f"leader     {move(host_port(episode.before_address or ''), host_port(episode.after_address or ''))}"
-    if episode.failovers > 1:
-        yield f"           {episode.failovers} leaders followed each other"
+    followed = [f"{episode.failovers} leaders followed each other"] if episode.failovers > 1 else []
+    yield "leader", [move(host_port(episode.before_address or ""), host_port(episode.after_address or "")), *followed]
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
-    yield f"no leader  {vacant or 'was never seen to be missing'}"
+    yield "no leader", [vacant or "was never seen to be missing"]
     if episode.jobs_total:
         missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
         ended = f", {episode.jobs_ended} ended in it" if episode.jobs_ended else ""
-        yield f"jobs       {episode.jobs_affected} of {episode.jobs_total} moved{ended}{missing}"
+        yield "jobs", [f"{episode.jobs_affected} of {episode.jobs_total} moved{ended}{missing}"]

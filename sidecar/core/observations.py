@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from sidecar.core.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
+from sidecar.core.policy import Policy
 
 
 class ConnectionState(StrEnum):
@@ -22,11 +23,21 @@ class Outcome(StrEnum):
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    """Refused or not reached: it will be tried again."""
+    """Not reached, or the service is in trouble: tried again soon."""
+    RATE_LIMITED = "rate_limited"
+    """The service tells us to come back later."""
     TIMED_OUT = "timed_out"
     """Cut off at the time limit or while the answer was awaited: it may have arrived, so the next attempt is a possible duplicate."""
     REJECTED = "rejected"
+    """Refused as it is: an address, a token or a limit that somebody may repair. Tried again slowly."""
+    UNDELIVERABLE = "undeliverable"
     """Trying again cannot help: no such receiver, or a URL that nothing can send to."""
+    ALREADY_TOLD = "already_told"
+    """Another observer has told it: nothing was sent."""
+    HELD = "held"
+    """Another observer is about to tell it: nothing was sent yet."""
+    NO_LEDGER = "no_ledger"
+    """Nobody can be asked whether somebody tells it: nothing was sent yet."""
 
 
 class Observed(Struct, frozen=True):
@@ -111,10 +122,20 @@ class DeliverySettled(Observed, frozen=True):
     delivery_id: str
     outcome: Outcome
     detail: str = ""
+    retry_after: int | None = None
+    """How long the service asks us to wait, in microseconds."""
+    possible_duplicate: bool = False
+    """Somebody else may have sent it before."""
 
 
 class Started(Observed, frozen=True):
     """The sidecar began, with whatever state an earlier one left."""
+
+
+class PolicyLoaded(Observed, frozen=True):
+    """The operator decided anew: from here on `policy` counts."""
+
+    policy: Policy
 
 
 class Ticked(Observed, frozen=True):
@@ -137,4 +158,4 @@ ClusterObservation = (
 )
 """What a driver may tell."""
 
-Observation = ClusterObservation | DeliverySettled | Started | Ticked | Stopped
+Observation = ClusterObservation | DeliverySettled | Started | PolicyLoaded | Ticked | Stopped

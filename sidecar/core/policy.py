@@ -1,11 +1,13 @@
 """What the operator decided, as the core needs it. Durations are microseconds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 from sidecar.core.moment import SECOND
+from sidecar.core.routing import InhibitRule, Route
 
 
 class Store(StrEnum):
@@ -27,20 +29,49 @@ class Trigger(StrEnum):
     """What makes a rule fire."""
 
     LEADER_CHANGED = "leader_changed"
-    """Another leader than the last known one leads: A->B or null->B, also when it changed out of our sight. Never a first election."""
+    """Another leader than the last known one leads a component of the cluster itself: A->B or null->B, also when it changed out of our
+    sight. Never a first election. It lasts until everybody whom the failover moved is led again."""
     VACANT = "vacant"
     """Nobody has been leading for as long as the rule says."""
+    EPISODES = "episodes"
+    """So many failovers within so long a time."""
+    BLIND = "blind"
+    """This observer has not been able to see the store for as long as the rule says."""
+    UNOBSERVED = "unobserved"
+    """Leaders changed in a way that nobody could see."""
     SPLIT = "split"
     """Leaders that were replaced keep coming back: two contenders both believe that they lead."""
+    NO_STANDBY = "no_standby"
+    """JobManagers have left, and only one contends."""
+    JOB_LEADER_CHANGED = "job_leader_changed"
+    """Another leader leads a job, and it was no part of a failover."""
+    SAME_PROCESS_REELECTION = "same_process_reelection"
+    """A leader lost its leadership, and was elected again."""
+    ZXID_HEADROOM = "zxid_headroom"
+    """ZooKeeper will soon have to elect a leader of its own, for it runs out of numbers for its transactions."""
+
+
+LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY})
+"""Of these a rule may say for how long it must have been so."""
 
 
 class Rule(Struct, frozen=True):
-    """One alert. `hold_for` is how long a `vacant` must last."""
+    """One alert. Durations are microseconds."""
 
     alert: str
     on: Trigger
     severity: Severity = Severity.WARNING
     hold_for: int = 0
+    """For how long it must have been so."""
+    count: int = 1
+    within: int = 0
+    """`episodes`: so many within so long."""
+    summary: "Template | None" = None
+    """What to say in the title; None: what we say ourselves."""
+
+
+Template = Callable[[Mapping[str, object]], str]
+"""Makes text of the documented fields. Raises ValueError with one line for people."""
 
 
 class Destination(Struct, frozen=True):
@@ -56,12 +87,15 @@ class Destination(Struct, frozen=True):
         return f"{self.receiver}#{self.index}"
 
 
-class Grouping(Struct, frozen=True):
-    """Alertmanager's three waits: before the first notification of a group, before telling that it grew, and before saying it again."""
+class Heartbeat(Struct, frozen=True):
+    """A destination that is told again and again that somebody watches, so that it can tell when nobody does."""
 
-    wait: int = 5 * SECOND
-    interval: int = 60 * SECOND
-    repeat: int = 4 * 3600 * SECOND
+    destination: Destination
+    interval: int
+
+
+NOBODY: Final = Route("")
+"""The route where there is no receiver."""
 
 
 class Policy(Struct, frozen=True):
@@ -73,5 +107,9 @@ class Policy(Struct, frozen=True):
     external_labels: dict[str, str] = {}
     trust_window: int = 3 * SECOND
     rules: tuple[Rule, ...] = ()
-    destinations: tuple[Destination, ...] = ()
-    grouping: Grouping = Grouping()
+    route: Route = NOBODY
+    inhibit_rules: tuple[InhibitRule, ...] = ()
+    receivers: Mapping[str, tuple[Destination, ...]] = {}
+    heartbeats: tuple[Heartbeat, ...] = ()
+    link: str | None = None
+    """Where people find our pages."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -127,6 +127,8 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     """What all attempts to tell one destination one thing share."""
     queued_at: Timestamp
     """Since when there was this to tell."""
+    episode_id: str | None = None
+    """The failover that it tells of; null: none, several, or none that was known when it was queued."""
 
 
 class Episode(Record, frozen=True, kw_only=True, tag="episode"):
@@ -161,5 +163,13 @@ class Episode(Record, frozen=True, kw_only=True, tag="episode"):
     """How many leaders followed each other in it: 1, and more when the next failover came before the first one was over."""
 
 
-AnyRecord = Transition | Coverage | Contention | Notification | Episode
-"""Every record type that is written today. Evidence and annotation follow the same envelope."""
+class Annotation(Record, frozen=True, kw_only=True, tag="annotation"):
+    """What an operator noted about one episode. The envelope is that of the episode, but for the times: when it was noted."""
+
+    episode_id: str
+    reason: str
+    author: str | None
+
+
+AnyRecord = Transition | Coverage | Contention | Notification | Episode | Annotation
+"""Every record type that is written today. Evidence follows the same envelope."""

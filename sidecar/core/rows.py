@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct, json
 
-from sidecar.core.alerts import Alerts, Group, Key, Pending, PendingKey
+from sidecar.core.alerts import Alerts, Failovers, Group, Pending, PendingKey
 from sidecar.core.configmaps import LeaderElectionRecord
 from sidecar.core.deliveries import Delivery
 from sidecar.core.episodes import Episode
@@ -26,7 +26,8 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "component": (tuple[str, ComponentId], ComponentState),
     "lapsed": (tuple[str, str], LeaderElectionRecord),
     "pending": (PendingKey, Pending),
-    "group": (Key, Group),
+    "group": (str, Group),
+    "failovers": (str, Failovers),
     "delivery": (str, Delivery),
 }
 """Key and value of each kind of row."""
@@ -47,6 +48,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
     yield from _diff("alive", _one("", before.alive), _one("", after.alive))
     yield from _diff("pending", before.alerts.pending, after.alerts.pending)
     yield from _diff("group", before.alerts.groups, after.alerts.groups)
+    yield from _diff("failovers", before.alerts.failovers, after.alerts.failovers)
     yield from _diff("delivery", before.outbox, after.outbox)
     for name in {**before.clusters, **after.clusters}:
         old, new = before.clusters.get(name), after.clusters.get(name)
@@ -90,7 +92,8 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             last_episode=found["last_episode"].get(name),
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
-    return State(clusters, Alerts(found["pending"], found["group"]), outbox, found["alive"].get("")), problems
+    alerts = Alerts(found["pending"], found["group"], found["failovers"])
+    return State(clusters, alerts, outbox, found["alive"].get("")), problems
 
 
 def _diff(

@@ -8,13 +8,12 @@ from msgspec import Struct
 
 from sidecar.core.moment import Moment
 from sidecar.core.records import AnyRecord, Episode, Notification, Transition
-from sidecar.core.state import ClusterState, State
+from sidecar.core.state import State
 from sidecar.core.transitions import Kind
 
 DELAY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """Upper bounds in seconds of the histogram "store write → seen"."""
 
-_TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
 _SEEN_WRITES: Final = frozenset({Kind.GRANTED.value, Kind.CHANGED.value, Kind.READDRESSED.value})
 
 
@@ -73,6 +72,8 @@ class Health(Struct, frozen=True):
     """Records given up because too many waited."""
     spool_pending: int = 0
     """Records in the journal that are in no segment yet."""
+    rules_problem: str | None = None
+    """Why the rules on disk are not those that count."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -88,11 +89,6 @@ class Snapshot(Struct, frozen=True):
         """Every watched cluster has been seen whole, and can be seen now."""
         clusters = self.state.clusters.values()
         return bool(clusters) and all(cluster.view.complete for cluster in clusters)
-
-
-def zxid_headroom(cluster: ClusterState) -> int | None:
-    """How many transactions ZooKeeper can number before it has to elect a leader of its own, or None where it has not told of any."""
-    return None if cluster.zxid is None else _TRANSACTIONS_OF_AN_EPOCH - (cluster.zxid & _TRANSACTIONS_OF_AN_EPOCH)
 
 
 def _seconds_between(earlier: str, later: str) -> float:

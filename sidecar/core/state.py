@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -22,6 +23,8 @@ from sidecar.core.leadership import (
 from sidecar.core.leases import Lease
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
+
+_TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
 
 
 class ComponentState(Struct, frozen=True):
@@ -69,15 +72,17 @@ class View(Struct, frozen=True):
     sighting: Sighting = Sighting.BLIND
     since: Moment = Moment(0, 0)
     """Since when `sighting` is so, or up to where it has been recorded."""
+    turned_at: Moment = Moment(0, 0)
+    """Since when `sighting` is so."""
     loss: Loss | None = None
     """When the store was last out of sight, since the sidecar began."""
 
 
 class Fewer(Struct, frozen=True):
-    """JobManagers left the contest: how many there were before, and when (steady)."""
+    """JobManagers left the contest: how many there were before, and when."""
 
     contended: int
-    at: int
+    at: Moment
 
 
 class ClusterState(Struct, frozen=True):
@@ -108,6 +113,11 @@ def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:
     return max((len(names) for names in contenders.values()), default=None)
 
 
+def zxid_headroom(cluster: ClusterState) -> int | None:
+    """How many transactions ZooKeeper can number before it has to elect a leader of its own, or None where it has not told of any."""
+    return None if cluster.zxid is None else _TRANSACTIONS_OF_AN_EPOCH - (cluster.zxid & _TRANSACTIONS_OF_AN_EPOCH)
+
+
 class State(Struct, frozen=True):
     """All that survives a restart, and nothing else does."""
 
@@ -121,4 +131,6 @@ class State(Struct, frozen=True):
 
 def fresh_cluster(at: Moment) -> ClusterState:
     """A cluster of which nothing has been seen."""
-    return ClusterState(View(since=at), {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS})
+    return ClusterState(
+        View(since=at, turned_at=at), {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS}
+    )

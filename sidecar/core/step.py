@@ -1,20 +1,21 @@
 """The one way a change takes: `step(policy, state, observation) → (state, effects)`."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core import alerts, cluster, deliveries, episodes, messages
-from sidecar.core.alerts import Notice, Reason
+from sidecar.core import cluster, deliveries, grouping, rules
+from sidecar.core.alerts import Alerts, Notice, Reason, Suppressed
 from sidecar.core.change import Outcome
-from sidecar.core.deliveries import Delivery, Settled
-from sidecar.core.leadership import Component, ComponentId
+from sidecar.core.deliveries import Delivery, Part, Settled
+from sidecar.core.ledger import MOST_ALERTS
 from sidecar.core.moment import SECOND, Moment, timestamp
-from sidecar.core.observations import DeliverySettled, Observation, Started, Stopped, Ticked
-from sidecar.core.policy import Destination, Policy
-from sidecar.core.records import AnyRecord, Notification, Transition, record_id
+from sidecar.core.notifications import compose
+from sidecar.core.observations import DeliverySettled, Observation, PolicyLoaded, Started, Stopped, Ticked
+from sidecar.core.policy import Heartbeat, Policy, Severity
+from sidecar.core.records import AnyRecord, Notification, record_id
 from sidecar.core.state import State, fresh_cluster
 
 ALIVE_INTERVAL = 30 * SECOND
@@ -50,6 +51,8 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], observation.at)
         case Started():
             return _start(policy, state, observation.at)
+        case PolicyLoaded():
+            return replace(state, alerts=grouping.rerouted(state.alerts, observation.policy, observation.at)), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster.stop)
         case _:
@@ -63,24 +66,27 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     alive = state.alive or now
     known = {name: state.clusters.get(name) or fresh_cluster(now) for name in policy.stores}
     outbox = {key: deliveries.release(delivery, now) for key, delivery in state.outbox.items()}
-    told = alerts.restart(state.alerts, policy.stores)
+    # Nothing is in sight yet, so nothing waits to have been so for long enough.
+    told = replace(grouping.rerouted(state.alerts, policy, now), pending={})
     began = replace(state, clusters=known, alerts=told, outbox=outbox, alive=now)
     return _each_cluster(policy, began, now, lambda p, name, c, at: cluster.restart(p, name, c, alive, at))
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     state, effects = _each_cluster(policy, state, now, cluster.tick)
+    evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.view.complete}
-    contested = {(name, component) for name, seen in state.clusters.items() for component in seen.contested}
-    told, notices = alerts.tick(state.alerts, policy.rules, policy.grouping, blind, contested, now)
+    told, notices, suppressed = grouping.tell(evaluated, policy, blind, now)
     queued = [delivery for notice in notices for delivery in _deliveries(policy, state, notice, now)]
     outbox, given_up = deliveries.queue(state.outbox, queued) if queued else (state.outbox, [])
     outbox, claimed = deliveries.claim(outbox, now)
+    told, beats = _heartbeats(policy, told, blind, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
-    if (told, outbox, alive) != (state.alerts, state.outbox, state.alive):
+    if told is not state.alerts or outbox is not state.outbox or alive is not state.alive:
         state = replace(state, alerts=told, outbox=outbox, alive=alive)
+    effects += (Append(_suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
-    effects += (Send(delivery) for delivery in claimed)
+    effects += (Send(delivery) for delivery in (*claimed, *beats))
     return state, effects
 
 
@@ -99,36 +105,66 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: Outcome, at: M
         return state, []  # nothing happened: the state stays the same object, and the journal has nothing to write
     reacted = state.alerts
     for record in records:
-        if isinstance(record, Transition):
-            component = ComponentId(Component(record.component), record.job_id)
-            reacted = alerts.react(reacted, policy.rules, policy.grouping, record, component, at)
+        reacted = rules.react(reacted, policy, record, after, at)
     clusters = {**state.clusters, cluster_id: after}
     return replace(state, clusters=clusters, alerts=reacted), [Append(record) for record in records]
 
 
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
-    cluster = state.clusters.get(notice.cluster_id)
-    episode = (cluster.episode or cluster.last_episode) if cluster else None
-    if episode and not episodes.concerns(episode, (alert.began for alert in notice.alerts)):
-        episode = None
-    title, body = messages.title(notice), messages.body(notice, policy, episode)
-    for destination in policy.destinations:
+    message = compose(notice, policy, state.clusters)
+    for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.reason not in _ALL_CLEAR or destination.send_resolved:
-            yield _delivery(notice, destination, title, body, now)
+            yield Delivery(
+                id=record_id("delivery", notice.fingerprint, notice.reason, now.wall, now.steady, destination.name),
+                destination=destination.name,
+                receiver=destination.receiver,
+                cluster_id=min(alert.cluster_id for alert in notice.alerts),
+                alert=", ".join(dict.fromkeys(alert.rule for alert in notice.alerts)),
+                fingerprint=notice.fingerprint,
+                reason=notice.reason,
+                severity=message.severity,
+                title=message.title,
+                body=message.body,
+                facts=message.facts,
+                link=message.link,
+                episode_id=message.episode_id,
+                parts=_parts(notice),
+                repeat_interval=notice.route.repeat_interval,
+                queued_at=now,
+                next_at=now.steady,
+            )
 
 
-def _delivery(notice: Notice, destination: Destination, title: str, body: str, now: Moment) -> Delivery:
+def _parts(notice: Notice) -> tuple[Part, ...]:
+    """What the ledger is asked about. Of a storm a part stands for all: every observer chooses the same."""
+    shared = sorted((alert for alert in notice.alerts if "observer" not in alert.labels), key=lambda alert: alert.id)
+    return tuple(
+        Part(alert.id, 0 if alert.is_event else alert.began.wall, alert.ended.wall if alert.ended else 0)
+        for alert in shared[:MOST_ALERTS]
+    )
+
+
+def _heartbeats(policy: Policy, told: Alerts, blind: Container[str], now: Moment) -> tuple[Alerts, list[Delivery]]:
+    """What tells that somebody watches: due, and true. Silence is how it is told that nobody does, so none is sent later instead."""
+    due = [beat for beat in policy.heartbeats if now.steady - told.beats.get(beat.destination.name, 0) >= beat.interval]
+    if not due or any(name in blind for name in policy.stores):
+        return told, []
+    beats = {**told.beats, **{beat.destination.name: now.steady for beat in due}}
+    return replace(told, beats=beats), [_heartbeat(policy, beat, now) for beat in due]
+
+
+def _heartbeat(policy: Policy, beat: Heartbeat, now: Moment) -> Delivery:
     return Delivery(
-        id=record_id("delivery", notice.fingerprint, notice.reason, now.wall, now.steady, destination.name),
-        destination=destination.name,
-        receiver=destination.receiver,
-        cluster_id=notice.cluster_id,
-        alert=notice.rule.alert,
-        fingerprint=notice.fingerprint,
-        reason=notice.reason,
-        severity=notice.rule.severity,
-        title=title,
-        body=body,
+        id=record_id("heartbeat", policy.observer, beat.destination.name, now.wall, now.steady),
+        destination=beat.destination.name,
+        receiver=beat.destination.receiver,
+        cluster_id=next(iter(policy.stores)),
+        alert="Heartbeat",
+        fingerprint=record_id("heartbeat", policy.observer, beat.destination.name),
+        reason=Reason.HEARTBEAT,
+        severity=Severity.INFO,
+        title=f"[HEARTBEAT] {policy.observer} watches {', '.join(policy.stores)}",
+        body="While this arrives, somebody watches and can see.",
         queued_at=now,
         next_at=now.steady,
     )
@@ -136,6 +172,30 @@ def _delivery(notice: Notice, destination: Destination, title: str, body: str, n
 
 def _settled(policy: Policy, outcomes: Iterable[Settled], at: Moment) -> list[Effect]:
     return [Append(_notification(policy, settled, at)) for settled in outcomes]
+
+
+def _suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
+    alert = suppressed.alert
+    return Notification(
+        id=record_id("suppressed", policy.observer, suppressed.fingerprint, alert.id),
+        cluster_id=alert.cluster_id,
+        external_labels=policy.external_labels,
+        store=policy.stores[alert.cluster_id].value,
+        observer=policy.observer,
+        observed_at=timestamp(at.wall),
+        alert=alert.rule,
+        fingerprint=suppressed.fingerprint,
+        receiver=suppressed.route.receiver,
+        destination="",
+        reason=suppressed.reason.value,
+        outcome="suppressed",
+        attempt=0,
+        possible_duplicate=False,
+        detail=None,
+        delivery_id="",
+        queued_at=timestamp(at.wall),
+        episode_id=alert.episode_id,
+    )
 
 
 def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
@@ -159,13 +219,16 @@ def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
         detail=settled.detail,
         delivery_id=delivery.id,
         queued_at=timestamp(delivery.queued_at.wall),
+        episode_id=delivery.episode_id,
     )
 
 
 def step_all(policy: Policy, state: State, observations: Iterable[Observation]) -> Step:
-    """Several observations in order: what one drain of the inbox does to the state."""
+    """Several observations in order: what one drain of the inbox does to the state. Behind a PolicyLoaded, its policy counts."""
     effects: list[Effect] = []
     for observation in observations:
         state, more = step(policy, state, observation)
         effects += more
+        if isinstance(observation, PolicyLoaded):
+            policy = observation.policy
     return state, effects

@@ -53,6 +53,14 @@ def decode_connection_info(data: bytes) -> LeaderInformation | Unreadable:
     return LeaderInformation(address, UUID(bytes=most + least))
 
 
+def encode_connection_info(leader: LeaderInformation) -> bytes:
+    """What Flink would write for `leader`, whose address is ASCII and at most 253 characters long."""
+    address = leader.address.encode("ascii")
+    block = len(address).to_bytes(2) + address
+    halves = leader.session_id.bytes
+    return _STREAM_HEADER + bytes([_BLOCK, len(block)]) + block + _UUID_OBJECT + halves[8:] + halves[:8]
+
+
 def _join_blocks(data: bytes) -> tuple[bytes, bytes]:
     """The block data behind the stream header, joined, and what follows it. Java starts a new block each 1,024 bytes."""
     at = len(_STREAM_HEADER)

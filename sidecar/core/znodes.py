@@ -62,7 +62,7 @@ def children_observed(change: Change, seen: ChildrenObserved) -> None:
         before = change.contenders.get(seen.path)
         if seen.names != before:
             if before and len(seen.names) < len(before):
-                change.fewer = Fewer(len(before), change.at.steady)
+                change.fewer = Fewer(len(before), change.at)
             change.contenders = {**change.contenders, seen.path: seen.names}
             if seen.names or before:
                 change.records.append(change.scribe.contention(seen.path, seen.names, before))

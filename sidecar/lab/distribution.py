@@ -34,7 +34,7 @@ def flink_home(version: str, progress: Callable[[str], None]) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise LabError(f"{version!r} is no Flink version: give one like 2.3.0")
-    cache = _cache_folder()
+    cache = cache_folder()
     home = cache / f"flink-{version}"
     try:
         if not home.is_dir():
@@ -50,7 +50,8 @@ def flink_home(version: str, progress: Callable[[str], None]) -> Path:
     return home
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Where what is fetched once is kept: see `flink_home`."""
     if named := os.environ.get("FLINK_HA_SIDECAR_CACHE"):
         return Path(named).expanduser().absolute()
     caches = os.environ.get("XDG_CACHE_HOME")

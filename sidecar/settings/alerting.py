@@ -1,18 +1,22 @@
 """Rules, route and receivers: from the configuration and its rule files, or the shipped rules."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sidecar.core.policy import Grouping, Rule, Severity, Trigger
+from sidecar.core.labels import OWN_LABELS
+from sidecar.core.policy import LASTING, Rule, Severity, Template, Trigger
+from sidecar.core.routing import InhibitRule, Route
 from sidecar.settings import keys
 from sidecar.settings.durations import SECOND
-from sidecar.settings.errors import SettingsError, expected
+from sidecar.settings.errors import SettingsError
 from sidecar.settings.given import Given
 from sidecar.settings.model import Receiver, Secret
+from sidecar.settings.routes import Known, inhibit_rules, root_route
 from sidecar.settings.section import Section
+from sidecar.settings.time_intervals import time_intervals
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _NAME_IS: Final = "1 to 64 letters, digits, _, - or ."
@@ -22,20 +26,22 @@ class Alerting(NamedTuple):
     """Who is told what, and when."""
 
     rules: tuple[Rule, ...]
+    route: Route
+    inhibit_rules: tuple[InhibitRule, ...]
     receivers: tuple[Receiver, ...]
-    routed_to: str | None
-    grouping: Grouping
 
 
-def read_alerting(documents: Sequence[Section]) -> Alerting:
-    """What all documents say together: rules and receivers add up, the route stands in one of them. No rules: the shipped ones."""
-    rules = _rules(documents)
+def read_alerting(documents: Sequence[Section], external_labels: Collection[str]) -> Alerting:
+    """What all documents say together: all adds up but the route, which stands in one of them. No rules: the shipped ones."""
+    if not any("rules" in document for document in documents):
+        documents = [*documents, shipped_rules()]
+    labels = {*OWN_LABELS, *external_labels}
     receivers = _receivers(documents)
-    routes = [document for document in documents if "route" in document]
-    if len(routes) > 1:
-        raise routes[1].error("route", f"there is a route already, in {routes[0].where}: keep one")
-    route = (routes or documents)[0].section("route", keys.ROUTE)
-    return Alerting(rules, tuple(receivers.values()), _routed_to(route, receivers), _grouping(route))
+    told = {written: receiver.name for written, receiver in receivers.items() if receiver.heartbeat is None}
+    known = Known(told, labels, time_intervals(documents))
+    return Alerting(
+        _rules(documents), root_route(documents, known), inhibit_rules(documents, labels), tuple(receivers.values())
+    )
 
 
 def shipped_rules() -> Section:
@@ -54,9 +60,8 @@ def shipped_rules() -> Section:
 
 
 def _rules(documents: Sequence[Section]) -> tuple[Rule, ...]:
-    sources = [document for document in documents if "rules" in document] or [shipped_rules()]
     rules: dict[str, Rule] = {}
-    for section in (section for source in sources for section in source.sections("rules", keys.RULE)):
+    for section in (section for document in documents for section in document.sections("rules", keys.RULE)):
         rule = _rule(section)
         if rule.alert in rules:
             raise section.get("alert").error(f'there is a rule "{section.get("alert").written}" already: rename one')
@@ -66,13 +71,33 @@ def _rules(documents: Sequence[Section]) -> tuple[Rule, ...]:
 
 def _rule(section: Section) -> Rule:
     alert = section.get("alert").matching(_NAME, _NAME_IS)
-    on = section.get("on")
-    if on.text in keys.TRIGGERS_NOT_YET:
-        raise on.wrong("is not supported yet: remove the rule")
-    trigger = on.choice(Trigger)
-    if trigger is not Trigger.VACANT and "for" in section:
-        raise section.error("for", "only a vacancy lasts: remove it, or write on: vacant")
-    return Rule(alert, trigger, section.get("severity").choice(Severity), section.get("for").duration())
+    trigger = section.get("on").choice(Trigger)
+    if trigger not in LASTING and "for" in section:
+        words = ", ".join(sorted(LASTING))
+        raise section.error("for", f"belongs to what lasts ({words}): remove it")
+    counted = trigger is Trigger.EPISODES
+    for key in ("count", "within"):
+        if counted and key not in section:
+            raise section.missing(key)
+        if not counted and key in section:
+            raise section.error(key, "belongs to on: episodes: remove it")
+    return Rule(
+        alert,
+        trigger,
+        section.get("severity").choice(Severity),
+        section.get("for").duration(),
+        section.get("count").integer(1, 1000) if counted else 1,
+        section.get("within").duration(at_least=SECOND) if counted else 0,
+        _summary(section.find("summary")),
+    )
+
+
+def _summary(given: Given | None) -> Template | None:
+    if given is None:
+        return None
+    from sidecar.settings.templates import template  # noqa: PLC0415  imports jinja2
+
+    return template(given)
 
 
 def _receivers(documents: Sequence[Section]) -> dict[str, Receiver]:
@@ -86,7 +111,9 @@ def _receivers(documents: Sequence[Section]) -> dict[str, Receiver]:
         urls = tuple(_url(url) for url in section.texts("urls"))
         if not urls:
             raise SettingsError(f"{section.where}: the receiver has no urls: give it at least one")
-        receivers[given.written] = Receiver(name, urls, section.get("send_resolved").flag())
+        heartbeat = section.find("heartbeat")
+        interval = heartbeat.duration(at_least=10 * SECOND) if heartbeat else None
+        receivers[given.written] = Receiver(name, urls, section.get("send_resolved").flag(), interval)
     return receivers
 
 
@@ -95,30 +122,3 @@ def _url(url: Given) -> Secret:
     if not text:
         raise url.error("is empty: give an Apprise URL")
     return Secret(text)
-
-
-def _routed_to(route: Section, receivers: Mapping[str, Receiver]) -> str | None:
-    names = [receiver.name for receiver in receivers.values()]
-    chosen = route.find("receiver")
-    if chosen is not None:
-        if chosen.text not in names:
-            raise chosen.wrong(
-                f"is none of the receivers: {expected(receivers, chosen.text) if names else 'there are none'}"
-            )
-        return chosen.text
-    if len(names) > 1:
-        raise SettingsError(
-            f"{route.where}: several receivers ({', '.join(receivers)}): say in route.receiver which one gets the alerts"
-        )
-    return names[0] if names else None
-
-
-def _grouping(route: Section) -> Grouping:
-    labels = route.texts("group_by")
-    if "group_by" in route and [label.text for label in labels] != ["cluster_id"]:
-        raise route.error("group_by", "other than [cluster_id] is not supported yet")
-    return Grouping(
-        wait=route.get("group_wait").duration(),
-        interval=route.get("group_interval").duration(at_least=SECOND),
-        repeat=route.get("repeat_interval").duration(at_least=SECOND),
-    )

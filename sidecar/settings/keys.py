@@ -9,8 +9,6 @@ class Keys(NamedTuple):
 
     defaults: Mapping[str, str | None]
     """None where a key has no default."""
-    not_yet: frozenset[str] = frozenset()
-    """What is to come: told apart from a mistake."""
 
 
 CONFIG: Final = Keys(
@@ -29,15 +27,14 @@ CONFIG: Final = Keys(
         "rule_files": None,
         "rules": None,
         "route": None,
+        "inhibit_rules": None,
+        "time_intervals": None,
         "receivers": None,
-    },
-    not_yet=frozenset({"inhibit_rules", "time_intervals"}),
+    }
 )
 CLUSTER: Final = Keys({"flink_conf_dir": None, "zookeeper": None, "kubernetes": None})
 """Of one of several clusters: what stands at the top where there is one."""
-RULE_FILE: Final = Keys(
-    {"rules": None, "route": None, "receivers": None}, not_yet=frozenset({"inhibit_rules", "time_intervals"})
-)
+RULE_FILE: Final = Keys(dict.fromkeys(("rules", "route", "inhibit_rules", "time_intervals", "receivers")))
 ZOOKEEPER: Final = Keys(
     {
         "quorum": None,
@@ -62,18 +59,39 @@ SPOOL: Final = Keys(
     {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"},
 )
 LEDGER: Final = Keys({"mode": "auto"})
-HTTP: Final = Keys({"host": "0.0.0.0", "port": "9250"})  # noqa: S104  probes and Prometheus come from outside the pod
+HTTP: Final = Keys({"host": "0.0.0.0", "port": "9250", "external_url": None})  # noqa: S104  probes and Prometheus come from outside the pod
 RULE: Final = Keys(
-    {"alert": None, "on": None, "for": "0", "severity": "warning"},
-    not_yet=frozenset({"summary", "count", "within"}),
+    {
+        "alert": None,
+        "on": None,
+        "for": "0",
+        "severity": "warning",
+        "count": None,
+        "within": None,
+        "summary": None,
+    }
 )
 ROUTE: Final = Keys(
-    {"receiver": None, "group_by": "[cluster_id]", "group_wait": "5s", "group_interval": "1m", "repeat_interval": "4h"},
-    not_yet=frozenset({"matchers", "routes", "continue", "active_time_intervals", "mute_time_intervals"}),
+    {
+        "receiver": None,
+        "matchers": None,
+        "group_by": "[cluster_id]",
+        "group_wait": "5s",
+        "group_interval": "1m",
+        "repeat_interval": "4h",
+        "continue": "false",
+        "routes": None,
+        "mute_time_intervals": None,
+        "active_time_intervals": None,
+    }
 )
-RECEIVER: Final = Keys({"name": None, "urls": None, "send_resolved": "true"})
-
-TRIGGERS_NOT_YET: Final = frozenset({"episodes"})
+INHIBIT_RULE: Final = Keys({"source_matchers": None, "target_matchers": None, "equal": None})
+TIME_INTERVAL: Final = Keys({"name": None, "time_intervals": None})
+TIME_RANGE: Final = Keys(
+    dict.fromkeys(("times", "weekdays", "days_of_month", "months", "years", "location")),
+)
+TIMES: Final = Keys({"start_time": None, "end_time": None})
+RECEIVER: Final = Keys({"name": None, "urls": None, "send_resolved": "true", "heartbeat": None})
 
 CLUSTER_OVERRIDES: Final = (
     *("flink_conf", "zookeeper", "root", "cluster_id"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from sidecar.core.labels import OWN_LABELS
 from sidecar.settings import keys
 from sidecar.settings.alerting import read_alerting
 from sidecar.settings.cluster import find_cluster, names_cluster
@@ -23,7 +24,6 @@ from sidecar.settings.security import Place
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _NAMING: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
 _OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
-_RESERVED_LABELS: Final = frozenset({"alert", "cluster_id", "component", "severity"})
 
 
 def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
@@ -36,13 +36,15 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
     file = (
         _document(config, keys.CONFIG) if config else Section(Table({}, {}, 1), keys.CONFIG, "the configuration", None)
     )
-    documents = [file, *(_document(given.path(), keys.RULE_FILE) for given in file.texts("rule_files"))]
-    alerting = read_alerting(documents)
+    rule_files = [given.path() for given in file.texts("rule_files")]
+    documents = [file, *(_document(path, keys.RULE_FILE) for path in rule_files)]
+    own_labels = external_labels(file)
+    alerting = read_alerting(documents, own_labels)
     spool, http = file.section("spool", keys.SPOOL), file.section("http", keys.HTTP)
     return Settings(
         clusters=_clusters(_cluster_of(line), _cluster_of(environment), file),
         observer=_observer(line.get("observer") or environment.get("observer") or file.find("observer")),
-        external_labels=_external_labels(file),
+        external_labels=own_labels,
         state_dir=(line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path(),
         spool=SpoolSettings(
             place=_spool_place(line.get("spool") or environment.get("spool") or spool.get("url")),
@@ -51,11 +53,16 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         ),
         ledger=file.section("ledger", keys.LEDGER).get("mode").choice(LedgerMode),
         trust_window=file.get("trust_window").duration() / SECOND,
-        http=HttpSettings(host=_not_empty(http.get("host")), port=http.get("port").integer(0, (1 << 16) - 1)),
+        http=HttpSettings(
+            host=_not_empty(http.get("host")),
+            port=http.get("port").integer(0, (1 << 16) - 1),
+            external_url=_external_url(http.find("external_url")),
+        ),
         rules=alerting.rules,
         receivers=alerting.receivers,
-        routed_to=alerting.routed_to,
-        grouping=alerting.grouping,
+        route=alerting.route,
+        inhibit_rules=alerting.inhibit_rules,
+        files=(*([config] if config else []), *rule_files),
     )
 
 
@@ -142,10 +149,11 @@ def _observer(given: Given | None) -> str:
     return given.matching(_OBSERVER, "a name of letters, digits, _, - and .: set observer")
 
 
-def _external_labels(file: Section) -> dict[str, str]:
+def external_labels(file: Section) -> dict[str, str]:
+    """The labels of everything that this sidecar says."""
     labels = file.labels("external_labels")
     for name, given in labels.items():
-        if name in _RESERVED_LABELS:
+        if name in OWN_LABELS:
             raise given.error("alerts have a label of that name themselves: choose another")
     return {name: given.text for name, given in labels.items()}
 
@@ -178,6 +186,24 @@ def _object_url(url: Given, parts: SplitResult) -> str:
     if not parts.netloc:
         raise url.error(f"names no bucket: give one like {parts.scheme}://bucket/prefix")
     return url.text
+
+
+def _external_url(given: Given | None) -> str | None:
+    if given is None:
+        return None
+    try:
+        parts = urlsplit(given.text)
+    except ValueError:
+        raise given.error("is no URL") from None
+    if (
+        parts.scheme not in {"http", "https"}
+        or not parts.netloc
+        or "@" in parts.netloc
+        or parts.query
+        or parts.fragment
+    ):
+        raise given.error("must be like https://host/path, without a user, ? and #: it stands in messages")
+    return given.text.rstrip("/")
 
 
 def _not_empty(given: Given) -> str:

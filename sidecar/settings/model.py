@@ -9,7 +9,8 @@ from typing import ClassVar, Final
 from msgspec import Struct
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy import Destination, Grouping, Policy, Rule, Store
+from sidecar.core.policy import Destination, Heartbeat, Policy, Rule, Store
+from sidecar.core.routing import InhibitRule, Route
 
 
 class Secret:
@@ -153,6 +154,8 @@ class HttpSettings(Struct, frozen=True):
 
     host: str
     port: int
+    external_url: str | None = None
+    """Where people reach it."""
 
 
 class LedgerMode(StrEnum):
@@ -169,6 +172,8 @@ class Receiver(Struct, frozen=True):
     name: str
     urls: tuple[Secret, ...]
     send_resolved: bool
+    heartbeat: int | None = None
+    """It is not told of alerts, but this often (microseconds) that somebody watches."""
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(Destination(self.name, index, self.send_resolved) for index in range(len(self.urls)))
@@ -188,9 +193,10 @@ class Settings(Struct, frozen=True):
     http: HttpSettings
     rules: tuple[Rule, ...]
     receivers: tuple[Receiver, ...]
-    routed_to: str | None
-    """The receiver that alerts go to; None where there is no receiver."""
-    grouping: Grouping
+    route: Route
+    inhibit_rules: tuple[InhibitRule, ...]
+    files: tuple[Path, ...] = ()
+    """The configuration and its rule files."""
 
     def policy(self) -> Policy:
         """What the core needs of it."""
@@ -200,13 +206,16 @@ class Settings(Struct, frozen=True):
             external_labels=self.external_labels,
             trust_window=round(self.trust_window * SECOND),
             rules=self.rules,
-            destinations=tuple(
-                destination
+            route=self.route,
+            inhibit_rules=self.inhibit_rules,
+            receivers={receiver.name: receiver.destinations() for receiver in self.receivers},
+            heartbeats=tuple(
+                Heartbeat(destination, receiver.heartbeat)
                 for receiver in self.receivers
-                if receiver.name == self.routed_to
+                if receiver.heartbeat is not None
                 for destination in receiver.destinations()
             ),
-            grouping=self.grouping,
+            link=self.http.external_url,
         )
 
     def destination_urls(self) -> dict[str, str]:

@@ -21,8 +21,6 @@ class Section:
         self._folder = folder
         self._path = path
         for key in table.entries:
-            if key in keys.not_yet:
-                raise self.error(key, "is not supported yet: remove it")
             if key not in keys.defaults:
                 raise SettingsError(f"{self._place(key)}unknown key {shown(key)}: {expected(keys.defaults, key)}")
 

@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 from sidecar import __version__
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, Held, Vacant
 from sidecar.core.moment import SECOND
-from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot, zxid_headroom
-from sidecar.core.state import contending
+from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot
+from sidecar.core.state import contending, zxid_headroom
 
 _STATES: Final = ("held", "vacant", "unknown")
 _COMPONENTS: Final = tuple(component.value for component in Component)
@@ -159,6 +159,9 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "flink_ha_journal_up", "1 while records are on disk.", value=int(health.journal_problem is None)
+    )
+    yield GaugeMetricFamily(
+        "flink_ha_rules_up", "1 while the rules on disk are those that count.", value=int(health.rules_problem is None)
     )
     yield GaugeMetricFamily(
         "flink_ha_unsaved_records", "Records that wait in memory for the disk.", value=health.unsaved_records

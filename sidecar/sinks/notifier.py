@@ -5,21 +5,25 @@ URLs are secrets: a child gets its own on stdin, never in its command line or it
 """
 
 import logging
+import math
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
 from sidecar.core.alerts import Reason
 from sidecar.core.deliveries import Delivery
 from sidecar.core.messages import DUPLICATE_NOTE
+from sidecar.core.moment import SECOND
 from sidecar.core.observations import Outcome
 from sidecar.core.policy import Severity
+from sidecar.sinks.ledger import Permit, SharedLedger
 
 CAPACITY: Final = 1024
 """Deliveries that may wait for a worker. The core hands out one per destination at a time, so there are fewer."""
@@ -39,23 +43,36 @@ _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIE
 _log = logging.getLogger(__name__)
 
 
+class Attempt(NamedTuple):
+    """How one attempt went. `detail` is one line for people, free of secrets."""
+
+    outcome: Outcome
+    detail: str = ""
+    retry_after: int | None = None
+    """How long the service asks us to wait, in microseconds."""
+    possible_duplicate: bool = False
+
+
 class Notifier:
     """Sends what it is given, `workers` deliveries at a time, and tells how each attempt ended.
 
-    `urls` are Apprise URLs by destination. An attempt takes at most `time_limit` seconds. `settle` is called once for every `send`, with
-    the delivery's id, the outcome and one line for people, free of secrets: from a worker thread, where `send` and `stop` say nothing else.
+    `urls` are Apprise URLs by destination; `ledgers` are asked before anything is sent, by cluster. An attempt takes at most `time_limit`
+    seconds. `settle` is called once for every `send`, with the delivery's id and how it went: from a worker thread, where `send` and
+    `stop` say nothing else.
     """
 
     def __init__(
         self,
         urls: Mapping[str, str],
-        settle: Callable[[str, Outcome, str], None],
+        settle: Callable[[str, Attempt], None],
+        ledgers: Mapping[str, SharedLedger] | None = None,
         *,
         time_limit: float = 20.0,
         workers: int = 4,
     ) -> None:
         self._urls = dict(urls)
         self._settle = settle
+        self._ledgers = ledgers or {}
         self._time_limit = time_limit
         self._workers = workers
         self._threads: list[threading.Thread] = []
@@ -70,8 +87,11 @@ class Notifier:
         with self._changed:
             if self._threads or self._stopping:
                 return
-            names = [f"notifier-{number}" for number in range(self._workers)]
-            self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+            works = [self._begin, *[self._work] * (self._workers - 1)]
+            self._threads = [
+                threading.Thread(target=work, name=f"notifier-{number}", daemon=True)
+                for number, work in enumerate(works)
+            ]
             for thread in self._threads:
                 thread.start()
 
@@ -92,7 +112,11 @@ class Notifier:
             self._waiting.clear()
         self._await_workers(_REAP)
         for delivery in unsent:
-            self._report(delivery, Outcome.FAILED, "not sent: the sidecar is stopping")
+            self._report(delivery, Attempt(Outcome.FAILED, "not sent: the sidecar is stopping"))
+
+    def adopt(self, urls: Mapping[str, str]) -> None:
+        """From here on these are the destinations."""
+        self._urls = dict(urls)
 
     def send(self, delivery: Delivery) -> None:
         """Send soon; never blocks. After `stop`, or beyond CAPACITY, it is settled at once, in the caller's thread: FAILED."""
@@ -103,12 +127,17 @@ class Notifier:
                 self._changed.notify()
         if not accepted:
             reason = "the sidecar is stopping" if self._stopping else f"{CAPACITY} others wait"
-            self._report(delivery, Outcome.FAILED, f"not sent: {reason}")
+            self._report(delivery, Attempt(Outcome.FAILED, f"not sent: {reason}"))
 
     def _await_workers(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0))
+
+    def _begin(self) -> None:
+        for ledger in self._ledgers.values():
+            ledger.begin()
+        self._work()
 
     def _work(self) -> None:
         while True:
@@ -117,36 +146,53 @@ class Notifier:
                 if self._stopping:
                     return
                 delivery = self._waiting.popleft()
-            self._report(delivery, *self._attempt(delivery))
+            self._report(delivery, self._attempt(delivery))
 
-    def _attempt(self, delivery: Delivery) -> tuple[Outcome, str]:
+    def _attempt(self, delivery: Delivery) -> Attempt:
+        """Send it, if nobody else has or is about to."""
+        ledger = self._ledgers.get(delivery.cluster_id) if delivery.parts else None
+        if ledger is None:
+            return self._send(delivery)
+        permit = ledger.claim(delivery) if delivery.is_shared else Permit(possible_duplicate=True)
+        if permit.outcome is not None:
+            return Attempt(permit.outcome, permit.detail)
+        doubtful = delivery.possible_duplicate or permit.possible_duplicate
+        attempt = self._send(replace(delivery, possible_duplicate=doubtful), permit.until)
+        ledger.settle(delivery, permit.claim, attempt.outcome)
+        return attempt._replace(possible_duplicate=doubtful)
+
+    def _send(self, delivery: Delivery, until: float = math.inf) -> Attempt:
         url = self._urls.get(delivery.destination)
         if url is None:
-            return Outcome.REJECTED, "this destination is not configured any more"
+            return Attempt(Outcome.UNDELIVERABLE, "this destination is not configured any more")
         try:
             child = _sender()
         except OSError as error:
-            return Outcome.FAILED, f"could not start the sender: {error.strerror}"
+            return Attempt(Outcome.FAILED, f"could not start the sender: {error.strerror}")
         with self._changed:
             self._sending.add(child)
             if self._cut_off:
                 child.kill()
         try:
+            if time.monotonic() > until:  # we were frozen: by now somebody else may be about to tell it
+                return Attempt(Outcome.FAILED, "not sent: too much time has passed since it was claimed")
             answer = child.ask(_message(delivery, url, self._time_limit), _Answer, self._time_limit)
         except NoAnswerError as error:
             reason = "the sidecar is stopping" if self._cut_off else str(error)
-            return Outcome.TIMED_OUT, f"{reason}; the message may have arrived"
+            return Attempt(Outcome.TIMED_OUT, f"{reason}; the message may have arrived")
         finally:
             with self._changed:
                 self._sending.discard(child)
             child.end()
-        return answer.outcome, answer.detail
+        return Attempt(
+            answer.outcome, answer.detail, None if answer.retry_after is None else answer.retry_after * SECOND
+        )
 
-    def _report(self, delivery: Delivery, outcome: Outcome, detail: str) -> None:
+    def _report(self, delivery: Delivery, attempt: Attempt) -> None:
         try:
-            self._settle(delivery.id, outcome, detail)
+            self._settle(delivery.id, attempt)
         except Exception:  # noqa: BLE001 a worker outlives whatever happens outside, or a destination would be silent for ever
-            _log.exception("could not record that delivery %s is %s", delivery.id, outcome)
+            _log.exception("could not record that delivery %s is %s", delivery.id, attempt.outcome)
 
 
 def check_urls(urls: Mapping[str, str]) -> dict[str, str]:
@@ -174,9 +220,19 @@ def _sender() -> Child:
 def _message(delivery: Delivery, url: str, seconds: float) -> dict[str, Any]:
     body = f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body
     notify_type = "success" if delivery.reason is Reason.RESOLVED else _TYPES[delivery.severity]
-    return {"url": url, "title": delivery.title, "body": body, "notify_type": notify_type, "seconds": seconds}
+    return {
+        "url": url,
+        "title": delivery.title,
+        "body": body,
+        "facts": delivery.facts,
+        "link": delivery.link,
+        "notify_type": notify_type,
+        "seconds": seconds,
+    }
 
 
 class _Answer(Struct):
     outcome: Outcome
     detail: str
+    retry_after: int | None
+    """In seconds."""

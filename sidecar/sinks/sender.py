@@ -14,14 +14,16 @@ from contextlib import suppress
 from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path
-from smtplib import SMTPServerDisconnected
+from smtplib import SMTPRecipientsRefused, SMTPResponseException, SMTPServerDisconnected
 from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
 
-from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat, NotifyType, OverflowMode, plugins
+from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
 from urllib3.exceptions import ConnectTimeoutError
 
 from sidecar.answering import answer_once
+from sidecar.sinks.answers import listening
+from sidecar.sinks.formatting import Facts, formatted
 
 MOST_CHARACTERS: Final = 200
 """Of a detail."""
@@ -39,24 +41,33 @@ NotifyBase.overflow_mode = OverflowMode.TRUNCATE
 
 _SERVICES: Final = "https://appriseit.com/services/"
 _SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
+_PERMANENT: Final = 500
+"""From here on a mail server's answers are: no, and do not try again."""
 _LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected)
 
 
-def send(url: str, title: str, body: str, notify_type: str, seconds: float) -> dict[str, str]:
-    """Send one message once, as plain text: `{"outcome": a value of Outcome, "detail": one line}`.
+def send(
+    url: str, title: str, body: str, notify_type: str, seconds: float, facts: Facts = (), link: str | None = None
+) -> dict[str, Any]:
+    """Send one message once: `{"outcome": a value of Outcome, "detail": one line, "retry_after": seconds or None}`.
 
     The service may take `seconds` to answer. A connection that was made and then lost is `timed_out` too: the message may have arrived.
     """
     report = _Report(url)
     service = report.load()
     if isinstance(service, str):
-        return {"outcome": "rejected", "detail": service}
+        return {"outcome": "undeliverable", "detail": service, "retry_after": None}
     service.socket_read_timeout = seconds
+    service.throttle = _do_not_wait  # type: ignore[method-assign]  # its pace cannot be set for the pauses that a plugin forces
     apprise = Apprise(asset=_ASSET)
     apprise.add(service)
-    if apprise.notify(body, title, NotifyType(notify_type), body_format=NotifyFormat.TEXT):
-        return {"outcome": "delivered", "detail": ""}
-    return {"outcome": "timed_out" if report.may_have_arrived() else "failed", "detail": report.reason()}
+    title, body, body_format = formatted(service, title, body, facts, link)
+    with listening() as answer:
+        delivered = apprise.notify(body, title, NotifyType(notify_type), body_format=body_format)
+    if delivered:
+        return {"outcome": "delivered", "detail": "", "retry_after": None}
+    outcome = answer.outcome() or report.outcome()
+    return {"outcome": outcome, "detail": report.reason(), "retry_after": answer.retry_after}
 
 
 def check(urls: Mapping[str, str]) -> dict[str, str]:
@@ -117,12 +128,18 @@ class _Report(logging.Handler):
         line = " ".join(_pieces(self._url, self._host).sub("***", said).split())
         return "".join(char for char in line if char.isprintable())[:MOST_CHARACTERS]
 
-    def may_have_arrived(self) -> bool:
-        """Whether a connection was lost after it had been made."""
+    def outcome(self) -> str:
+        """What it means, as a value of `Outcome`, as far as the exceptions tell."""
         chain = _chain(self._error)
-        return any(isinstance(error, _LOST) for error in chain) and not any(
-            isinstance(error, ConnectTimeoutError) for error in chain
-        )
+        if any(code >= _PERMANENT for code in _smtp_codes(chain)):
+            return "rejected"
+        lost = any(isinstance(error, _LOST) for error in chain)
+        unconnected = any(isinstance(error, ConnectTimeoutError) for error in chain)
+        return "timed_out" if lost and not unconnected else "failed"
+
+
+def _do_not_wait(*_: object, **__: object) -> None:
+    """In place of a plugin's pauses: to wait is the outbox's."""
 
 
 def _instantiate(scheme: str, url: str) -> NotifyBase | None:
@@ -157,6 +174,13 @@ def _pieces(url: str, host: str) -> re.Pattern[str]:
     texts |= {word for text in texts for word in re.split(r"[^\w.~+-]+", text)}
     pieces = [re.escape(text) for text in texts if len(text) >= 4 and text.lower() != host.lower()]
     return re.compile("|".join([*sorted(pieces, key=len, reverse=True), "(?!)"]), re.IGNORECASE)
+
+
+def _smtp_codes(chain: list[BaseException]) -> list[int]:
+    """What a mail server answered."""
+    codes = [error.smtp_code for error in chain if isinstance(error, SMTPResponseException)]
+    refused = [error.recipients for error in chain if isinstance(error, SMTPRecipientsRefused)]
+    return codes + [code for recipients in refused for code, _ in recipients.values()]
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:

@@ -1,19 +1,27 @@
-"""HTTP: health for the kubelet, metrics for Prometheus, leaders for people and scripts. Everything is read from the newest snapshot."""
+"""HTTP: health for the kubelet, metrics for Prometheus, leaders and failovers for people and scripts.
+
+What is so now is read from the newest snapshot, what was from the journal.
+"""
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from msgspec import json
 from waitress import wasyncore
 from waitress.server import create_server
 
+from sidecar.core.explaining import UnknownEpisodeError
 from sidecar.core.leaders import leaders
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.snapshot import Snapshot
+from sidecar.journal import JournalError, JournalReader
+from sidecar.web.past import BusyError, Past
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -23,62 +31,163 @@ STALE_SECONDS: Final = 30
 _THREADS: Final = 4
 _CONNECTIONS: Final = 50
 _IDLE_SECONDS: Final = 15
+_NEVER_ON_DISK: Final = 256 << 20
+"""Bytes of an answer that may wait in memory: there may be no disk to write to, and the largest answers are some megabytes."""
 _JOIN_SECONDS: Final = 5.0
+
+DEFAULT_LAST: Final = 100
+MOST_LAST: Final = 1000
+EPISODES_SHOWN: Final = 10
+"""On the page."""
+_LAST: Final = re.compile(r"last=([0-9]{1,4})")
+_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
 
 _Answer = tuple[HTTPStatus, str, bytes]
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
+_HTML: Final = "text/html; charset=utf-8"
+_HEADERS: Final = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+)
 
 
 class Application:
     """The WSGI application."""
 
     def __init__(
-        self, snapshot: Callable[[], Snapshot], metrics: Callable[[], bytes], clock: Callable[[], Moment]
+        self,
+        snapshot: Callable[[], Snapshot],
+        metrics: Callable[[], bytes],
+        clock: Callable[[], Moment],
+        journal: Callable[[], JournalReader],
     ) -> None:
+        """`journal` makes a reader for one request."""
         self._snapshot = snapshot
         self._metrics = metrics
         self._clock = clock
+        self._past = Past(snapshot, journal)
         self._routes: Final[dict[str, Callable[[], _Answer]]] = {
+            "/": self._page,
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
-            "/api/v1/leaders": lambda: (HTTPStatus.OK, _JSON, json.encode(leaders(self._snapshot()))),
+            "/api/v1/leaders": lambda: _json(leaders(self._snapshot())),
+        }
+        self._lists: Final[dict[str, Callable[[int], _Answer]]] = {
+            "/api/v1/transitions": lambda last: _json(self._past.transitions(last)),
+            "/api/v1/episodes": lambda last: _json(self._past.episodes(last)),
+        }
+        self._each: Final[dict[str, Callable[[str], _Answer]]] = {
+            "/api/v1/episodes/": lambda name: _json(self._past.story(name)),
+            "/episodes/": self._episode_page,
         }
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        status, content_type, body = self._answer(environ.get("REQUEST_METHOD", ""), environ.get("PATH_INFO", ""))
-        headers = [("Content-Type", content_type), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
+        method = environ.get("REQUEST_METHOD", "")
+        status, content_type, body = self._answer(method, environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", ""))
+        headers = [("Content-Type", content_type), ("Content-Length", str(len(body))), *_HEADERS]
+        if content_type == _HTML:
+            headers.append(("Content-Security-Policy", _pages().POLICY))
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             headers.append(("Allow", "GET, HEAD"))
         start_response(f"{status.value} {status.phrase}", headers)
-        return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
+        return [] if method == "HEAD" else [body]
 
-    def _answer(self, method: str, path: str) -> _Answer:
-        route = self._routes.get(path)
-        if route is None:
-            return HTTPStatus.NOT_FOUND, _TEXT, ("there is: " + " ".join(self._routes) + "\n").encode()
-        if method not in {"GET", "HEAD"}:
-            return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET\n"
-        return route()
+    def _answer(self, method: str, path: str, query: str) -> _Answer:
+        try:
+            route = self._route(path, query)
+            if method not in {"GET", "HEAD"}:
+                return _line(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
+            return route()
+        except _NotANumberError:
+            return _line(HTTPStatus.BAD_REQUEST, f"{path} takes last=N, from 1 to {MOST_LAST}, and nothing else")
+        except (_NoSuchPathError, UnknownEpisodeError) as error:
+            return _line(HTTPStatus.NOT_FOUND, str(error))
+        except (JournalError, BusyError) as error:
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    def _route(self, path: str, query: str) -> Callable[[], _Answer]:
+        if path in self._routes:
+            return self._routes[path]
+        if path in self._lists:
+            last = _last(query)
+            return lambda: self._lists[path](last)
+        for prefix, each in self._each.items():
+            name = path.removeprefix(prefix)
+            if name != path and _ID.fullmatch(name):
+                return lambda: each(name)
+        there_is = [*self._routes, *self._lists, *(f"{prefix}ID" for prefix in self._each)]
+        raise _NoSuchPathError("there is: " + " ".join(there_is))
+
+    def _page(self) -> _Answer:
+        recorded, problem = [], None
+        try:
+            recorded = self._past.episodes(EPISODES_SHOWN)
+        except (JournalError, BusyError) as error:  # who leads is worth a page all the same
+            problem = str(error)
+        snapshot = self._snapshot()
+        return _html(_pages().status(snapshot, recorded, problem, self._stale(snapshot)))
+
+    def _episode_page(self, name: str) -> _Answer:
+        return _html(_pages().episode(*self._past.episode(name)))
 
     def _livez(self) -> _Answer:
-        age = (self._clock().steady - self._snapshot().at.steady) / SECOND
-        if age > STALE_SECONDS:
-            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"the owner's thread has not moved for {age:.0f} s\n".encode()
-        return HTTPStatus.OK, _TEXT, b"ok\n"
+        stale = self._stale(self._snapshot())
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, stale) if stale else _line(HTTPStatus.OK, "ok")
+
+    def _stale(self, snapshot: Snapshot) -> str | None:
+        age = (self._clock().steady - snapshot.at.steady) / SECOND
+        return f"the owner's thread has not moved for {age:.0f} s" if age > STALE_SECONDS else None
 
     def _readyz(self) -> _Answer:
         snapshot = self._snapshot()
         if snapshot.ready:
-            return HTTPStatus.OK, _TEXT, b"ok\n"
+            return _line(HTTPStatus.OK, "ok")
         blind = [
             f"{name}: {cluster.view.connection or 'not connected yet'}"
             for name, cluster in snapshot.state.clusters.items()
             if not cluster.view.complete
         ]
         reason = "the store is not seen whole: " + ", ".join(blind) if blind else "starting"
-        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, (reason + "\n").encode()
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+
+
+class _NoSuchPathError(Exception):
+    """Says which there are."""
+
+
+class _NotANumberError(Exception):
+    """What was asked for in the query is no number, or too many."""
+
+
+def _last(query: str) -> int:
+    """What `last=N` asks for. Raises _NotANumberError."""
+    if not query:
+        return DEFAULT_LAST
+    match = _LAST.fullmatch(query)
+    if not match or not 1 <= int(match[1]) <= MOST_LAST:
+        raise _NotANumberError
+    return int(match[1])
+
+
+def _json(value: object) -> _Answer:
+    return HTTPStatus.OK, _JSON, json.encode(value)
+
+
+def _html(page: str) -> _Answer:
+    return HTTPStatus.OK, _HTML, page.encode()
+
+
+def _line(status: HTTPStatus, line: str) -> _Answer:
+    return status, _TEXT, f"{line}\n".encode()
+
+
+def _pages() -> ModuleType:
+    from sidecar.web import pages  # noqa: PLC0415  whom nobody asks for a page needs no memory for templates
+
+    return pages
 
 
 class WebServer:
@@ -99,6 +208,7 @@ class WebServer:
             connection_limit=_CONNECTIONS,
             channel_timeout=_IDLE_SECONDS,
             cleanup_interval=_IDLE_SECONDS,
+            outbuf_overflow=_NEVER_ON_DISK,
             max_request_header_size=16_384,
             max_request_body_size=16_384,
             ident=None,
@@ -115,13 +225,16 @@ class WebServer:
         """Stop answering. May be called twice, and before `start`."""
         if not self._connections:
             return
+        # Workers first: one that answers wakes the server's thread by a descriptor that `_close` closes.
+        self._server.task_dispatcher.shutdown(timeout=_JOIN_SECONDS)
         if self._thread.ident is None:
             self._close()
-        else:
-            # The connections belong to the server's thread: it closes them, finds none left, and ends.
-            self._server.trigger.pull_trigger(self._close)
-            self._thread.join(_JOIN_SECONDS)
-        self._server.task_dispatcher.shutdown(timeout=_JOIN_SECONDS)
+            return
+        # The connections belong to the server's thread: it closes them, finds none left, and ends. Not before we have woken it.
+        with self._server.trigger.lock:
+            self._server.trigger.thunks.append(self._close)
+            self._server.trigger.pull_trigger()
+        self._thread.join(_JOIN_SECONDS)
 
     def _close(self) -> None:
         wasyncore.close_all(self._connections, ignore_all=True)

@@ -1,4 +1,4 @@
-"""A headless Chromium that opens one file, and tells what became of it: through its own debugging protocol."""
+"""A headless Chromium that opens one page, and tells what became of it: through its own debugging protocol."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-port=0",
 )
 
@@ -57,14 +57,27 @@ class Page:
 
     def open(self, file: Path, width: int) -> None:
         """Open a file as a screen of this width shows it, and wait until its pictures are drawn."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600
-        )
-        self.call("Page.navigate", url=file.as_uri())
+        self._navigate(file.as_uri(), width)
         deadline = time.monotonic() + _SECONDS
         while self.value("document.documentElement.dataset.drawn ?? ''") != "all":
             assert time.monotonic() < deadline, self.complaints
             time.sleep(0.1)
+
+    def visit(self, url: str, width: int, scheme: str = "light") -> None:
+        """Open a page of a web server, as a screen of this width shows it to who likes light or dark ones, and wait until it is there."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self._navigate("about:blank", width)
+        self._navigate(url, width)
+        deadline = time.monotonic() + _SECONDS
+        while self.value("document.readyState + location.href") != f"complete{url}":
+            assert time.monotonic() < deadline, self.complaints
+            time.sleep(0.02)
+
+    def _navigate(self, url: str, width: int) -> None:
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.call("Page.navigate", url=url)
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression is in the page."""

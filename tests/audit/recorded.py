@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from sidecar.core.deliveries import Delivery
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import DeliverySettled, Observation, Outcome, Started, Stopped, Ticked
-from sidecar.core.policy import Grouping
 from sidecar.core.records import AnyRecord
+from sidecar.core.routing import Route
 from sidecar.core.state import State
 from sidecar.core.step import Append, step
 from tests.core import recordings
 from tests.core.scenery import POLICY
 
-_POLICY = replace(POLICY, observer="jm-0", grouping=Grouping(wait=5 * SECOND, interval=6 * SECOND))
+_POLICY = replace(POLICY, observer="jm-0", route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND))
 """The failovers of a recording follow each other faster than anybody wants to be told of real ones."""
 _DELIVERED_AFTER = SECOND // 4
 

@@ -12,7 +12,17 @@ import pyarrow.dataset
 from pyspark.sql import SparkSession
 
 from sidecar.core.moment import Timestamp
-from sidecar.core.records import AnyRecord, Contention, Coverage, Episode, Notification, Position, Transition, record_id
+from sidecar.core.records import (
+    Annotation,
+    AnyRecord,
+    Contention,
+    Coverage,
+    Episode,
+    Notification,
+    Position,
+    Transition,
+    record_id,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -110,6 +120,16 @@ def episode(number: int, at: datetime = NOON) -> Episode:
         after_session_id=session_id("b"),
         after_address="pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1",
         failovers=1,
+    )
+
+
+def annotation(number: int, at: datetime = NOON) -> Annotation:
+    """What somebody noted about the episode of that number."""
+    return Annotation(
+        **_envelope("annotation", number, at),
+        episode_id=record_id("test", "episode", number),
+        reason="The node was drained.",
+        author="Ada",
     )
 
 

@@ -25,6 +25,7 @@ from sidecar.audit.sql import run_sql
 from sidecar.core.records import SCHEMA
 from tests.audit.spooling import (
     NOON,
+    annotation,
     contention,
     coverage,
     episode,
@@ -39,7 +40,7 @@ from tests.audit.spooling import (
 
 pytestmark = pytest.mark.spark
 
-NOTHING = {"transitions": 0, "coverage": 0, "contentions": 0, "notifications": 0, "episodes": 0}
+NOTHING = {"transitions": 0, "coverage": 0, "contentions": 0, "notifications": 0, "episodes": 0, "annotations": 0}
 Ingest = Callable[[], IngestResult]
 
 
@@ -64,15 +65,16 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
 
 
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
-    """Five types, two observers, one ingest; a second one finds nothing new."""
+    """Six types, two observers, one ingest; a second one finds nothing new."""
     seal(spool, "jm-0", 1, [transition(1), coverage(1), transition(2)])
-    seal(spool, "jm-1", 1, [notification(1), contention(1), episode(1)])
-    rows = {"transitions": 2, "coverage": 1, "contentions": 1, "notifications": 1, "episodes": 1}
+    seal(spool, "jm-1", 1, [notification(1), contention(1), episode(1), annotation(1)])
+    rows = {"transitions": 2, "coverage": 1, "contentions": 1, "notifications": 1, "episodes": 1, "annotations": 1}
     assert ingested() == IngestResult(rows=rows, quarantined=0, files=2)
     assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=0)
     assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(2)])
     assert ids_seen(spark, audit, "coverage") == ids([coverage(1)])
     assert ids_seen(spark, audit, "contentions") == ids([contention(1)])
+    assert ids_seen(spark, audit, "annotations") == ids([annotation(1)])
     assert ids_seen(spark, audit, "episodes") == ids([episode(1)])
     assert ids_seen(spark, audit, "notifications") == ids([notification(1)])
 

@@ -9,9 +9,9 @@ from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringTy
 from sidecar.audit.schema import BASE_VIEWS, RECORDS, any_record, spark_type, table_of
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord, Position
-from tests.audit.spooling import contention, coverage, episode, line, notification, transition
+from tests.audit.spooling import annotation, contention, coverage, episode, line, notification, transition
 
-WRITTEN: list[AnyRecord] = [transition(1), coverage(1), contention(1), notification(1), episode(1)]
+WRITTEN: list[AnyRecord] = [transition(1), coverage(1), contention(1), notification(1), episode(1), annotation(1)]
 
 
 def test_every_type_of_record_has_a_table_and_a_view() -> None:

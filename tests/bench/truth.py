@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 Who = tuple[str, str | None]
@@ -48,6 +49,8 @@ class Truth:
     def __init__(self, etcd_url: str, cluster_id: str) -> None:
         self.history: list[Stood] = []
         """Without the renewals."""
+        self._writes: dict[str, list[float]] = {}
+        """When each ConfigMap was written (monotonic): renewals too."""
         self._cluster_id = cluster_id
         self._url = etcd_url
         self._listening = threading.Thread(target=self._listen, daemon=True)
@@ -86,6 +89,13 @@ class Truth:
                 found.setdefault((who, value.session), value.at)
         return {key: at for key, at in found.items() if at >= since}
 
+    def silence(self, name: str, since: float) -> float:
+        """For how many seconds the ConfigMap was not written, at most: renewals are writes."""
+        writes = list(self._writes.get(name, ()))
+        first = next((number for number, at in enumerate(writes) if at >= since), len(writes))
+        times = [*writes[max(0, first - 1) :], time.monotonic()]
+        return max((after - before for before, after in pairwise(times)), default=0.0)
+
     def _listen(self) -> None:
         with suppress(OSError):  # it ends with etcd
             for at, event in self._events():
@@ -105,6 +115,7 @@ class Truth:
         name = base64.b64decode(event["kv"]["key"]).decode().removeprefix(_FOLDER)
         if not name.startswith(f"{self._cluster_id}-"):
             return
+        self._writes.setdefault(name, []).append(at)
         before = self.standing(at).get(name, Stood(at, name))
         stood = Stood(at, name)
         if event.get("type") != "DELETE":

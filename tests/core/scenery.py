@@ -28,6 +28,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy import Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.records import AnyRecord, Coverage, Episode, Notification, Transition
+from sidecar.core.routing import Route
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import ComponentState, State
 from sidecar.core.step import Append, step
@@ -46,7 +47,22 @@ ALL_FOUR: Final = (*CLUSTER_COMPONENTS, THE_JOB)
 LEADER_CHANGED: Final = Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED)
 NO_LEADER: Final = Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, hold_for=30 * SECOND)
 OPS: Final = Destination("ops", 0)
-POLICY: Final = Policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER}, rules=(LEADER_CHANGED, NO_LEADER), destinations=(OPS,))
+POLICY: Final = Policy(
+    "sidecar-0",
+    {CLUSTER: Store.ZOOKEEPER},
+    rules=(LEADER_CHANGED, NO_LEADER),
+    route=Route("ops"),
+    receivers={"ops": (OPS,)},
+)
+
+
+BY_ALERT: Final = replace(POLICY, route=Route("ops", group_by=("cluster_id", "alert")))
+"""Each rule has a group of its own."""
+
+
+def telling(*destinations: Destination, policy: Policy = POLICY) -> Policy:
+    """`policy` with these to be told."""
+    return replace(policy, receivers={"ops": destinations})
 
 
 class JobManager(Struct, frozen=True):

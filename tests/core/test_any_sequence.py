@@ -24,7 +24,8 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy import Destination, Grouping, Policy, Store
+from sidecar.core.policy import Destination, Policy, Store
+from sidecar.core.routing import Route
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
 from sidecar.core.step import Send
@@ -50,8 +51,8 @@ VALUES = (
 )
 IN_A_HURRY = replace(
     POLICY,
-    destinations=(OPS, Destination("pager", 0, send_resolved=False)),
-    grouping=Grouping(wait=1 * SECOND, interval=5 * SECOND, repeat=60 * SECOND),
+    receivers={"ops": (OPS, Destination("pager", 0, send_resolved=False))},
+    route=Route("ops", group_wait=1 * SECOND, group_interval=5 * SECOND, repeat_interval=60 * SECOND),
 )
 
 

@@ -9,23 +9,23 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliverySettled, Outcome
 from sidecar.core.policy import Destination
 from tests.core.scenery import (
+    BY_ALERT,
     DISPATCHER,
     LEADER_CHANGED,
     NO_LEADER,
     OPS,
-    POLICY,
     REST_SERVER,
-    THE_JOB,
     A,
     B,
     Flink,
     Sidecar,
     job_manager,
+    telling,
     watching,
 )
 
 ONCALL = Destination("oncall", 0)
-TWO = replace(POLICY, destinations=(OPS, ONCALL))
+TWO = telling(OPS, ONCALL)
 
 
 def fails_over(flink: Flink, sidecar: Sidecar, leader_host: str) -> None:
@@ -76,10 +76,10 @@ def test_two_rows_do_not_come_back_at_the_same_instant() -> None:
     assert len({delivery.next_at for delivery in sidecar.state.outbox.values()}) == 2
 
 
-def test_a_refusal_that_cannot_change_is_not_tried_again() -> None:
-    """REJECTED: given up at once, with what was said."""
+def test_where_nothing_can_be_sent_is_not_tried_again() -> None:
+    """UNDELIVERABLE: given up at once, with what was said."""
     flink, sidecar = watching()
-    sidecar.answers["ops#0"] = Outcome.REJECTED
+    sidecar.answers["ops#0"] = Outcome.UNDELIVERABLE
     fails_over(flink, sidecar, "jm-b")
     assert [n.outcome for n in sidecar.notifications()] == ["queued", "gave_up"]
     assert sidecar.state.outbox == {}
@@ -138,7 +138,7 @@ def test_a_backlog_of_one_destination_does_not_delay_another() -> None:
 def test_one_destination_gets_one_thing_at_a_time() -> None:
     """Two groups are due in the same instant: the second goes out when the first is settled."""
     soon = replace(NO_LEADER, hold_for=0)
-    flink, sidecar = watching(policy=replace(POLICY, rules=(LEADER_CHANGED, soon)))
+    flink, sidecar = watching(policy=replace(BY_ALERT, rules=(LEADER_CHANGED, soon)))
     sidecar.answers["ops#0"] = None
     flink.vacate(REST_SERVER)
     flink.elect(B, DISPATCHER)
@@ -177,13 +177,13 @@ def test_an_all_clear_never_overtakes_its_alarm() -> None:
 
 def test_a_group_that_waits_does_not_hold_up_another_group() -> None:
     """A message that a receiver refuses again and again must not silence all others to it."""
-    flink, sidecar = watching()
+    flink, sidecar = watching(policy=BY_ALERT)
     sidecar.answers["ops#0"] = Outcome.FAILED
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(300)
     sidecar.answers["ops#0"] = Outcome.DELIVERED
     before = len(sidecar.sent)
-    flink.elect(B, THE_JOB)
+    flink.elect(B, REST_SERVER)
     sidecar.sees_changes().waits(5.1)
     assert [d.alert for d in sidecar.sent[before:]] == ["FlinkLeaderChanged"]
 

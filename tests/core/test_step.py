@@ -6,6 +6,7 @@ from sidecar.core.observations import ConnectionState, Ticked
 from sidecar.core.policy import Policy, Rule, Severity, Store, Trigger
 from sidecar.core.step import step
 from tests.core.scenery import (
+    BY_ALERT,
     CLUSTER,
     DISPATCHER,
     LEADER_CHANGED,
@@ -47,9 +48,9 @@ def test_a_rule_that_is_gone_takes_its_alerts_with_it() -> None:
 
 
 def test_two_rules_on_one_trigger_are_two_alerts() -> None:
-    """A warning at once and a page after a minute: each with its own name and time."""
+    """A warning at once and a page after a minute: each with its own name and time, where groups are by alert."""
     soon = Rule("NoLeaderYet", Trigger.VACANT, Severity.INFO, hold_for=0)
-    flink, sidecar = watching(policy=replace(POLICY, rules=(soon, NO_LEADER)))
+    flink, sidecar = watching(policy=replace(BY_ALERT, rules=(soon, NO_LEADER)))
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60)
     assert sidecar.told() == [("NoLeaderYet", "FIRST"), ("FlinkNoLeader", "FIRST")]

@@ -53,6 +53,7 @@ class Sidecar:
         cluster: str,
         receiver_urls: list[str],
         *,
+        observer: str = "jm-0",
         group_wait: str = "3s",
         group_interval: str = "5s",
     ) -> None:
@@ -72,7 +73,7 @@ class Sidecar:
         )
         self.config.write_text(f"""\
 {cluster}
-observer: jm-0
+observer: {observer}
 external_labels: {{env: test}}
 state_dir: {self.state}
 spool: {{url: "{self.spool}", roll_interval: 1s}}

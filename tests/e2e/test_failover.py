@@ -55,7 +55,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceive
         )
 
     (alert,) = receiver.received
-    assert "leader of 4 components changed" in alert.title
+    assert "leader of 3 components changed" in alert.title
     assert all(f"{component}" in alert.body for component in COMPONENTS)
 
     audit = tmp_path / "audit"

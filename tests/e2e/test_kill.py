@@ -115,8 +115,8 @@ def test_fifty_kills_lose_nothing_and_repeat_nothing(zookeeper: ZooKeeper, flapp
 
 
 def _last_leader(sidecar: Sidecar) -> tuple[int, str]:
-    """The job's newest leader, and when it was seen."""
-    last = [t for t in sidecar.transitions() if t["component"] == "job" and t["after_session_id"]][-1]
+    """The newest leader of the dispatcher, and when it was seen."""
+    last = [t for t in sidecar.transitions() if t["component"] == "dispatcher" and t["after_session_id"]][-1]
     return UUID(last["after_session_id"]).int, last["observed_at"]
 
 

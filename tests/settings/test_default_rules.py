@@ -14,7 +14,14 @@ def test_the_shipped_rules_are_a_rule_file_like_any_other() -> None:
     rules = load(RULES, {"zookeeper": "zk"}).rules
     assert rules == (
         Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED, Severity.WARNING),
+        Rule("FlinkJobLeaderChanged", Trigger.JOB_LEADER_CHANGED, Severity.INFO),
         Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, 30 * SECOND),
+        Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=3, within=3600 * SECOND),
         Rule("FlinkSplitLeadership", Trigger.SPLIT, Severity.CRITICAL),
+        Rule("FlinkNoStandby", Trigger.NO_STANDBY, Severity.WARNING, 600 * SECOND),
+        Rule("FlinkLeadersOutOfSight", Trigger.BLIND, Severity.WARNING, 120 * SECOND),
+        Rule("FlinkZooKeeperZxidHeadroom", Trigger.ZXID_HEADROOM, Severity.WARNING),
     )
-    assert load(None, {"zookeeper": "zk"}).rules == rules
+    copied, shipped = load(RULES, {"zookeeper": "zk"}), load(None, {"zookeeper": "zk"})
+    assert (shipped.rules, shipped.inhibit_rules) == (copied.rules, copied.inhibit_rules)
+    assert len(shipped.inhibit_rules) == 1

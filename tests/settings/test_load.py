@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy import Destination, Grouping, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy import NOBODY, Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.routing import Route
 from sidecar.settings import HttpSettings, LedgerMode, Receiver, Secret, SettingsError, SpoolSettings, load
 from tests.settings.conftest import Write
 
@@ -63,9 +64,14 @@ def test_a_quorum_is_a_whole_configuration() -> None:
     assert settings.trust_window == 3.0
     assert settings.http == HttpSettings("0.0.0.0", 9250)  # noqa: S104  the documented default
     assert settings.destination_urls() == {}
-    assert settings.policy() == Policy(
-        observer=socket.gethostname(), stores={"default": Store.ZOOKEEPER}, rules=SHIPPED, grouping=Grouping()
+    policy = settings.policy()
+    assert policy == Policy(
+        observer=socket.gethostname(),
+        stores={"default": Store.ZOOKEEPER},
+        rules=settings.rules,
+        inhibit_rules=settings.inhibit_rules,
     )
+    assert (policy.route, policy.rules[0].alert) == (NOBODY, "FlinkLeaderChanged")
 
 
 def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +79,8 @@ def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, mon
     monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
     settings = load(write("receivers: [{name: ops, urls: ['json://h/x', 'json://h/y']}]"), {})
     assert settings.clusters[0].cluster_id == "orders"
-    assert settings.policy().destinations == (Destination("ops", 0), Destination("ops", 1))
+    assert settings.policy().receivers == {"ops": (Destination("ops", 0), Destination("ops", 1))}
+    assert settings.policy().route == Route("ops")
     assert settings.destination_urls() == {"ops#0": "json://h/x", "ops#1": "json://h/y"}
 
 
@@ -102,8 +109,11 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
             Rule("Changed", Trigger.LEADER_CHANGED, Severity.INFO),
             Rule("Vacant", Trigger.VACANT, Severity.WARNING, 10 * SECOND),
         ),
-        destinations=(Destination("ops", 0), Destination("ops", 1)),
-        grouping=Grouping(wait=0, interval=2 * SECOND, repeat=86400 * SECOND),
+        route=Route("ops", group_wait=0, group_interval=2 * SECOND, repeat_interval=86400 * SECOND),
+        receivers={
+            "ops": (Destination("ops", 0), Destination("ops", 1)),
+            "night": (Destination("night", 0, send_resolved=False),),
+        },
     )
 
 

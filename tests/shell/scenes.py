@@ -13,6 +13,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.routing import Route
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect, step_all
 
@@ -26,7 +27,8 @@ POLICY = Policy(
         Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED),
         Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, 30_000_000),
     ),
-    destinations=(Destination("ops", 0), Destination("ops", 1)),
+    route=Route("ops"),
+    receivers={"ops": (Destination("ops", 0), Destination("ops", 1))},
 )
 _BEGIN = 1_790_000_000_000_000
 

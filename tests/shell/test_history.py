@@ -79,7 +79,8 @@ def test_what_is_not_over_has_no_cause_yet(remembered: tuple[Path, Sidecar]) -> 
     opened = sidecar.state.clusters["default"].episode
     assert opened
     lines = told("explain", opened.id, "--state-dir", str(folder))
-    assert lines[1].endswith("and not over yet: its cause is decided when it is")
+    assert lines[1] == "cluster    default"
+    assert lines[2].endswith("and not over yet: its cause is decided when it is")
     blind = sidecar.episodes()[1]
     lines = told("explain", blind.id, "--state-dir", str(folder))
     assert lines[3] == "cause      observer_blind (high)"

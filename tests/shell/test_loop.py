@@ -12,7 +12,8 @@ from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliverySettled, Observation, Outcome
-from sidecar.core.policy import Grouping, Policy
+from sidecar.core.policy import Policy
+from sidecar.core.routing import Route
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from tests.shell.scenes import POLICY, failover, first_sight
@@ -21,8 +22,8 @@ QUICK = Policy(
     POLICY.observer,
     POLICY.stores,
     rules=POLICY.rules,
-    destinations=POLICY.destinations[:1],
-    grouping=Grouping(wait=100_000),
+    route=Route("ops", group_wait=100_000),
+    receivers={"ops": POLICY.receivers["ops"][:1]},
 )
 
 
@@ -121,7 +122,7 @@ def test_stopping_records_what_is_still_in_the_inbox(house: House) -> None:
 
 def test_what_falls_due_while_stopping_is_told_after_the_next_start_and_is_no_duplicate(tmp_path: Path) -> None:
     """Nothing is claimed that nobody would send any more."""
-    stopping = House(tmp_path, replace(QUICK, grouping=Grouping(wait=0)))
+    stopping = House(tmp_path, replace(QUICK, route=Route("ops", group_wait=0)))
     stopping.bring([*first_sight()[1:], *failover(0, term=2)])
     stopping.loop.stop()
     stopping.loop.start()

@@ -1,47 +1,47 @@
-"""Health, metrics and leaders over real HTTP."""
+"""Health, metrics, leaders and failovers over real HTTP."""
 
 import json
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from urllib.parse import quote
 
 import pytest
+from msgspec import to_builtins
 
-from sidecar.core.moment import Moment
+from sidecar import history
+from sidecar.core.explaining import MOST_KEPT, find, in_words
+from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.observations import ConnectionState, ViewObserved
 from sidecar.core.snapshot import Snapshot
-from sidecar.web.server import Application, WebServer
+from sidecar.journal import JournalReader
+from tests.core.scenery import Sidecar, job_manager
+from tests.shell.remembering import hostile_records, remember, storm, two_failovers
 from tests.shell.scenes import CLUSTER, at, first_sight, play
-
-
-class Site:
-    """A server whose snapshot and clock the test sets."""
-
-    def __init__(self) -> None:
-        self.snapshot = Snapshot(at(0))
-        self.now: Moment = at(0)
-        self.server = WebServer(
-            Application(lambda: self.snapshot, lambda: b"metrics\n", lambda: self.now), "127.0.0.1", 0
-        )
-        self.server.start()
-
-    def get(self, path: str, method: str = "GET") -> tuple[int, str]:
-        request = urllib.request.Request(f"http://127.0.0.1:{self.server.port}{path}", method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+from tests.shell.site import Site
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    running = Site()
+def site(tmp_path: Path) -> Iterator[Site]:
+    running = Site(tmp_path)
     yield running
-    running.server.stop()
-    running.server.stop()
+    running.stop()
+    running.stop()
+
+
+@pytest.fixture
+def remembered(site: Site, tmp_path: Path) -> Sidecar:
+    """What the site's journal and snapshot know of: a failover, a time of blindness, and a failover that is not over."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar)
+    site.snapshot = Snapshot(sidecar.moment, sidecar.state)
+    return sidecar
+
+
+def ids(found: list[dict[str, Any]]) -> list[str]:
+    return [record["id"] for record in found]
 
 
 def test_ready_means_seen_whole(site: Site) -> None:
@@ -93,7 +93,162 @@ def test_many_idle_connections_do_not_stop_an_answer(site: Site) -> None:
             connection.close()
 
 
-def test_a_port_that_is_taken_is_an_os_error(site: Site) -> None:
+def test_a_port_that_is_taken_is_an_os_error(site: Site, tmp_path: Path) -> None:
     """The caller says it in one line."""
     with pytest.raises(OSError, match="in use"):
-        WebServer(Application(lambda: site.snapshot, bytes, lambda: at(0)), "127.0.0.1", site.server.port)
+        Site(tmp_path, site.server.port)
+
+
+def test_transitions_as_data(site: Site, remembered: Sidecar) -> None:
+    """The records as they are, the last so many, the newest first."""
+    recorded = to_builtins(remembered.transitions())[::-1]
+    assert len(recorded) > 5
+    assert site.data("/api/v1/transitions") == recorded
+    assert site.data("/api/v1/transitions?last=5") == recorded[:5]
+    assert site.data("/api/v1/transitions?last=1000") == recorded
+
+
+def test_the_last_hundred_where_no_number_is_asked_for(site: Site, tmp_path: Path) -> None:
+    """Of however many there are."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar, storm(sidecar, 200))
+    assert len(site.data("/api/v1/transitions")) == 100
+
+
+def test_episodes_as_data(site: Site, remembered: Sidecar) -> None:
+    """What is not over comes first, by its phase; what is over has the fields of its record."""
+    found = site.data("/api/v1/episodes")
+    opened = remembered.state.clusters["default"].episode
+    assert opened
+    lost, blind = remembered.episodes()
+    assert [(episode["id"], episode["phase"], episode["cause"]) for episode in found] == [
+        (opened.id, "OPEN", "jobmanager_lost"),
+        (blind.id, "CLOSED", "observer_blind"),
+        (lost.id, "CLOSED", "jobmanager_lost"),
+    ]
+    record = to_builtins(lost)
+    assert found[2] == {"phase": "CLOSED"} | {name: record[name] for name in found[2] if name != "phase"}
+    assert (found[0]["closed_at"], found[0]["jobs_missing"], found[0]["jobs_total"]) == (None, 1, 1)
+    assert found[0]["components"] == ["dispatcher", "job", "resource_manager", "rest_server"]
+    assert ids(site.data("/api/v1/episodes?last=1")) == [opened.id]
+    assert ids(site.data("/api/v1/episodes?last=2")) == [opened.id, blind.id]
+
+
+def test_an_episode_whose_leader_is_back(site: Site, remembered: Sidecar) -> None:
+    """It is not over until its jobs are led as well."""
+    leader = job_manager("jm-c")
+    remembered.flink.elect(leader, *CLUSTER_COMPONENTS)
+    remembered.sees_changes().waits(10)
+    site.snapshot = Snapshot(remembered.moment, remembered.state)
+    first = site.data("/api/v1/episodes")[0]
+    assert (first["phase"], first["jobs_missing"], first["closed_at"]) == ("LEADER_BACK", 1, None)
+    assert first["after_address"] == leader.leads(ComponentId(Component.DISPATCHER)).address
+
+
+def test_one_episode_as_data(site: Site, tmp_path: Path) -> None:
+    """By the first characters of its id: what `explain` says, and the records that belong to it."""
+    sidecar = two_failovers()
+    records = hostile_records(sidecar)
+    remember(tmp_path, sidecar, records)
+    site.snapshot = Snapshot(sidecar.moment, sidecar.state)
+    episode = sidecar.episodes()[0]
+    noted = history.annotate(tmp_path, episode.id, "drained by mistake", "Ada")
+    story = site.data(f"/api/v1/episodes/{episode.id[:8]}")
+    assert (story["episode"]["id"], story["episode"]["phase"]) == (episode.id, "CLOSED")
+    assert story["words"] == list(in_words(find([*records, noted], episode.id)))
+    assert ids(story["transitions"]) == [t.id for t in sidecar.transitions() if t.episode_id == episode.id]
+    assert story["transitions_total"] == len(story["transitions"]) == 8
+    assert ids(story["notifications"]) == [n.id for n in sidecar.notifications()]
+    assert story["annotations"] == [to_builtins(noted)]
+
+
+def test_an_episode_that_is_not_over_is_known_without_the_journal_s_help(
+    site: Site, remembered: Sidecar, tmp_path: Path
+) -> None:
+    """While the disk refuses, its records wait in memory."""
+    opened = remembered.state.clusters["default"].episode
+    assert opened
+    assert len(site.data(f"/api/v1/episodes/{opened.id}")["transitions"]) == 4
+    (tmp_path / "journal.db").unlink()
+    remember(tmp_path, remembered, [])
+    story = site.data(f"/api/v1/episodes/{opened.id[:6]}")
+    assert (story["episode"]["phase"], story["transitions"], story["words"]) == (
+        "OPEN",
+        [],
+        [f"episode    {opened.id}"],
+    )
+
+
+def test_a_storm_of_jobs_is_told_within_bounds(site: Site, tmp_path: Path) -> None:
+    """All of the cluster's own components, the first of the jobs, and how many there were."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar, storm(sidecar, 5000))
+    story = site.data(f"/api/v1/episodes/{sidecar.episodes()[0].id}")
+    jobs = [transition for transition in story["transitions"] if transition["job_id"]]
+    assert (len(jobs), len(story["transitions"]) - len(jobs)) == (MOST_KEPT, 6)
+    assert story["transitions_total"] == 5008
+    assert story["words"][-1] == "… and 4983 more"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["last=0", "last=1001", "last=-1", "last=x", "last=", "last=1e3", "last=1&last=2", "first=1", "last=٣", "%00"],
+)
+def test_a_wrong_number_is_a_bad_request(site: Site, remembered: Sidecar, query: str) -> None:
+    """In one line, which says what may be asked for."""
+    for path in ("/api/v1/transitions", "/api/v1/episodes"):
+        said = f"{path} takes last=N, from 1 to 1000, and nothing else\n"
+        assert site.get(f"{path}?{quote(query, safe='=&%')}") == (400, said)
+
+
+@pytest.mark.parametrize("path", ["/episodes/", "/api/v1/episodes/"])
+def test_an_episode_that_is_not_there_is_not_found(site: Site, remembered: Sidecar, path: str) -> None:
+    """Nor is one of which too little was named."""
+    for name in ("ffffffff", "ffffffff-0000-0000-0000-000000000000"):
+        unknown = f"no episode that is remembered begins with '{name}': `timeline` shows which there are\n"
+        assert site.get(path + name) == (404, unknown)
+    for name in ("", "9", "928", "9280f9f6/x", "%3Cscript%3E", "..%2f..%2fetc", "9280*", "'"):
+        status, said = site.get(path + name)
+        assert (status, said.partition(":")[0]) == (404, "there is")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/transitions", "/api/v1/episodes", "/api/v1/episodes/9280", "/episodes/9280"])
+def test_a_journal_that_cannot_be_read_is_one_line(site: Site, tmp_path: Path, path: str) -> None:
+    """One that is not there, or is something else."""
+    status, said = site.get(path)
+    assert (status, said.count("\n")) == (503, 1)
+    assert said.startswith("cannot read ")
+    (tmp_path / "journal.db").write_text("no database at all, and longer than a header of SQLite's would be" * 9)
+    status, said = site.get(path)
+    assert (status, said.count("\n")) == (503, 1)
+    assert "not a database" in said
+
+
+def test_a_disk_that_hangs_does_not_stop_other_answers(site: Site, remembered: Sidecar, tmp_path: Path) -> None:
+    """Two may wait for it; who asks then is told so at once, and the kubelet gets its answer."""
+    waiting = [Event(), Event()]
+    free = Event()
+
+    def hanging() -> JournalReader:
+        next(event for event in waiting if not event.is_set()).set()
+        assert free.wait(10)
+        return JournalReader(tmp_path)
+
+    site.journal = hanging
+    answers: list[int] = []
+    asking = [Thread(target=lambda: answers.append(site.get("/api/v1/episodes")[0])) for _ in waiting]
+    for thread, event in zip(asking, waiting, strict=True):
+        thread.start()
+        assert event.wait(10)
+    try:
+        busy = "others are reading the journal: ask again"
+        assert site.get("/api/v1/transitions") == (503, f"{busy}\n")
+        assert site.get("/livez") == (200, "ok\n")
+        assert busy in site.get("/")[1]
+    finally:
+        free.set()
+        for thread in asking:
+            thread.join(10)
+    assert answers == [200, 200]
+    site.journal = lambda: JournalReader(tmp_path)
+    assert site.get("/api/v1/transitions")[0] == 200

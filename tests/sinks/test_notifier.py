@@ -1,4 +1,4 @@
-"""Notifications arrive as text, every attempt is settled in time, and no secret of a URL is seen anywhere but at its service."""
+"""Notifications arrive as they are, every attempt is settled in time, and no secret of a URL is seen anywhere but at its service."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from email import message_from_bytes, policy
 from pathlib import Path
 from queue import Queue
@@ -20,12 +20,13 @@ from msgspec.structs import replace
 from sidecar.core.alerts import Reason
 from sidecar.core.deliveries import Delivery
 from sidecar.core.messages import DUPLICATE_NOTE
-from sidecar.core.moment import Moment
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Outcome
 from sidecar.core.policy import Severity
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notifier import CAPACITY, Notifier, check_urls
+from sidecar.sinks.notifier import CAPACITY, Attempt, Notifier, check_urls
+from tests.sinks.receiving import webhook
 
 SECRETS = ("s3cretUser", "p4ss/word", "p4ss%2Fword", "T0kenInPath", "T0kenInQuery", "T0kenInHeader")
 WITH_SECRETS = "json://s3cretUser:p4ss%2Fword@{}/T0kenInPath?-key=T0kenInQuery&+X-Token=T0kenInHeader"
@@ -49,13 +50,15 @@ Settled = tuple[str, Outcome, str]
 
 
 class Outbox:
-    """Notes what is settled, and when."""
+    """Notes what is settled."""
 
     def __init__(self) -> None:
         self.settled: Queue[Settled] = Queue()
+        self.asked_to_wait: list[int | None] = []
 
-    def settle(self, delivery_id: str, outcome: Outcome, detail: str) -> None:
-        self.settled.put((delivery_id, outcome, detail))
+    def settle(self, delivery_id: str, attempt: Attempt) -> None:
+        self.asked_to_wait.append(attempt.retry_after)
+        self.settled.put((delivery_id, attempt.outcome, attempt.detail))
 
     def next(self) -> Settled:
         return self.settled.get(timeout=30)
@@ -85,33 +88,6 @@ def notify(outbox: Outbox) -> Iterator[MakeNotifier]:
     for notifier in notifiers:
         notifier.stop()
     assert children() == []
-
-
-@contextmanager
-def webhook() -> Iterator[HttpReceiver]:
-    """A webhook that accepts everything."""
-    receiver = HttpReceiver()
-    receiver.start()
-    try:
-        yield receiver
-    finally:
-        receiver.stop()
-
-
-@pytest.fixture
-def web() -> Iterator[HttpReceiver]:
-    """A webhook that accepts everything."""
-    with webhook() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def mail() -> Iterator[MailReceiver]:
-    """A mail server that accepts everything."""
-    receiver = MailReceiver()
-    receiver.start()
-    yield receiver
-    receiver.stop()
 
 
 def children(parent: int | None = None) -> list[int]:
@@ -146,36 +122,6 @@ def test_delivers_title_and_body_as_they_are_to_a_webhook(
 
     assert outbox.next() == ("d-1", Outcome.DELIVERED, "")
     assert [(message.title, message.body) for message in web.received] == [(DELIVERY.title, DELIVERY.body)]
-
-
-def test_delivers_title_and_body_as_they_are_by_mail(notify: MakeNotifier, outbox: Outbox, mail: MailReceiver) -> None:
-    """A mail is plain text, so a script in it is not one."""
-    notify({"ops#0": mail.url}).send(DELIVERY)
-
-    assert outbox.next() == ("d-1", Outcome.DELIVERED, "")
-    (message,) = mail.received
-    assert message.title == DELIVERY.title
-    assert message.body.splitlines() == DELIVERY.body.splitlines()
-    assert message_from_bytes(message.raw, policy=policy.default).get_content_type() == "text/plain"
-
-
-def test_slack_gets_text_without_mentions(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
-    """`<!channel>` in an address does not wake everybody. Run in this process, because Slack's own address stands in the plugin."""
-    from apprise.plugins.slack import NotifySlack
-
-    from sidecar.sinks import sender
-
-    monkeypatch.setattr(NotifySlack, "webhook_url", f"http://{web.address}")
-    url = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#ops"
-
-    answer = sender.send(url, "<!here>", DELIVERY.body, "warning", 10.0)
-
-    (message,) = web.received
-    (attachment,) = json.loads(message.raw)["attachments"]
-    assert answer == {"outcome": "delivered", "detail": ""}
-    assert "&lt;!channel&gt; &lt;script&gt;" in attachment["text"]
-    assert attachment["title"] == "&lt;!here&gt;"
-    assert b"<!" not in message.raw
 
 
 @pytest.mark.parametrize(
@@ -226,21 +172,6 @@ def test_hostile_text_is_delivered_and_does_no_harm(
     assert parsed.get_content().splitlines()[:3] == ["b", ".", "QUIT"]
 
 
-@pytest.mark.parametrize("status", [302, 307, 401, 404, 429, 500])
-def test_a_refusal_is_a_failure_with_its_reason(
-    notify: MakeNotifier, outbox: Outbox, web: HttpReceiver, status: int
-) -> None:
-    """Also one that trying again does not help: somebody may repair the token or the route, and the message is still there."""
-    web.status = status
-    notify({"ops#0": WITH_SECRETS.format(web.address)}).send(DELIVERY)
-
-    _, outcome, detail = outbox.next()
-
-    assert outcome is Outcome.FAILED
-    assert str(status) in detail
-    assert len(web.received) == 1
-
-
 @pytest.mark.parametrize("status", [302, 307, 308])
 def test_an_answer_does_not_choose_where_a_message_goes(
     notify: MakeNotifier, outbox: Outbox, web: HttpReceiver, status: int
@@ -250,21 +181,47 @@ def test_an_answer_does_not_choose_where_a_message_goes(
         web.status, web.headers = status, {"Location": f"http://{other.address}/"}
         notify({"ops#0": web.url}).send(DELIVERY)
 
-        assert outbox.next()[1] is Outcome.FAILED
+        assert outbox.next()[1] is Outcome.REJECTED
         assert other.received == []
 
 
-def test_a_mail_server_that_refuses_is_a_failure_with_its_reason(
-    notify: MakeNotifier, outbox: Outbox, mail: MailReceiver
+def test_facts_and_link_arrive_below_the_text(notify: MakeNotifier, outbox: Outbox, web: HttpReceiver) -> None:
+    """How each service shows them is `test_formatting`'s."""
+    facts = (("cluster", "default"), ("observer", "pod-1"))
+    notify({"ops#0": web.url}).send(replace(DELIVERY, facts=facts, link="https://wiki.example/runbook"))
+
+    assert outbox.next()[1] is Outcome.DELIVERED
+    assert web.received[0].body == (
+        f"{DELIVERY.body}\n\ncluster: default\nobserver: pod-1\n\nhttps://wiki.example/runbook"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "outcome", "asked"),
+    [
+        (404, {}, Outcome.REJECTED, None),
+        (429, {"Retry-After": "7"}, Outcome.RATE_LIMITED, 7 * SECOND),
+        (500, {}, Outcome.FAILED, None),
+    ],
+)
+def test_what_the_service_answers_is_told(
+    notify: MakeNotifier,
+    outbox: Outbox,
+    web: HttpReceiver,
+    status: int,
+    headers: dict[str, str],
+    outcome: Outcome,
+    asked: int | None,
 ) -> None:
-    """The server's own words are the reason."""
-    mail.status = 451
-    notify({"ops#0": mail.url}).send(DELIVERY)
+    """What to do next, why, and how long it asks us to wait. Every way is in `test_outcomes`."""
+    web.status, web.headers = status, headers
+    notify({"ops#0": WITH_SECRETS.format(web.address)}).send(DELIVERY)
 
-    _, outcome, detail = outbox.next()
+    _, told, detail = outbox.next()
 
-    assert outcome is Outcome.FAILED
-    assert "451" in detail
+    assert (told, outbox.asked_to_wait) == (outcome, [asked])
+    assert str(status) in detail
+    assert len(web.received) == 1
 
 
 def test_options_of_the_url_neither_hide_a_failure_nor_repeat_it(
@@ -362,7 +319,7 @@ def test_a_worker_outlives_what_fails_outside(web: HttpReceiver, caplog: pytest.
     """A destination is not silent for ever because one outcome could not be recorded."""
     settled: Queue[str] = Queue()
 
-    def settle(delivery_id: str, _outcome: Outcome, _detail: str) -> None:
+    def settle(delivery_id: str, *_: object) -> None:
         settled.put(delivery_id)
         raise RuntimeError("the inbox is closed")
 
@@ -433,11 +390,11 @@ def test_more_than_fits_is_refused_at_once(outbox: Outbox, web: HttpReceiver) ->
     assert outbox.settled.empty()
 
 
-def test_a_destination_that_is_gone_is_rejected(notify: MakeNotifier, outbox: Outbox) -> None:
+def test_a_destination_that_is_gone_is_undeliverable(notify: MakeNotifier, outbox: Outbox) -> None:
     """A row of the outbox may be older than the configuration."""
     notify({}).send(DELIVERY)
 
-    assert outbox.next() == ("d-1", Outcome.REJECTED, "this destination is not configured any more")
+    assert outbox.next() == ("d-1", Outcome.UNDELIVERABLE, "this destination is not configured any more")
 
 
 UNUSABLE = {
@@ -470,11 +427,11 @@ def test_check_urls_names_what_nothing_can_be_sent_to(
 
 
 @pytest.mark.parametrize("url", UNUSABLE)
-def test_a_url_that_nothing_can_be_sent_to_is_rejected(notify: MakeNotifier, outbox: Outbox, url: str) -> None:
+def test_a_url_that_nothing_can_be_sent_to_is_undeliverable(notify: MakeNotifier, outbox: Outbox, url: str) -> None:
     """Trying again would not help."""
     notify({"ops#0": url}).send(DELIVERY)
 
-    assert outbox.next() == ("d-1", Outcome.REJECTED, UNUSABLE[url])
+    assert outbox.next() == ("d-1", Outcome.UNDELIVERABLE, UNUSABLE[url])
 
 
 def test_secrets_stay_between_the_url_and_its_service(

@@ -1,0 +1,55 @@
+"""Labels of alerts, and matchers over them: Alertmanager's, with its meaning."""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import lru_cache
+
+from msgspec import Struct
+
+Labels = Mapping[str, str]
+
+OWN_LABELS = ("alert", "cluster_id", "component", "job_id", "observer", "severity", "store")
+"""What an alert may be labelled with beside the external labels. Not all have all: see docs/rules.md."""
+
+
+class Operator(StrEnum):
+    """How a matcher compares."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    MATCHES = "=~"
+    MATCHES_NOT = "!~"
+
+
+class Matcher(Struct, frozen=True):
+    """A condition on one label. A label that is absent counts as an empty one; a regular expression must match all of the value."""
+
+    label: str
+    operator: Operator
+    value: str
+
+    def __str__(self) -> str:
+        return f'{self.label}{self.operator}"{self.value}"'
+
+    def matches(self, labels: Labels) -> bool:
+        found = labels.get(self.label, "")
+        match self.operator:
+            case Operator.EQUAL:
+                return found == self.value
+            case Operator.NOT_EQUAL:
+                return found != self.value
+            case Operator.MATCHES:
+                return _compiled(self.value).fullmatch(found) is not None
+            case Operator.MATCHES_NOT:
+                return _compiled(self.value).fullmatch(found) is None
+
+
+def match_all(matchers: Iterable[Matcher], labels: Labels) -> bool:
+    """Whether each of `matchers` is true of `labels`; no matcher is true of everything."""
+    return all(matcher.matches(labels) for matcher in matchers)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

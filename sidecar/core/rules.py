@@ -1,0 +1,295 @@
+"""What makes a rule fire: what happened begins alerts, and the state of a cluster says what is so and whether it still is.
+
+An alert has an id that follows from what happened: the same for every observer that sees the same, so that one of them can speak for all.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core import grouping
+from sidecar.core.alerts import Alert, Alerts, Failover, Failovers, Pending
+from sidecar.core.causes import Cause
+from sidecar.core.episodes import LOOK_BACK
+from sidecar.core.grouping import labels_of
+from sidecar.core.leadership import Component, ComponentId, Held, Vacant, host_port
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy import Policy, Rule, Trigger
+from sidecar.core.records import AnyRecord, Episode, Transition, record_id
+from sidecar.core.state import ClusterState, ComponentState, contending, zxid_headroom
+
+ZXID_HEADROOM: Final = 1 << 28
+"""So many transactions before ZooKeeper has to elect a leader of its own: a sixteenth of them all."""
+MOST_FAILOVERS: Final = 1000
+"""Of one cluster that are remembered."""
+
+JOBS: Final = ComponentId(Component.JOB)
+"""The jobs of a failover: what happens to them is one thing."""
+
+
+# -- what happened -----------------------------------------------------------------------------------------------------
+
+
+def react(alerts: Alerts, policy: Policy, record: AnyRecord, cluster: ClusterState, at: Moment) -> Alerts:
+    """What something that happened in `cluster` means to the rules."""
+    match record:
+        case Transition():
+            for rule in policy.rules:
+                alerts = _transition(alerts, policy, rule, record, cluster, at)
+        case Episode() if record.cause != Cause.OBSERVER_BLIND:
+            alerts = _counted(alerts, policy, record, at)
+            for rule in policy.rules:
+                if rule.on is Trigger.SAME_PROCESS_REELECTION and record.cause == Cause.SAME_PROCESS_REELECTION:
+                    alert = _alert(policy, rule, record.cluster_id, None, at, record.id, episode_id=record.id)
+                    before, after = _place(record.before_address), _place(record.after_address)
+                    event = replace(alert, before=before, after=after, vacant_seconds=record.vacant_seconds)
+                    alerts = grouping.fire(alerts, policy, replace(event, ended=at, is_event=True), at)
+    return alerts
+
+
+def _transition(
+    alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
+) -> Alerts:
+    component = ComponentId(Component(transition.component), transition.job_id)
+    changed = transition.last_known_session_id and transition.after_session_id and not transition.same_leader
+    name = transition.cluster_id
+    key = (rule.alert, name, component)
+    match rule.on:
+        case Trigger.LEADER_CHANGED | Trigger.JOB_LEADER_CHANGED if transition.split:
+            # Told as what it is; the changes that showed it to be a split are not told any more.
+            return grouping.withdraw(alerts, lambda alert: (alert.rule, alert.cluster_id, alert.component) == key)
+        case Trigger.JOB_LEADER_CHANGED if (
+            (episode := cluster.episode) and transition.episode_id and not component.job_id
+        ):
+            # Nor is a job that turns out to have been the first to move in a failover. What it did before that was by itself.
+            moved = {job for job, known in cluster.components.items() if _is_in(episode.id, job, known)}
+            since = episode.opened_at.steady - LOOK_BACK
+            return grouping.withdraw(
+                alerts,
+                lambda alert: (
+                    (alert.rule, alert.cluster_id) == (rule.alert, name)
+                    and alert.component in moved
+                    and alert.began.steady >= since
+                ),
+            )
+        case Trigger.LEADER_CHANGED if changed and not component.job_id:
+            # By whom it is led, not by what was before: an observer that missed a failover knows another leader before.
+            led_by = transition.after_session_id
+            alert = _alert(policy, rule, name, component, at, led_by, episode_id=transition.episode_id)
+            alert = replace(alert, ended=None if _is_going_on(alert, cluster) else at, is_event=True)
+        case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not transition.episode_id:
+            alert = _alert(policy, rule, name, component, at, transition.after_session_id)
+            alert = replace(alert, ended=at, is_event=True)
+        case Trigger.UNOBSERVED if transition.unobserved_at_least:
+            alert = _alert(policy, rule, name, component, at, transition.id, count=transition.unobserved_at_least)
+            alert = replace(alert, ended=at, is_event=True)
+        case Trigger.SPLIT if transition.split and transition.after_session_id:
+            if key in alerts.active():
+                return alerts
+            sessions = sorted((transition.last_known_session_id or "", transition.after_session_id))
+            alert = _alert(policy, rule, name, component, at, *sessions)
+        case _:
+            return alerts
+    alert = replace(
+        alert,
+        before=_place(transition.last_known_address),
+        after=_place(transition.after_address),
+        vacant_seconds=transition.vacant_seconds,
+    )
+    return grouping.fire(alerts, policy, alert, at)
+
+
+def _is_in(episode_id: str, component: ComponentId, known: ComponentState) -> bool:
+    """Whether it is a job that an episode has moved."""
+    return component.job_id is not None and known.absence is not None and known.absence.episode_id == episode_id
+
+
+def _counted(alerts: Alerts, policy: Policy, episode: Episode, at: Moment) -> Alerts:
+    """Remember a failover for as long as a rule counts it."""
+    if not any(rule.on is Trigger.EPISODES for rule in policy.rules):
+        return alerts
+    known = alerts.failovers.get(episode.cluster_id, Failovers()).known
+    # Leaders of a split follow each other without end: it is told as what it is, and is one failover.
+    times = 1 if episode.cause == Cause.SPLIT_LEADERSHIP else max(1, episode.failovers)
+    latest = (*known, Failover(episode.id, at.steady, times))[-MOST_FAILOVERS:]
+    return replace(alerts, failovers={**alerts.failovers, episode.cluster_id: Failovers(latest)})
+
+
+# -- what is so --------------------------------------------------------------------------------------------------------
+
+
+def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment) -> Alerts:
+    """What is so by now: begin what has been so for long enough, end what is not so any more.
+
+    Of a cluster out of sight nothing begins or ends, but that it is out of sight.
+    """
+    for name, cluster in clusters.items():
+        if alerts.evaluated.get(name) is not cluster or name in alerts.failovers:
+            alerts = _evaluated(alerts, policy, name, cluster, now)
+    due = [pending.alert for pending in alerts.pending.values() if now.steady >= pending.due]
+    if due:
+        waiting = {key: pending for key, pending in alerts.pending.items() if now.steady < pending.due}
+        alerts = replace(alerts, pending=waiting)
+    for alert in due:
+        alerts = grouping.fire(alerts, policy, alert, now)
+    return alerts
+
+
+def _evaluated(alerts: Alerts, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Alerts:
+    alerts = _forgotten(alerts, policy, name, now)
+    members = (member.alert for group in alerts.groups.values() for member in group.members.values())
+    active = [alert for alert in members if alert.cluster_id == name and not alert.ended]
+    pending = {key: waiting for key, waiting in alerts.pending.items() if key[1] != name}
+    over: set[str] = set()
+    begun: list[Alert] = []
+    for rule in policy.rules:
+        lasting = [alert for alert in active if alert.rule == rule.alert]
+        firing = {alert.component: alert for alert in lasting}
+        in_sight = cluster.view.complete or rule.on is Trigger.BLIND
+        found = _found(rule, policy, name, cluster, alerts, now) if in_sight else {}
+        for component, alert in found.items():
+            due = alert.began.steady + rule.hold_for
+            if component in firing:
+                if rule.on is Trigger.EPISODES and alert.count != firing[component].count:
+                    alerts = grouping.recounted(alerts, firing[component].id, alert.count)
+                continue
+            if now.steady >= due:
+                begun.append(alert)
+            else:
+                key, waiting = (rule.alert, name, component), Pending(due, alert)
+                before = alerts.pending.get(key)
+                pending[key] = before if before == waiting else waiting
+        if in_sight:
+            over |= {alert.id for alert in lasting if not _lasts(rule, alert, found, cluster)}
+    if over:
+        alerts = grouping.end(
+            alerts, policy, lambda alert: alert.id in over, now, lambda alert: _ended(alert, cluster, now)
+        )
+    for alert in begun:
+        alerts = grouping.fire(alerts, policy, alert, now)
+    kept = alerts.pending if pending == alerts.pending else pending
+    if kept is alerts.pending and alerts.evaluated.get(name) is cluster:
+        return alerts
+    return replace(alerts, pending=kept, evaluated={**alerts.evaluated, name: cluster})
+
+
+def _found(
+    rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
+) -> dict[ComponentId | None, Alert]:
+    """What is so now, by what it is about."""
+    match rule.on:
+        case Trigger.VACANT:
+            return _vacancies(rule, policy, name, cluster)
+        case Trigger.BLIND if not cluster.view.complete:
+            loss = cluster.view.loss
+            began = loss.began if loss and loss.ended is None else cluster.view.turned_at
+            return {None: _alert(policy, rule, name, None, began, policy.observer, began.wall)}
+        case Trigger.NO_STANDBY if cluster.fewer and contending(cluster.contenders) == 1:
+            left = sorted(other for names in cluster.contenders.values() for other in names)
+            return {None: _alert(policy, rule, name, None, cluster.fewer.at, *left)}
+        case Trigger.EPISODES:
+            known = alerts.failovers.get(name, Failovers()).known
+            recent = [failover for failover in known if now.steady - failover.at <= rule.within]
+            count = sum(failover.times for failover in recent)
+            if count >= rule.count:
+                latest = recent[-1].episode_id
+                return {None: _alert(policy, rule, name, None, now, latest, count=count, episode_id=latest)}
+        case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
+            epoch = (cluster.zxid or 0) >> 32
+            return {None: _alert(policy, rule, name, None, now, epoch, count=left_over)}
+    return {}
+
+
+def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+    found: dict[ComponentId | None, Alert] = {}
+    waiting: dict[str, tuple[Moment, int]] = {}
+    for component, known in cluster.components.items():
+        if isinstance(known.leadership, Vacant):
+            began = known.vacated_at or known.since
+            if component.job_id and known.absence and (episode := known.absence.episode_id):
+                since, count = waiting.get(episode, (began, 0))
+                waiting[episode] = (min(since, began), count + 1)
+                continue
+            left = known.last_known
+            alert = _alert(policy, rule, name, component, began, left and left.session_id)
+            found[component] = replace(alert, before=_place(left.address) if left else None)
+    if waiting:
+        episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
+        count = sum(number for _, number in waiting.values())
+        found[JOBS] = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode)
+    return found
+
+
+def _lasts(rule: Rule, alert: Alert, found: Mapping[ComponentId | None, Alert], cluster: ClusterState) -> bool:
+    """Whether an alert that fires still holds."""
+    match rule.on:
+        case Trigger.LEADER_CHANGED:
+            return _is_going_on(alert, cluster)
+        case Trigger.SPLIT:
+            return alert.component in cluster.contested
+        case Trigger.NO_STANDBY:
+            return contending(cluster.contenders) == 1
+        case Trigger.ZXID_HEADROOM if cluster.zxid is None:
+            return True  # ZooKeeper has not told since the sidecar began
+    return alert.component in found
+
+
+def _is_going_on(alert: Alert, cluster: ClusterState) -> bool:
+    """Whether the failover that the alert tells of still has somebody without a leader."""
+    episode = cluster.episode
+    return episode is not None and episode.id == alert.episode_id and bool(episode.away or episode.jobs_away)
+
+
+def _ended(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
+    """An alert that is over, with what is known of how."""
+    if alert.is_event:
+        return alert
+    known: ComponentState | None = cluster.components.get(alert.component) if alert.component else None
+    held = known.leadership if known and isinstance(known.leadership, Held) else None
+    lasted = round((now.steady - alert.began.steady) / SECOND, 6)
+    return replace(alert, after=_place(held.leader.address) if held else None, vacant_seconds=lasted)
+
+
+def _forgotten(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
+    """Without the failovers of so long ago that no rule counts them."""
+    if name not in alerts.failovers:
+        return alerts
+    longest = max((rule.within for rule in policy.rules if rule.on is Trigger.EPISODES), default=0)
+    known = alerts.failovers[name].known
+    left = tuple(failover for failover in known if now.steady - failover.at <= longest)
+    if len(left) == len(known):
+        return alerts
+    rest = {other: found for other, found in alerts.failovers.items() if other != name}
+    return replace(alerts, failovers={**rest, name: Failovers(left)} if left else rest, evaluated={})
+
+
+def _alert(
+    policy: Policy,
+    rule: Rule,
+    name: str,
+    component: ComponentId | None,
+    began: Moment,
+    *what: object,
+    count: int | None = None,
+    episode_id: str | None = None,
+) -> Alert:
+    """An alert whose id follows from `what` happened."""
+    return Alert(
+        id=record_id("alert", rule.alert, name, component or "", *what),
+        rule=rule.alert,
+        cluster_id=name,
+        labels=labels_of(policy, rule, name, component, ours=rule.on in _OURS),
+        began=began,
+        component=component,
+        count=count,
+        episode_id=episode_id,
+    )
+
+
+_OURS: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
+"""What is about this observer, not about Flink."""
+
+
+def _place(address: str | None) -> str | None:
+    return host_port(address) if address is not None else None

@@ -1,0 +1,140 @@
+"""Records from files, as the spool seals them: `.jsonl`, or `.jsonl.gz`. Read twice, line by line, whatever their size."""
+
+import gzip
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from msgspec import MsgspecError, Struct, field, json
+
+from sidecar.core.errors import OperatorError
+from sidecar.core.leadership import Component
+from sidecar.core.moment import SECOND
+from sidecar.core.policy import Store
+from sidecar.core.records import AnyRecord, Contention, Transition
+from sidecar.core.transitions import Kind
+from sidecar.rehearsal.sight import Sight
+
+_LONGEST_LINE: Final = 1 << 20
+_FAR: Final = 366 * 24 * 3600 * SECOND
+"""A record so long after the one before it has a wrong time."""
+_REMEMBERED: Final = 100_000
+"""So many ids: a segment that is there twice is told once."""
+
+
+class ReplayError(OperatorError):
+    """What was recorded cannot be replayed."""
+
+
+class Envelope(Struct):
+    """What is asked of every record before they are replayed."""
+
+    type: str
+    observer: str
+    cluster_id: str
+    store: Store
+    observed_at: str
+    external_labels: dict[str, str] = {}
+    from_: str = field(name="from", default="")
+    to: str = ""
+    state: str = ""
+    kind: str = ""
+
+
+class Found(Struct):
+    """What one sidecar recorded, before it is replayed."""
+
+    stores: dict[str, Store] = {}
+    external_labels: dict[str, str] = {}
+    sights: dict[str, Sight] = {}
+
+
+class Spooled:
+    """The records in `files`, one after the other in the order of time."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+        self.unreadable = 0
+        """Lines that are no records, counted when they are read."""
+
+    def observers(self) -> dict[str, Found]:
+        """What there is of each sidecar. Raises ReplayError."""
+        found: dict[str, Found] = {}
+        decoder = json.Decoder(Envelope)
+        for line in lines(self._files):
+            try:
+                record = decoder.decode(line)
+                at = _micros(record.observed_at)
+                of = found.setdefault(record.observer, Found({}, {}, {}))
+                of.stores[record.cluster_id] = record.store
+                of.external_labels = record.external_labels
+                sight = of.sights.setdefault(record.cluster_id, Sight())
+                if record.type == "coverage":
+                    sight.covered(_micros(record.from_), _micros(record.to), record.state)
+                elif record.kind == Kind.OBSCURED:
+                    sight.noticed(at)
+            except (MsgspecError, ValueError):
+                continue  # counted when it is read for its content
+        return found
+
+    def records(self, observer: str, found: Found) -> Iterator[tuple[int, AnyRecord]]:
+        """What `observer` recorded, each with its time (microseconds since the epoch), which never goes back. Raises ReplayError."""
+        decoder = json.Decoder(AnyRecord)
+        known: OrderedDict[str, None] = OrderedDict()
+        latest = 0
+        self.unreadable = 0
+        for line in lines(self._files):
+            try:
+                record = decoder.decode(line)
+                at = _micros(record.observed_at)
+                _check(record)
+                if latest and at - latest > _FAR:
+                    raise ValueError("out of time")
+            except (MsgspecError, ValueError):
+                self.unreadable += 1
+                continue
+            own = record.observer == observer and record.cluster_id in found.stores
+            if own and record.id not in known:
+                known[record.id] = None
+                if len(known) > _REMEMBERED:
+                    known.popitem(last=False)
+                latest = max(latest, at)
+                yield latest, record
+
+
+def lines(files: Sequence[Path]) -> Iterator[bytes]:
+    """The lines of all files, those of `.gz` unpacked. A line that is longer than any record comes in pieces. Raises ReplayError."""
+    for path in files:
+        opened = gzip.open if path.suffix == ".gz" else open
+        try:
+            with opened(path, "rb") as file:
+                while line := file.readline(_LONGEST_LINE):
+                    if line.strip():
+                        yield line
+        except (OSError, EOFError, zlib.error) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise ReplayError(f"{path} cannot be read: {reason}") from error
+
+
+def _check(record: AnyRecord) -> None:
+    """Raises ValueError where a record holds what no sidecar writes."""
+    Store(record.store)
+    match record:
+        case Transition():
+            Component(record.component)
+            Kind(record.kind)
+            for session in (record.after_session_id, record.last_known_session_id):
+                UUID(session or "0" * 32)
+        case Contention() if record.component:
+            Component(record.component)
+
+
+def _micros(at: str) -> int:
+    moment = datetime.fromisoformat(at)
+    if moment.tzinfo is None:
+        raise ValueError("a time without its distance from UTC")
+    return round(moment.timestamp() * SECOND)

@@ -1,0 +1,212 @@
+"""One voice: what is to be told is claimed in the ledger before it is sent, and marked as told after.
+
+Each cluster has a ledger of its own, in its own store. Where a store does not let us keep one, this sidecar speaks for itself, and the
+log says so.
+"""
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.clock import Clock
+from sidecar.core import ledger as ledgers
+from sidecar.core.deliveries import Delivery
+from sidecar.core.ledger import TAKE_OVER, Claim, Ledger, Standing
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import Outcome
+from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
+
+MOST_RACES: Final = 20
+"""So often somebody else may be faster. Each time one of them gets what it wants, and there are a handful."""
+MARK_ATTEMPTS: Final = 3
+REFUSED_SECONDS: Final = 600.0
+"""So long a store that has refused is not asked again."""
+_PAUSE: Final = 0.05
+_MOST_WATCHED: Final = 10_000
+
+_log = logging.getLogger("sidecar.ledger")
+
+
+class Permit(Struct, frozen=True):
+    """What the ledger allows. `outcome` None: send it, under `claim`."""
+
+    claim: Claim | None = None
+    possible_duplicate: bool = False
+    outcome: Outcome | None = None
+    detail: str = ""
+    until: float = math.inf
+    """When (monotonic) it is too late to begin: others may take the claim over before the end."""
+
+
+FREE: Final = Permit()
+"""Send it: nobody needs to be asked."""
+
+
+class SharedLedger:
+    """The ledger of one cluster. Safe to use from several threads: they take turns."""
+
+    def __init__(
+        self, store: LedgerStore, observer: str, clock: Clock, *, alone_if_refused: bool, take_over: int = TAKE_OVER
+    ) -> None:
+        """`alone_if_refused`: speak for ourselves alone where the store has never let us keep a ledger; else wait for it."""
+        self._store = store
+        self._observer = observer
+        self._clock = clock
+        self._alone_if_refused = alone_if_refused
+        self._take_over = take_over / SECOND
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[Claim, float]] = {}
+        """Claims of others, and since when (monotonic) they have stood unchanged: our own clock alone decides."""
+        self._alone_until = 0.0
+        self._knows_one = False
+        """Whether there has been a ledger."""
+        self._failed_at = 0.0
+        self._failure = ""
+
+    def begin(self) -> None:
+        """Make the ledger where there is none, before there is anything to tell: who finds none later, knows that one was lost."""
+        with self._lock:
+            try:
+                document = self._store.read()
+                found = self._found(document)
+                if not self._knows_one:
+                    self._write(found, document)
+                self._store.rest()
+            except LedgerRefusedError as error:
+                self._refused(error)
+            except LedgerError as error:
+                _log.info("the ledger is not looked at before there is something to tell: %s", error)
+
+    def claim(self, delivery: Delivery) -> Permit:
+        """Whether to send it."""
+        asked_at = time.monotonic()
+        with self._lock:
+            if time.monotonic() < self._alone_until:
+                return FREE
+            if asked_at < self._failed_at:  # who waited for another's answer has it
+                return Permit(outcome=Outcome.NO_LEDGER, detail=self._failure)
+            try:
+                return self._claim(delivery)
+            except LedgerRefusedError as error:
+                return self._refused(error)
+            except LedgerError as error:
+                return self._out_of_reach(error)
+
+    def settle(self, delivery: Delivery, claim: Claim | None, outcome: Outcome) -> None:
+        """What became of what we had claimed, or had sent without. Tried again while the ledger is out of reach: else others would tell
+        it once more.
+        """
+        for attempt in range(MARK_ATTEMPTS):
+            with self._lock:  # in between, others may ask
+                if time.monotonic() < self._alone_until:
+                    return
+                try:
+                    self._change(lambda found: self._settled(found, delivery, claim, outcome))
+                    self._store.rest()
+                except LedgerError as error:
+                    if attempt == MARK_ATTEMPTS - 1:
+                        _log.warning("what was told could not be marked as told, and may be told again: %s", error)
+                else:
+                    return
+
+    def stop(self) -> None:
+        """End in bounded time. May be called twice."""
+        if self._lock.acquire(timeout=10):
+            try:
+                self._store.stop()
+            finally:
+                self._lock.release()
+
+    def _claim(self, delivery: Delivery) -> Permit:
+        for race in range(MOST_RACES):
+            document = self._store.read()
+            found = self._found(document)
+            permit = self._permit(found, delivery)
+            if permit.outcome is not None:
+                if permit.outcome is Outcome.ALREADY_TOLD:
+                    self._store.rest()
+                return permit
+            assert permit.claim  # noqa: S101  what may be sent is claimed
+            if self._write(ledgers.claimed(found, delivery, permit.claim, self._clock().wall), document):
+                self._held.pop(ledgers.name_of(delivery), None)
+                return permit
+            time.sleep(random.uniform(0, _PAUSE * (race + 1)))  # noqa: S311  so that those who race do not meet again
+        raise LedgerError("the ledger is written by others all the time")
+
+    def _found(self, document: Document) -> Ledger:
+        """The ledger in it. One that was deleted or garbled begins anew: what was told before is not known any more."""
+        found = ledgers.read(document.content)
+        self._knows_one = self._knows_one or found.began > 0
+        return ledgers.begun(found, self._clock().wall)
+
+    def _permit(self, found: Ledger, delivery: Delivery) -> Permit:
+        until = time.monotonic() + self._take_over / 2
+        name = ledgers.name_of(delivery)
+        entry = found.entries.get(name)
+        standing = ledgers.standing(found, delivery, self._observer)
+        if standing is Standing.TOLD:
+            self._held.pop(name, None)
+            return Permit(outcome=Outcome.ALREADY_TOLD, detail=f"by {entry.by}" if entry else "")
+        if standing is Standing.HELD:
+            assert entry  # noqa: S101  a claim stands in an entry
+            assert entry.claim  # noqa: S101  it is held
+            if not self._is_abandoned(name, entry.claim):
+                return Permit(outcome=Outcome.HELD, detail=f"{entry.claim.by} is about to tell it")
+            _log.warning(
+                "%s has claimed a message and not told it for %.0f s: taken over", entry.claim.by, self._take_over
+            )
+        doubtful = entry is not None and (entry.unsure or entry.claim is not None)
+        forgotten = delivery.queued_at.wall < found.began
+        return Permit(
+            Claim(self._observer, f"{delivery.id}/{delivery.attempt}"),
+            possible_duplicate=doubtful or forgotten or ledgers.repeats(found, delivery),
+            until=until,
+        )
+
+    def _is_abandoned(self, name: str, claim: Claim) -> bool:
+        now = time.monotonic()
+        seen, since = self._held.get(name, (claim, now))
+        if seen != claim:
+            since = now
+        while name not in self._held and len(self._held) >= _MOST_WATCHED:
+            self._held.pop(next(iter(self._held)))
+        self._held[name] = (claim, since)
+        return now - since >= self._take_over
+
+    def _settled(self, found: Ledger, delivery: Delivery, claim: Claim | None, outcome: Outcome) -> Ledger:
+        wall = self._clock().wall
+        if outcome is Outcome.DELIVERED:
+            return ledgers.marked(found, delivery, self._observer, wall)
+        if claim is None:
+            return found
+        return ledgers.released(found, delivery, claim, wall, unsure=outcome is Outcome.TIMED_OUT)
+
+    def _change(self, change: Callable[[Ledger], Ledger]) -> None:
+        for race in range(MOST_RACES):
+            document = self._store.read()
+            found = self._found(document)
+            changed = change(found)
+            if changed is found or self._write(changed, document):
+                return
+            time.sleep(random.uniform(0, _PAUSE * (race + 1)))  # noqa: S311  so that those who race do not meet again
+        raise LedgerError("the ledger is written by others all the time")
+
+    def _write(self, changed: Ledger, over: Document) -> bool:
+        return self._store.write(ledgers.written(changed, self._clock().wall), over) is not None
+
+    def _refused(self, error: LedgerRefusedError) -> Permit:
+        if self._knows_one or not self._alone_if_refused:  # who has had a ledger is not alone
+            return self._out_of_reach(error)
+        _log.warning("no ledger: this sidecar speaks for itself, and others tell the same once more: %s", error)
+        self._alone_until = time.monotonic() + REFUSED_SECONDS
+        return FREE
+
+    def _out_of_reach(self, error: LedgerError) -> Permit:
+        self._failed_at, self._failure = time.monotonic(), str(error)
+        return Permit(outcome=Outcome.NO_LEDGER, detail=self._failure)

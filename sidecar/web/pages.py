@@ -1,0 +1,119 @@
+"""The pages for people. Whoever imports this pays for jinja2.
+
+All text that comes from a cluster or from a person is untrusted: it is made printable and bounded (`clean`), escaped by the templates, and
+no page may run or fetch anything, whatever got into it (`POLICY`).
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from sidecar import __version__
+from sidecar.core.explaining import Explanation, facts, printable
+from sidecar.core.failovers import Failover
+from sidecar.core.leadership import host_port
+from sidecar.core.messages import clean, move
+from sidecar.core.moment import SECOND, seconds, timestamp
+from sidecar.core.records import Transition
+from sidecar.core.snapshot import Snapshot
+from sidecar.web.status import clusters
+
+DELIVERIES_SHOWN: Final = 20
+TRANSITIONS_SHOWN: Final = 100
+"""Of the cluster's own components."""
+JOBS_SHOWN: Final = 20
+"""Transitions of jobs."""
+MESSAGES_SHOWN: Final = 50
+
+_STYLE: Final = files("sidecar.web").joinpath("templates/page.css").read_text(encoding="utf-8")
+POLICY: Final = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    f"style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'"
+)
+"""The Content-Security-Policy of every page: its own style and nothing else."""
+
+
+def status(snapshot: Snapshot, episodes: Sequence[Failover], problem: str | None, stale: str | None) -> str:
+    """Who leads, what is not over, and how the sidecar is. `problem`: why earlier `episodes` are missing; `stale`: why all of it is old."""
+    outbox = list(snapshot.state.outbox.values())
+    return _render(
+        "status.html.j2",
+        at=timestamp(snapshot.at.wall),
+        clusters=clusters(snapshot),
+        episodes=episodes,
+        problem=problem,
+        stale=stale,
+        health=snapshot.health,
+        deliveries=outbox[:DELIVERIES_SHOWN],
+        pending=len(outbox),
+    )
+
+
+def episode(explained: Explanation, failover: Failover | None) -> str:
+    """One failover: what `explain` says, what was noted, what happened in order, and who was told."""
+    return _render(
+        "episode.html.j2",
+        explained=explained,
+        failover=failover,
+        facts=list(facts(explained)),
+        transitions=_shown(explained.transitions),
+        messages=explained.notifications[:MESSAGES_SHOWN],
+        jobs_shown=JOBS_SHOWN,
+    )
+
+
+def _shown(transitions: Sequence[Transition]) -> list[Transition]:
+    """In order; of a storm the first of the cluster's own components, and the first of jobs."""
+    left = {True: JOBS_SHOWN, False: TRANSITIONS_SHOWN}
+    shown = []
+    for transition in transitions:
+        of_job = transition.job_id is not None
+        if left[of_job]:
+            left[of_job] -= 1
+            shown.append(transition)
+    return shown
+
+
+def _render(template: str, **values: object) -> str:
+    return _templates.get_template(template).render(values)
+
+
+def _utc(time: str) -> Markup:
+    """A time for people, to the millisecond."""
+    return Markup('<time datetime="{}">{} {}</time>').format(time, time[:10], time[11:23])
+
+
+def _moved(failover: Failover) -> str:
+    """From whom to whom."""
+    before, after = host_port(failover.before_address or ""), host_port(failover.after_address or "")
+    return move(before, after) if failover.after_address else f"{clean(before or '?')} → nobody yet"
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("sidecar.web"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "clean": lambda text: clean(str(text)),
+        "host": lambda address: clean(host_port(address)),
+        "moved": _moved,
+        "printable": printable,
+        "utc": _utc,
+        "lasted": lambda value: seconds(round(value * SECOND)),
+        "wall": lambda moment: timestamp(moment.wall),
+    }
+    environment.globals |= {"style": Markup(_STYLE), "version": __version__}  # noqa: S704  our own file
+    return environment
+
+
+_templates: Final = _environment()

@@ -1,0 +1,87 @@
+"""What happened, for scripts and people: from the journal, and of what is not over from the newest snapshot."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from threading import BoundedSemaphore
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core import failovers
+from sidecar.core.explaining import Explanation, find, in_words
+from sidecar.core.failovers import Failover
+from sidecar.core.records import Annotation, Episode, Notification, Transition
+from sidecar.core.snapshot import Snapshot
+from sidecar.journal import JournalReader
+
+_READERS: Final = 2
+"""Readings at one time: health and metrics have threads left while a disk hangs."""
+
+
+class BusyError(Exception):
+    """Others are reading."""
+
+
+class Story(Struct, frozen=True):
+    """All that is told of one episode."""
+
+    episode: Failover | None
+    """Null: it was left before its end, by a sidecar that has lost its state."""
+    words: list[str]
+    """What `explain` says."""
+    transitions: list[Transition]
+    transitions_total: int
+    notifications: list[Notification]
+    annotations: list[Annotation]
+
+
+class Past:
+    """Ask it from any thread. Everything raises JournalError when the journal cannot be read, and BusyError while others read it."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], journal: Callable[[], JournalReader]) -> None:
+        self._snapshot = snapshot
+        self._journal = journal
+        self._readers = BoundedSemaphore(_READERS)
+
+    def transitions(self, last: int) -> list[Transition]:
+        """The last so many, the newest first."""
+        with self._reading() as journal:
+            return journal.latest(Transition, last)
+
+    def episodes(self, last: int) -> list[Failover]:
+        """The last so many, the newest first: what is not over leads."""
+        with self._reading() as journal:
+            recorded = [failovers.closed(episode) for episode in journal.latest(Episode, last)]
+        known = {episode.id for episode in recorded}
+        # One that has just been recorded may not have left the snapshot yet.
+        return [*(each for each in failovers.under_way(self._snapshot()) if each.id not in known), *recorded][:last]
+
+    def episode(self, name: str) -> tuple[Explanation, Failover | None]:
+        """That whose id begins with `name`. Raises UnknownEpisodeError."""
+        with self._reading() as journal:
+            under_way = {each.id: each for each in failovers.under_way(self._snapshot())}
+            explained = find(journal.remembered(), name, under_way)
+        recorded = failovers.closed(explained.episode) if explained.episode else None
+        return explained, recorded or under_way.get(explained.id)
+
+    def story(self, name: str) -> Story:
+        """The same, as data."""
+        found, episode = self.episode(name)
+        return Story(
+            episode,
+            list(in_words(found)),
+            list(found.transitions),
+            found.transitions_total,
+            list(found.notifications),
+            list(found.annotations),
+        )
+
+    @contextmanager
+    def _reading(self) -> Iterator[JournalReader]:
+        if not self._readers.acquire(blocking=False):
+            raise BusyError("others are reading the journal: ask again")
+        try:
+            with closing(self._journal()) as journal:
+                yield journal
+        finally:
+            self._readers.release()

@@ -1,0 +1,86 @@
+"""What the status page tells of each cluster, from one snapshot."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.leaders import Leader, leaders
+from sidecar.core.moment import Moment, Timestamp, timestamp
+from sidecar.core.snapshot import Snapshot
+from sidecar.core.state import ClusterState, contending
+
+JOBS_SHOWN: Final = 20
+"""Those without a leader first."""
+
+
+class Sight(Struct, frozen=True):
+    """Whether the store is seen whole, and since when. `since` is null where it has not been seen yet."""
+
+    seeing: bool
+    connection: str
+    since: Timestamp | None
+
+
+class Jobs(Struct, frozen=True):
+    """How many there are in each state, and some of them."""
+
+    total: int
+    held: int
+    vacant: int
+    unknown: int
+    shown: Sequence[Leader]
+
+
+class ClusterStatus(Struct, frozen=True):
+    """One cluster."""
+
+    cluster_id: str
+    sight: Sight
+    components: Sequence[Leader]
+    jobs: Jobs
+    contenders: int | None
+    """Null: no latch can be seen, or nobody stands at it although somebody leads."""
+    split: Sequence[str]
+    """Whose leadership two contenders take turns at."""
+
+
+def clusters(snapshot: Snapshot) -> list[ClusterStatus]:
+    """Every watched cluster, in order."""
+    found = {name: list(each) for name, each in groupby(leaders(snapshot), attrgetter("cluster_id"))}
+    return [
+        _cluster(name, cluster, found.get(name, []), snapshot.at)
+        for name, cluster in sorted(snapshot.state.clusters.items())
+    ]
+
+
+def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> ClusterStatus:
+    contenders = contending(cluster.contenders) if cluster.view.complete else None
+    if contenders == 0 and any(leader.state == "held" for leader in found):
+        contenders = None  # there is no latch: that many is not what it says
+    return ClusterStatus(
+        cluster_id,
+        _sight(cluster, at),
+        [leader for leader in found if leader.job_id is None],
+        _jobs([leader for leader in found if leader.job_id is not None]),
+        contenders,
+        sorted(map(str, cluster.contested)),
+    )
+
+
+def _sight(cluster: ClusterState, at: Moment) -> Sight:
+    view = cluster.view
+    connection = view.connection.value if view.connection else "not connected yet"
+    if view.complete:
+        return Sight(seeing=True, connection=connection, since=timestamp(at.wall - (at.steady - view.connected_at)))
+    lost = view.loss.began if view.loss and view.loss.ended is None else None
+    return Sight(seeing=False, connection=connection, since=timestamp(lost.wall) if lost else None)
+
+
+def _jobs(jobs: list[Leader]) -> Jobs:
+    states = Counter(job.state for job in jobs)
+    shown = sorted(jobs, key=lambda job: job.state == "held")[:JOBS_SHOWN]
+    return Jobs(len(jobs), states["held"], states["vacant"], states["unknown"], shown)

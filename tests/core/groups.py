@@ -1,0 +1,105 @@
+"""Alerts in groups under a clock: what is told, second by second."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core import grouping
+from sidecar.core.alerts import Alert, Alerts
+from sidecar.core.grouping import labels_of
+from sidecar.core.labels import Matcher, Operator
+from sidecar.core.leadership import ComponentId
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.routing import InhibitRule, Route, TimeInterval, TimeRange
+from sidecar.core.rows import assemble, changes
+from sidecar.core.state import State
+from tests.core.scenery import CLUSTER, DISPATCHER, POLICY, REST_SERVER, START
+
+LOW: Final = Rule("Low", Trigger.VACANT, Severity.INFO)
+HIGH: Final = Rule("High", Trigger.VACANT, Severity.CRITICAL)
+EVENT: Final = Rule("Event", Trigger.LEADER_CHANGED)
+ALL: Final = Route("ops", group_wait=5 * SECOND, group_interval=60 * SECOND, repeat_interval=3600 * SECOND)
+NIGHT: Final = TimeInterval("night", (TimeRange(times=((8 * 60, 8 * 60 + 10),)),))
+"""The first ten minutes of the scenes."""
+
+
+def only(rule: Rule) -> tuple[Matcher, ...]:
+    return (Matcher("alert", Operator.EQUAL, rule.alert),)
+
+
+HIGH_SILENCES_LOW: Final = InhibitRule(only(HIGH), only(LOW), ("cluster_id",))
+
+
+def alert(rule: Rule, component: ComponentId = DISPATCHER, name: str | None = None) -> Alert:
+    labels = labels_of(POLICY, rule, CLUSTER, component, ours=False)
+    at = Moment(START, START)
+    event = rule is EVENT
+    key = name or f"{rule.alert} {component}"
+    return Alert(key, rule.alert, CLUSTER, labels, at, component, ended=at if event else None, is_event=event)
+
+
+class Groups:
+    """Alerts that come and go, and what was told of them: (second, receiver, reason, alerts)."""
+
+    def __init__(self, route: Route = ALL, *inhibited: InhibitRule) -> None:
+        self.policy: Policy = replace(POLICY, rules=(LOW, HIGH, EVENT), route=route, inhibit_rules=inhibited)
+        self.alerts = Alerts()
+        self.second = 0
+        self.blind: set[str] = set()
+        self.told: list[tuple[int, str, str, list[str]]] = []
+        self.suppressed: list[tuple[int, str, str, str]] = []
+
+    @property
+    def now(self) -> Moment:
+        at = START + self.second * SECOND
+        return Moment(at, at)
+
+    def fires(self, *alerts: Alert) -> "Groups":
+        for each in alerts:
+            self.alerts = grouping.fire(self.alerts, self.policy, each, self.now)
+        return self
+
+    def ends(self, *alerts: Alert) -> "Groups":
+        over = {each.id for each in alerts}
+        self.alerts = grouping.end(self.alerts, self.policy, lambda each: each.id in over, self.now, _as_it_is)
+        return self
+
+    def loads(self, policy: Policy) -> "Groups":
+        self.policy = policy
+        self.alerts = grouping.rerouted(self.alerts, policy, self.now)
+        return self
+
+    def is_killed(self) -> "Groups":
+        state, problems = assemble(changes(State(), State(alerts=self.alerts)))
+        assert problems == []
+        self.alerts = state.alerts
+        return self.loads(self.policy)
+
+    def waits(self, seconds: int) -> "Groups":
+        for _ in range(seconds):
+            self.second += 1
+            self.alerts, notices, suppressed = grouping.tell(self.alerts, self.policy, self.blind, self.now)
+            for notice in notices:
+                names = [f"{each.id}{' is over' * (each.ended is not None)}" for each in notice.alerts]
+                self.told.append((self.second, notice.route.receiver, notice.reason.value, names))
+            for each in suppressed:
+                self.suppressed.append((self.second, each.route.receiver, each.reason.value, each.alert.id))
+        return self
+
+
+def _as_it_is(over: Alert) -> Alert:
+    return over
+
+
+D_LOW, R_LOW, D_HIGH = alert(LOW), alert(LOW, REST_SERVER), alert(HIGH)
+D_EVENT, R_EVENT = alert(EVENT), alert(EVENT, REST_SERVER)
+
+
+TWO: Final = replace(
+    ALL,
+    routes=(
+        Route("oncall", "{}/0", only(LOW), group_wait=1 * SECOND, group_interval=10 * SECOND, goes_on=True),
+        Route("team", "{}/1", only(LOW), group_wait=2 * SECOND, group_interval=10 * SECOND),
+    ),
+)

@@ -1,0 +1,179 @@
+"""What becomes of a row of the outbox after each way in which an attempt may end."""
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.alerts import Reason
+from sidecar.core.deliveries import (
+    GIVE_UP_AFTER,
+    GIVES_WAY_AFTER,
+    LONGEST_WAIT,
+    SLOWEST_RETRY,
+    Delivery,
+    Outbox,
+    Settled,
+    Stage,
+    claim,
+    settle,
+)
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import DeliverySettled, Outcome
+from sidecar.core.policy import Severity
+
+NOW = 1_000_000 * SECOND
+
+
+def row(name: str, destination: str = "ops#0", group: str = "f", queued: int = NOW) -> Delivery:
+    """One that waits and is due."""
+    return Delivery(
+        id=name,
+        destination=destination,
+        receiver=destination.partition("#")[0],
+        cluster_id="default",
+        alert="FlinkNoLeader",
+        fingerprint=group,
+        reason=Reason.FIRST,
+        severity=Severity.CRITICAL,
+        title="",
+        body="",
+        queued_at=Moment(queued, queued),
+        next_at=NOW,
+    )
+
+
+def ended(
+    outbox: Outbox, name: str, outcome: Outcome, *, after: int = 0, retry_after: int | None = None, attempt: int = 1
+) -> tuple[Outbox, Settled]:
+    """The attempt of this row ended so, `after` now."""
+    outbox = {**outbox, name: replace(outbox[name], stage=Stage.SENDING, attempt=attempt)}
+    settled = DeliverySettled(Moment(NOW + after, NOW + after), name, outcome, "as it was said", retry_after)
+    outbox, told = settle(outbox, settled)
+    assert told is not None
+    return outbox, told
+
+
+def outbox_of(*rows: Delivery) -> Outbox:
+    """In this order."""
+    return {delivery.id: delivery for delivery in rows}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.REJECTED, Outcome.RATE_LIMITED])
+def test_what_did_not_arrive_waits_for_its_next_attempt(outcome: Outcome) -> None:
+    """Recorded as what it was, with what was said; it may have arrived only where nobody answered."""
+    outbox, told = ended(outbox_of(row("a")), "a", outcome)
+
+    assert (told.outcome, told.detail) == (outcome, "as it was said")
+    assert outbox["a"].stage is Stage.WAITING
+    assert outbox["a"].possible_duplicate is (outcome is Outcome.TIMED_OUT)
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 30])
+def test_what_is_rejected_is_tried_again_slowly(attempt: int) -> None:
+    """Every ten minutes, within a fifth, from the first time on: somebody may repair the token or the route."""
+    outbox, _ = ended(outbox_of(row("a")), "a", Outcome.REJECTED, attempt=attempt)
+
+    assert 0.8 * SLOWEST_RETRY <= outbox["a"].next_at - NOW <= 1.2 * SLOWEST_RETRY
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.REJECTED, Outcome.RATE_LIMITED])
+def test_after_a_day_it_is_given_up(outcome: Outcome) -> None:
+    """On the record, whatever it was that went wrong."""
+    alone = outbox_of(row("a"))
+
+    assert "a" in ended(alone, "a", outcome, after=GIVE_UP_AFTER - 1)[0]
+    outbox, told = ended(alone, "a", outcome, after=GIVE_UP_AFTER)
+    assert (outbox, told.outcome, told.detail) == ({}, "gave_up", "as it was said")
+
+
+def test_what_nothing_can_be_sent_to_is_given_up_at_once() -> None:
+    """There is nobody to wait for."""
+    outbox, told = ended(outbox_of(row("a")), "a", Outcome.UNDELIVERABLE)
+
+    assert (outbox, told.outcome) == ({}, "gave_up")
+
+
+def test_a_service_that_refuses_one_message_gets_the_next_of_its_group() -> None:
+    """The third time that it says no, the older one makes room: it would hold up its all-clear for a day."""
+    outbox = outbox_of(row("alarm"), row("other group", group="g"), row("all-clear"))
+    for attempt in range(1, GIVES_WAY_AFTER):
+        outbox, told = ended(outbox, "alarm", Outcome.REJECTED, attempt=attempt)
+        assert told.outcome == "rejected"
+    outbox, told = ended(outbox, "alarm", Outcome.REJECTED, attempt=GIVES_WAY_AFTER)
+
+    assert (told.outcome, told.detail) == ("gave_up", "as it was said; a newer message of its group takes its place")
+    assert list(outbox) == ["other group", "all-clear"]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [(), (row("b", group="g"),), (row("b", destination="oncall#0"),)],
+    ids=["alone", "another group", "another destination"],
+)
+def test_the_newest_of_a_group_makes_room_for_nobody(others: tuple[Delivery, ...]) -> None:
+    """It says how things are: it is tried until it is too old."""
+    outbox = outbox_of(row("older", group="h"), row("a"), *others)
+
+    outbox, told = ended(outbox, "a", Outcome.REJECTED, attempt=50)
+
+    assert told.outcome == "rejected"
+    assert "a" in outbox
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.RATE_LIMITED])
+def test_only_a_refusal_makes_room(outcome: Outcome) -> None:
+    """A service that is down loses nothing."""
+    outbox, _ = ended(outbox_of(row("a"), row("b")), "a", outcome, attempt=50)
+
+    assert list(outbox) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "least"),
+    [(30 * SECOND, 30 * SECOND), (LONGEST_WAIT, LONGEST_WAIT), (10**18, LONGEST_WAIT), (0, 0), (None, 0)],
+)
+def test_nobody_knocks_before_the_service_said_so(asked: int | None, least: int) -> None:
+    """Not sooner, a little later, and never later than an hour; rows that were told the same do not come back at the same instant."""
+    waits = set()
+    for number in range(100):
+        name = f"row {number}"
+        outbox, _ = ended(outbox_of(row(name)), name, Outcome.RATE_LIMITED, retry_after=asked)
+        waits.add(outbox[name].next_at - NOW)
+
+    assert max(least, SECOND) <= min(waits) < max(waits) <= least + 3 * SECOND
+    assert len(waits) > 50
+
+
+def test_a_service_that_asks_for_little_is_not_hammered() -> None:
+    """The pauses of our own grow all the same."""
+    outbox, _ = ended(outbox_of(row("a")), "a", Outcome.RATE_LIMITED, retry_after=SECOND, attempt=6)
+
+    assert outbox["a"].next_at - NOW >= 50 * SECOND
+
+
+def test_a_rate_limit_is_for_all_that_goes_there() -> None:
+    """Another row of the destination would be refused too, and prolong it; other destinations have nothing to do with it."""
+    outbox = outbox_of(row("a"), row("b", group="g"), row("elsewhere", destination="oncall#0"))
+
+    outbox, _ = ended(outbox, "a", Outcome.RATE_LIMITED, retry_after=60 * SECOND)
+
+    assert outbox["b"].next_at == outbox["a"].next_at >= NOW + 60 * SECOND
+    assert [delivery.id for delivery in claim(outbox, Moment(NOW + 59 * SECOND, 0))[1]] == ["elsewhere"]
+    assert [delivery.id for delivery in claim(outbox, Moment(NOW + 63 * SECOND, 0))[1]] == ["a", "elsewhere"]
+
+
+def test_who_waits_longer_anyway_still_does() -> None:
+    """A rate limit shortens nobody's pause, and what is being sent elsewhere stays as it is."""
+    later = replace(row("later", group="g"), next_at=NOW + 500 * SECOND)
+    outbox = outbox_of(row("a"), later)
+
+    outbox, _ = ended(outbox, "a", Outcome.RATE_LIMITED, retry_after=60 * SECOND)
+
+    assert outbox["later"] == later
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.REJECTED])
+def test_other_troubles_are_the_row_s_own(outcome: Outcome) -> None:
+    """They may lie in this one message."""
+    outbox, _ = ended(outbox_of(row("a"), row("b", group="g")), "a", outcome)
+
+    assert outbox["b"] == row("b", group="g")

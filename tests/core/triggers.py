@@ -1,0 +1,180 @@
+"""For each trigger a scene: what makes it fire, what nearly does, and what ends it."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from sidecar.core.leadership import ComponentId
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import StoreObserved
+from sidecar.core.policy import Rule, Severity, Trigger
+from sidecar.core.routing import Route
+from tests.core.auditor import Audited
+from tests.core.scenery import (
+    ALL_FOUR,
+    CLUSTER,
+    DISPATCHER,
+    POLICY,
+    REST_SERVER,
+    THE_JOB,
+    A,
+    B,
+    Flink,
+    job_manager,
+)
+
+C: Final = job_manager("jm-c")
+D: Final = job_manager("jm-d")
+EACH: Final = Route("ops", group_by=("...",), group_wait=1 * SECOND, group_interval=5 * SECOND)
+Act = Callable[[Flink, Audited], object]
+
+
+def contend(number: int) -> Act:
+    """So many JobManagers wait for leadership."""
+
+    def act(flink: Flink, sidecar: Audited) -> None:
+        for index in range(3):
+            path = f"/leader/latch/_c_{index}-latch-{index:010d}"
+            if index < number:
+                flink.write(path, b"", index + 1)
+            else:
+                flink.delete(path)
+        sidecar.reads_lists(["/leader/latch"])
+
+    return act
+
+
+def moves(*steps: tuple[str, object, tuple[ComponentId, ...]]) -> Act:
+    """Leaders go ("-", None, whom) and come ("+", who, whom), each seen at once."""
+
+    def act(flink: Flink, sidecar: Audited) -> None:
+        for sign, leader, whom in steps:
+            if sign == "-":
+                flink.vacate(*whom)
+            else:
+                flink.elect(leader, *whom)  # type: ignore[arg-type]  # a JobManager wherever somebody comes
+            sidecar.sees_changes().waits(0.5, tick=0.5)
+
+    return act
+
+
+def fails_over(*leaders: object) -> Act:
+    """Everybody goes, and the next one comes; each time it settles."""
+
+    def act(flink: Flink, sidecar: Audited) -> None:
+        for leader in leaders:
+            moves(("-", None, ALL_FOUR), ("+", leader, ALL_FOUR))(flink, sidecar)
+            sidecar.waits(8)
+
+    return act
+
+
+def takes_turns(times: int) -> Act:
+    return moves(*(("+", (B, A)[turn % 2], (DISPATCHER,)) for turn in range(times)))
+
+
+def writes_unseen(times: int) -> Act:
+    """The leader's own process writes a new term into its znode so many times before anybody looks."""
+
+    def act(flink: Flink, sidecar: Audited) -> None:
+        for term in range(1, times + 1):
+            flink.elect(job_manager("jm-a", term), DISPATCHER)
+        sidecar.sees_changes()
+
+    return act
+
+
+def zxid(value: int) -> Act:
+    return lambda _, sidecar: sidecar.observe(StoreObserved(sidecar.moment, CLUSTER, value))
+
+
+def cut_off(seconds: float) -> Act:
+    return lambda _, sidecar: sidecar.is_cut_off().waits(seconds)
+
+
+class Scene(NamedTuple):
+    """What makes a rule fire, what nearly does, and what ends it (None: it is an event)."""
+
+    rule: Rule
+    begins: Act
+    nearly: Act
+    ends: Act | None = None
+
+
+def _all(*acts: Act) -> Act:
+    def act(flink: Flink, sidecar: Audited) -> None:
+        for each in acts:
+            each(flink, sidecar)
+
+    return act
+
+
+def _waits(seconds: float) -> Act:
+    return lambda _, sidecar: sidecar.waits(seconds, tick=1)
+
+
+def _connects(_: Flink, sidecar: Audited) -> None:
+    sidecar.connects()
+
+
+SCENES: Final = {
+    Trigger.LEADER_CHANGED: Scene(
+        Rule("R", Trigger.LEADER_CHANGED),
+        moves(("-", None, (DISPATCHER, REST_SERVER)), ("+", B, (DISPATCHER,))),
+        moves(("-", None, ALL_FOUR), ("+", A, ALL_FOUR)),
+        moves(("+", A, (REST_SERVER,))),
+    ),
+    Trigger.JOB_LEADER_CHANGED: Scene(
+        Rule("R", Trigger.JOB_LEADER_CHANGED), moves(("+", B, (THE_JOB,))), fails_over(B, C)
+    ),
+    Trigger.VACANT: Scene(
+        Rule("R", Trigger.VACANT, Severity.CRITICAL, hold_for=30 * SECOND),
+        _all(moves(("-", None, (DISPATCHER,))), _waits(30)),
+        _all(moves(("-", None, (DISPATCHER,))), _waits(28), moves(("+", B, (DISPATCHER,)))),
+        moves(("+", B, (DISPATCHER,))),
+    ),
+    Trigger.EPISODES: Scene(
+        Rule("R", Trigger.EPISODES, count=3, within=600 * SECOND),
+        fails_over(B, C, D),
+        _all(fails_over(B, C), _waits(600), fails_over(D)),
+        _waits(600),
+    ),
+    Trigger.BLIND: Scene(
+        Rule("R", Trigger.BLIND, hold_for=20 * SECOND),
+        cut_off(21),
+        _all(cut_off(19), _connects, _waits(5), cut_off(19), _connects),
+        _connects,
+    ),
+    Trigger.UNOBSERVED: Scene(Rule("R", Trigger.UNOBSERVED), writes_unseen(3), writes_unseen(1)),
+    Trigger.SPLIT: Scene(Rule("R", Trigger.SPLIT), takes_turns(5), takes_turns(3), _waits(62)),
+    Trigger.NO_STANDBY: Scene(
+        Rule("R", Trigger.NO_STANDBY, hold_for=10 * SECOND),
+        _all(contend(3), contend(1), _waits(10)),
+        _all(contend(1), _waits(60), contend(3), contend(2), _waits(20)),
+        contend(2),
+    ),
+    Trigger.SAME_PROCESS_REELECTION: Scene(
+        Rule("R", Trigger.SAME_PROCESS_REELECTION), fails_over(job_manager("jm-a", 1)), fails_over(B)
+    ),
+    Trigger.ZXID_HEADROOM: Scene(
+        Rule("R", Trigger.ZXID_HEADROOM),
+        zxid((7 << 32) + (15 << 28)),
+        zxid((7 << 32) + (15 << 28) - 1),
+        zxid(8 << 32),
+    ),
+}
+LASTING: Final = [trigger for trigger, scene in SCENES.items() if scene.ends]
+EVENTS: Final = [trigger for trigger, scene in SCENES.items() if not scene.ends]
+
+
+def watching(*rules: Rule, route: Route = EACH) -> tuple[Flink, Audited]:
+    """A cluster that A leads, and a sidecar that has been seeing it for a minute."""
+    flink = Flink().submit().elect(A)
+    sidecar = Audited(flink, replace(POLICY, rules=rules, route=route))
+    sidecar.connects().waits(60, tick=1)
+    return flink, sidecar
+
+
+def told(sidecar: Audited) -> list[str]:
+    return [notice.reason.value for notice in sidecar.notices]

@@ -1,0 +1,118 @@
+"""`rules test` and `replay`, as people and CI call them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.core.recordings import FOLDER, TRANSACTIONS
+from tests.e2e.sidecar import command
+
+RULES = Path(__file__).parents[2] / "rules"
+FAILING = """
+rule_files: [default.yaml]
+tests:
+  - name: fine
+    when: [{at: 0s, leader: {all: jm-a}}]
+    expect: []
+  - name: not fine
+    when: [{at: 0s, leader: {all: jm-a}}, {at: 1m, leader: {all: jm-b}}]
+    expect: [{at: 2m, receiver: ops, alerts: [FlinkNoLeader], title: nobody}]
+"""
+
+
+def test_the_shipped_rules_pass_their_tests() -> None:
+    """A line for the file, and status 0."""
+    ended = command("rules", "test", str(RULES / "default.test.yaml"))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    [line] = ended.stdout.splitlines()
+    passed, _, all_of_them = line.removeprefix(f"{RULES / 'default.test.yaml'}: ").removesuffix(" tests passed").split()
+    assert passed == all_of_them
+
+
+def test_a_test_that_fails_says_what_was_told_instead(tmp_path: Path) -> None:
+    """What was expected, what was told, and when; the status is 1. The rules may be somebody's own."""
+    (tmp_path / "default.yaml").write_text((RULES / "default.yaml").read_text())
+    file = tmp_path / "mine.yaml"
+    file.write_text(FAILING)
+    ended = command("rules", "test", str(RULES / "default.test.yaml"), str(file))
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert ended.stdout.splitlines()[1:] == [
+        f"{file}: 1 of 2 tests passed",
+        f"  FAILED not fine ({file}:7: tests[1])",
+        "    expected, and not told:",
+        "      2m: ops (for any reason) FlinkNoLeader: … nobody …",
+        "    told, and not expected:",
+        "      1m5s: ops FIRST FlinkLeaderChanged: [WARNING] Flink default: leader of 3 components changed: jm-a → jm-b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "give a test file, or --labels"),
+        (["no.yaml"], "no.yaml: cannot be read: No such file or directory"),
+        (["bad.yaml"], 'bad.yaml:2: tests[0].when[0].at: "never" is no duration'),
+        (["bad.yaml", "--config", "a"], "a test file names its rules itself"),
+        (["bad.yaml", "--labels", "a=b"], "give no test file with it"),
+        (["--labels", "severity"], '--labels: "severity" is no matcher'),
+        (["--labels", "a=b", "--config", "no.yaml"], "no.yaml: cannot be read"),
+    ],
+)
+def test_what_cannot_be_tried_is_one_line(arguments: list[str], told: str, tmp_path: Path) -> None:
+    """What is wrong, where; the status is 2."""
+    (tmp_path / "bad.yaml").write_text("tests:\n  - {name: a, when: [{at: never}], expect: []}\n")
+    placed = [str(tmp_path / each) if each.endswith(".yaml") else each for each in arguments]
+    ended = command("rules", "test", *placed)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    [line] = ended.stderr.splitlines()
+    assert told in line
+
+
+def test_who_gets_an_alert(tmp_path: Path) -> None:
+    """The receivers and nothing else, as amtool prints them; a label that no alert has is said, for nothing can depend on it."""
+    config = tmp_path / "sidecar.yaml"
+    config.write_text(
+        """
+receivers: [{name: ops, urls: ["${NOT_SET}"]}, {name: oncall, urls: [a]}, {name: log, urls: [b]}]
+route:
+  receiver: ops
+  routes:
+    - {receiver: log, matchers: [severity=~"warning|critical"], continue: true}
+    - {receiver: oncall, matchers: [severity="critical"]}
+"""
+    )
+    for labels, receivers, said in (
+        ('alert="X",severity="critical"', "log,oncall\n", ""),
+        ("severity=warning", "log\n", ""),
+        ("", "ops\n", ""),
+        ("severity=info,team=core", "ops\n", "flink-ha-sidecar: no alert has a label team\n"),
+    ):
+        ended = command("rules", "test", "--config", str(config), "--labels", labels)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, receivers, said)
+
+
+def test_what_was_recorded_is_replayed_under_other_rules(tmp_path: Path) -> None:
+    """The notifications that these rules would have made, one a line; what cannot be read is counted on stderr."""
+    config, log = tmp_path / "rules.yaml", tmp_path / "log.jsonl"
+    config.write_text(
+        "rules: [{alert: Moved, on: leader_changed, severity: critical}]\nroute: {receiver: ops, group_wait: 1s}\n"
+    )
+    log.write_bytes((FOLDER / "1.20.5" / TRANSACTIONS).read_bytes() + b"junk\n")
+    ended = command("replay", "--config", str(config), "--output", "json", str(log))
+    assert (ended.returncode, ended.stderr) == (0, "flink-ha-sidecar: 1 lines could not be read, and were left out\n")
+    first = json.loads(ended.stdout.splitlines()[0])
+    assert first.pop("title").startswith("[CRITICAL] Flink default: leader of ")
+    assert first.pop("at").startswith("2026-11-20T13:39:")
+    assert first == {"cluster_id": "default", "receiver": "ops", "reason": "FIRST", "alerts": ["Moved"]}
+    text = command("replay", "--config", str(config), str(log))
+    assert len(text.stdout.splitlines()) == len(ended.stdout.splitlines())
+    assert text.stdout.splitlines()[0].split()[1:4] == ["ops", "FIRST", "[CRITICAL]"]
+
+
+def test_what_cannot_be_replayed_is_one_line(tmp_path: Path) -> None:
+    """No records, no file: status 1; no argument: status 2."""
+    (tmp_path / "empty.jsonl").write_text("")
+    ended = command("replay", str(tmp_path / "empty.jsonl"))
+    assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (1, "", 1)
+    assert command("replay").returncode == 2

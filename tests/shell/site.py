@@ -1,0 +1,58 @@
+"""The web server over real HTTP, with a snapshot, a clock and a journal that the test sets."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sidecar.core.moment import Moment
+from sidecar.core.snapshot import Snapshot
+from sidecar.journal import JournalReader
+from sidecar.web.server import Application, WebServer
+from tests.shell.scenes import at
+
+
+class Site:
+    """A server that runs until `stop`."""
+
+    def __init__(self, state_dir: Path, port: int = 0) -> None:
+        self.snapshot = Snapshot(at(0))
+        self.now: Moment = at(0)
+        self.journal: Callable[[], JournalReader] = lambda: JournalReader(state_dir)
+        application = Application(
+            lambda: self.snapshot,
+            lambda: b"metrics\n",
+            lambda: self.now,
+            lambda: self.journal(),  # noqa: PLW0108  a test may set another
+        )
+        self.server = WebServer(application, "127.0.0.1", port)
+        self.server.start()
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server.port}{path}"
+
+    def stop(self) -> None:
+        self.server.stop()
+
+    def ask(self, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
+        """Status, headers and body."""
+        request = urllib.request.Request(self.url(path), method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status, dict(answer.headers), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, dict(error.headers), error.read().decode()
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, str]:
+        """Status and body."""
+        status, _, body = self.ask(path, method)
+        return status, body
+
+    def data(self, path: str) -> Any:
+        """What a path that is there gives as JSON."""
+        status, body = self.get(path)
+        assert status == 200, body
+        return json.loads(body)

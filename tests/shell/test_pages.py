@@ -1,0 +1,297 @@
+"""The status page and that of a failover: what they say, that they are escaped, small, readable, and fetch nothing."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar import history
+from sidecar.core.leadership import CLUSTER_COMPONENTS
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.snapshot import Health, Snapshot
+from sidecar.web.pages import POLICY
+from tests.audit.browser import Page, chromium
+from tests.core.scenery import CLUSTER, A, B, Flink, Sidecar, watching
+from tests.shell.remembering import (
+    HOSTILE,
+    hostile_records,
+    hostile_snapshot,
+    remember,
+    storm,
+    two_failovers,
+    with_jobs,
+)
+from tests.shell.site import Site
+
+_CONTRAST = """(() => {
+  const rgb = colour => colour.match(/[\\d.]+/g).map(Number);
+  const light = colour => rgb(colour).slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const back = e => getComputedStyle(e).backgroundColor;
+  const behind = e => rgb(back(e))[3] === 0 ? behind(e.parentElement) : back(e);
+  const ratios = [...document.querySelectorAll('body *')]
+    .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+    .map(e => [light(getComputedStyle(e).color), light(behind(e))].sort((a, b) => b - a)).map(([a, b]) => (a + 0.05) / (b + 0.05));
+  return Math.min(...ratios);
+})()"""
+"""The worst contrast of a text on the page with what is behind it (WCAG 2)."""
+
+
+class Markup(HTMLParser):
+    """What a browser would take for markup."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links |= {value or "" for name, value in attrs if name == "href"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    running = Site(tmp_path)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Page]:
+    with chromium() as opened:
+        yield opened
+
+
+def said(page: str) -> str:
+    """What a reader reads, in one line."""
+    text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)
+    return " ".join(unescape(text).split())
+
+
+def read(site: Site, path: str = "/") -> str:
+    status, page = site.get(path)
+    assert status == 200, page
+    return said(page)
+
+
+def show(site: Site, sidecar: Sidecar) -> None:
+    site.snapshot = Snapshot(sidecar.moment, sidecar.state)
+    site.now = sidecar.moment
+
+
+def test_who_leads_since_when(site: Site) -> None:
+    """Each component by its host, with the address and the session id; the view of the store; and no standby left, where that is so."""
+    flink, sidecar = watching()
+    show(site, sidecar)
+    page = read(site)
+    address = A.leads(CLUSTER_COMPONENTS[1]).address
+    assert f"dispatcher jm-a:6123 {address} session {A.session_id} 2026-11-20 08:00:00" in page
+    assert "The store is seen whole , on a connection since 2026-11-20 08:00:00" in page
+    assert "1 in all: 1 led, 0 without a leader, 0 out of sight." in page
+    cluster = sidecar.state.clusters[CLUSTER]
+    for latches, line in (
+        ({"/leader/latch": ("a",)}, "No standby is left : one JobManager contends."),
+        ({"/leader/latch": ("a", "b")}, "2 JobManagers contend."),
+        ({"/leader/latch": ()}, "since 2026-11-20 08:00:00.000 . Who leads"),
+        ({}, "since 2026-11-20 08:00:00.000 . Who leads"),
+    ):
+        clusters = {CLUSTER: replace(cluster, contenders=latches)}
+        site.snapshot = Snapshot(sidecar.moment, replace(sidecar.state, clusters=clusters))
+        assert line in read(site)
+    flink.vacate()
+    sidecar.sees_changes()
+    show(site, sidecar)
+    page = read(site)
+    assert "rest_server no leader 2026-11-20 08:01:00" in page
+    assert "No JobManager contends : none is left to lead." in page
+
+
+def test_blindness_is_not_the_absence_of_a_leader(site: Site) -> None:
+    """It says since when it cannot see, and what it does not know."""
+    assert "Nothing is watched yet." in read(site)
+    fresh = Sidecar(Flink())
+    show(site, fresh)
+    assert "The store has not been seen whole yet (not connected yet)" in read(site)
+    _, sidecar = watching()
+    sidecar.is_cut_off()
+    show(site, sidecar)
+    assert "The store is out of sight since 2026-11-20 08:01:00" in read(site)
+    sidecar.waits(10)
+    show(site, sidecar)
+    page = read(site)
+    assert "dispatcher out of sight : the store is out of sight" in page
+    assert "no leader 2026" not in page
+
+
+def test_failovers_of_late(site: Site, tmp_path: Path) -> None:
+    """What is not over first, each with a link to its page."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar)
+    show(site, sidecar)
+    opened = sidecar.state.clusters[CLUSTER].episode
+    assert opened
+    lost, blind = sidecar.episodes()
+    page = read(site)
+    assert (
+        "OPEN default jm-b:6123 → nobody yet jobmanager_lost (medium), so far not over 1 of 1, 1 without a leader"
+        in page
+    )
+    assert "default no failover observer_blind (high) \N{EN DASH} 0 of 0" in page
+    assert "default jm-a:6123 → jm-b:6123 jobmanager_lost (high) 2.0 s 1 of 1" in page
+    links = Markup(site.get("/")[1]).links
+    for episode_id in (opened.id, blind.id, lost.id):
+        assert f"episodes/{episode_id}" in links
+        assert site.get(f"/episodes/{episode_id}")[0] == 200
+
+
+def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
+    """Messages under way, records that wait or were lost, a journal that cannot be read, an owner that stands still: and who leads all the
+    same.
+    """
+    flink, sidecar = watching()
+    sidecar.answers["ops#0"] = None
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B)
+    sidecar.sees_changes().waits(10)
+    assert sidecar.state.outbox
+    show(site, sidecar)
+    page = read(site)
+    assert re.search(
+        r"Messages under way What has not been delivered yet .* FlinkLeaderChanged FIRST ops#0 2026-11-20 08:01:", page
+    )
+    assert "All are on disk. 0 are in no segment yet." in page
+    assert "Earlier ones are not shown: cannot read" in page
+    remember(tmp_path, sidecar)
+    site.snapshot = replace(site.snapshot, health=Health("the disk is full", 7, 3, 12))
+    site.now = Moment(sidecar.now + 40 * SECOND, sidecar.now)
+    page = read(site)
+    assert "The journal cannot be written : the disk is full . 7 records wait in memory." in page
+    assert "3 records were lost for want of disk and memory. 12 are in no segment yet." in page
+    assert "Nothing here is new: the owner's thread has not moved for 40 s." in page
+    assert "dispatcher jm-b:6123" in page
+    assert "Earlier ones" not in page
+
+
+def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
+    """What `explain` says, what was noted, what happened in order, who was told."""
+    sidecar = two_failovers()
+    episode = sidecar.episodes()[0]
+    told = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
+    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *told])
+    history.annotate(tmp_path, episode.id, "Drained by mistake, see https://wiki/" + "x" * 120, "Ada")
+    show(site, sidecar)
+    page = read(site, f"/episodes/{episode.id[:8]}")
+    assert f"episode {episode.id} cluster default from {episode.opened_at} to {episode.closed_at}" in page
+    assert (
+        "cause jobmanager_lost (high) Its session in ZooKeeper ended, by no doing of its own. Another process leads."
+        in page
+    )
+    assert f"by Ada Drained by mistake, see https://wiki/{'x' * 120} In order 8 transitions" in page
+    assert page.index("REVOKED") < page.index("GRANTED")
+    assert "FlinkLeaderChanged FIRST ops#0 delivered" in page
+    opened = sidecar.state.clusters[CLUSTER].episode
+    assert opened
+    page = read(site, f"/episodes/{opened.id}")
+    assert "OPEN : not over yet. Began 2026-11-20 08:02:42.041 , jm-b:6123 → nobody yet" in page
+    assert "flink-ha-sidecar annotate" in page
+
+
+def test_a_storm_of_jobs_is_a_small_page(site: Site, tmp_path: Path) -> None:
+    """Jobs are counted, and the first 20 shown."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar, storm(sidecar, 5000))
+    site.snapshot = with_jobs(sidecar, 10_000)
+    page = site.get("/")[1]
+    assert "10001 in all: 0 led, 10001 without a leader , 0 out of sight. The first 20, those without a leader" in said(
+        page
+    )
+    failover = site.get(f"/episodes/{sidecar.episodes()[0].id}")[1]
+    assert "26 of 5008 transitions; of jobs the first 20 at most" in said(failover)
+    assert (len(page) < 40_000, len(failover) < 40_000) == (True, True)
+
+
+@pytest.mark.parametrize("path", ["/", "/episodes/"])
+def test_hostile_text_is_text(site: Site, tmp_path: Path, path: str) -> None:
+    """Markup, other directions, control characters and 10 kB, in addresses, reasons, facts and answers of receivers."""
+    sidecar = two_failovers()
+    episode = sidecar.episodes()[0].id
+    where = "/" if path == "/" else path + episode
+    remember(tmp_path, sidecar)
+    show(site, sidecar)
+    history.annotate(tmp_path, episode, "</blockquote><script>alert(1)</script>", "<b>")
+    ordinary = Markup(site.get(where)[1])
+    (tmp_path / "journal.db").unlink()
+    remember(tmp_path, sidecar, hostile_records(sidecar))
+    history.annotate(tmp_path, episode, "</blockquote><script>alert(1)</script>", "<b>")
+    site.snapshot = hostile_snapshot(sidecar)
+    page = site.get(where)[1]
+    hostile = Markup(page)
+    assert hostile.tags - {"small", "br"} <= ordinary.tags
+    assert "script" not in hostile.tags
+    assert hostile.attributes == ordinary.attributes
+    assert hostile.links == ordinary.links
+    assert "&lt;script&gt;" in page
+    assert len(page) < 100_000
+    assert "x" * 200 not in page
+    assert not [char for char in page.replace("\n", "") if not char.isprintable()]
+
+
+def test_a_page_may_do_nothing(site: Site, tmp_path: Path) -> None:
+    """Its policy allows its own style and nothing else; every answer says what it is, and that nobody is to be told of it."""
+    remember(tmp_path, two_failovers())
+    for path, content in (("/", "text/html; charset=utf-8"), ("/api/v1/episodes", "application/json")):
+        _, headers, _ = site.ask(path)
+        assert headers["Content-Type"] == content
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cache-Control"] == "no-store"
+    assert site.ask("/")[1]["Content-Security-Policy"] == POLICY
+    assert POLICY.startswith(
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-"
+    )
+    assert site.get("/", "HEAD") == (200, "")
+    assert site.get("/", "POST") == (405, "only GET\n")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_the_screen_and_asks_nobody(site: Site, tmp_path: Path, browser: Page, scheme: str) -> None:
+    """A phone's and a desk's: nothing scrolls to the side, nothing is fetched or run, all text can be told from what is behind it."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar, hostile_records(sidecar))
+    site.snapshot = hostile_snapshot(sidecar)
+    for path, title in (("/", "Flink leaders"), (f"/episodes/{sidecar.episodes()[0].id}", "Failover 9280f9f6")):
+        for width in (400, 1280):
+            browser.requested.clear()
+            browser.visit(site.url(path), width, scheme)
+            assert browser.value("document.title") == title
+            assert browser.value("matchMedia('(prefers-color-scheme: dark)').matches") is (scheme == "dark")
+            assert browser.value("innerWidth") == width
+            assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+            assert browser.value(_CONTRAST) >= 4.5
+            assert browser.requested == [site.url(path)]
+            assert browser.complaints == []
+            assert browser.dialogs == 0
+
+
+def test_whom_nobody_asks_for_a_page_needs_no_templates() -> None:
+    """An idle sidecar has no jinja2 in its memory for the sake of pages."""
+    idle = "import sys, sidecar.web.server; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", idle], timeout=60, check=False).returncode == 0
+
+
+def test_untrusted_text_is_hostile() -> None:
+    """So that these tests mean something."""
+    assert all(part in HOSTILE for part in ("<script>", "\N{RIGHT-TO-LEFT OVERRIDE}", "\x1b", "{{", "x" * 10_000))

@@ -1,0 +1,121 @@
+"""Rules, routes and receivers anew without a restart: right ones count at once, wrong ones change nothing and are said."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+
+import pytest
+
+from sidecar import reloading
+from sidecar.reloading import Reloader
+from sidecar.settings import Settings, load
+
+ONE = "rules: [{alert: A, on: vacant}]\nreceivers: [{name: ops, urls: ['json://127.0.0.1/']}]\n"
+TWO = "rules: [{alert: A, on: vacant}, {alert: B, on: split}]\nreceivers: [{name: ops, urls: ['json://127.0.0.1/']}]\n"
+WRONG = "rules: [{alert: A, on: vacent}]\n"
+
+
+class House:
+    """A reloader of one configuration file, and what came of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "sidecar.yaml"
+        self.file.write_text(ONE)
+        self.adopted: Queue[Settings] = Queue()
+        self.said: Queue[str | None] = Queue()
+        self.reloader = Reloader(self.load(), self.load, self.adopted.put, self.said.put)
+        self.reloader.start()
+
+    def load(self) -> Settings:
+        return load(self.file, {"zookeeper": "zk"})
+
+    def replaced(self, text: str) -> None:
+        """As an editor and a mounted ConfigMap do it."""
+        aside = self.file.with_suffix(".new")
+        aside.write_text(text)
+        aside.replace(self.file)
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """Looks at its file many times a second."""
+    monkeypatch.setattr(reloading, "LOOK_SECONDS", 0.02)
+    made = House(tmp_path)
+    yield made
+    made.reloader.stop()
+
+
+def test_a_file_that_changed_is_loaded(house: House) -> None:
+    """Nobody has to say anything."""
+    house.replaced(TWO)
+    assert [rule.alert for rule in house.adopted.get(timeout=10).rules] == ["A", "B"]
+    assert house.said.get(timeout=10) is None
+
+
+def test_a_bad_file_keeps_the_rules_of_before_and_says_so(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """One line with the place; when it is mended, that is said too."""
+    house.replaced(WRONG)
+    problem = f'{house.file}:1: rules[0].on: "vacent" is unknown: did you mean "vacant"?'
+    assert house.said.get(timeout=10) == problem
+    assert [record.getMessage() for record in caplog.records] == [f"the rules of before stay: {problem}"]
+    assert house.adopted.empty()
+    house.replaced(TWO)
+    assert len(house.adopted.get(timeout=10).rules) == 2
+    assert house.said.get(timeout=10) is None
+
+
+def test_a_file_that_is_gone_keeps_the_rules_of_before(house: House) -> None:
+    """An editor may remove it before it writes it anew."""
+    house.file.unlink()
+    assert house.said.get(timeout=10) == f"{house.file}: cannot be read: No such file or directory"
+    house.replaced(ONE)
+    assert house.said.get(timeout=10) is None
+
+
+def test_files_are_loaded_when_asked_also_unchanged(house: House) -> None:
+    """SIGHUP: a secret in a file beside it may have changed."""
+    house.reloader.ask()
+    assert len(house.adopted.get(timeout=10).rules) == 1
+
+
+def test_what_takes_a_restart_is_said(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """It changes nothing by itself, and the rest counts."""
+    house.replaced(TWO + "trust_window: 9s\nexternal_labels: {env: prod}\n")
+    house.adopted.get(timeout=10)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "external_labels has changed, which takes a restart",
+        "trust_window has changed, which takes a restart",
+    ]
+
+
+def test_new_rule_files_are_watched_too(house: House) -> None:
+    """From the moment in which the configuration names them."""
+    more = house.file.with_name("more.yaml")
+    more.write_text("rules: [{alert: M, on: split}]\n")
+    house.replaced(ONE + "rule_files: [more.yaml]\n")
+    assert [rule.alert for rule in house.adopted.get(timeout=10).rules] == ["A", "M"]
+    time.sleep(0.01)  # a file system may tell times apart by 4 ms
+    more.write_text("rules: [{alert: N, on: split}, {alert: O, on: split}]\n")
+    assert [rule.alert for rule in house.adopted.get(timeout=10).rules] == ["A", "N", "O"]
+
+
+def test_stopping_is_boring(tmp_path: Path) -> None:
+    """Twice, and before it was started."""
+    house = House(tmp_path)
+    house.reloader.stop()
+    house.reloader.stop()
+    unstarted = Reloader(house.load(), house.load, house.adopted.put, house.said.put)
+    unstarted.stop()
+
+
+def test_a_signal_handler_may_ask(house: House) -> None:
+    """As the sidecar does it."""
+    before = signal.signal(signal.SIGHUP, lambda _signal, _frame: house.reloader.ask())
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert len(house.adopted.get(timeout=10).rules) == 1
+    finally:
+        signal.signal(signal.SIGHUP, before)
