@@ -120,6 +120,8 @@ class Notice(Struct, frozen=True):
     reason: Reason
     alerts: tuple[Alert, ...]
     """The news first, then what is over, then what still holds and was told before."""
+    has_news: bool = True
+    """Whether any of them has not been told before."""
 
     @property
     def lasting(self) -> tuple[Alert, ...]:

@@ -43,6 +43,7 @@ class Change:
         self.episode = cluster.episode
         self.fewer = cluster.fewer
         self.last_episode = cluster.last_episode
+        self.standby = cluster.standby
         self.records: list[Transition | Coverage | Contention | EpisodeRecord] = []
 
     def outcome(self) -> Outcome:
@@ -63,6 +64,7 @@ class Change:
             self.episode,
             self.fewer,
             self.last_episode,
+            self.standby,
         )
         return after, self.records
 
@@ -260,7 +262,7 @@ class Change:
 
     def _contended(self) -> int | None:
         """How many JobManagers contended before anything moved: who was lost may have left its latch a moment before its address."""
-        if self.fewer and self.at.steady - self.fewer.at.steady <= episodes.LOOK_BACK:
+        if self.fewer and self.at.steady - self.fewer.at <= episodes.LOOK_BACK:
             return self.fewer.contended
         return contending(self.contenders)
 

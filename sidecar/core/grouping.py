@@ -211,7 +211,8 @@ def _flush(
     again = bool(still) and group.told_at is not None and now.steady >= group.told_at + route.repeat_interval
     notice = None
     if news or over or again:
-        notice = Notice(fingerprint, route, _reason(group, bool(news), bool(over)), (*news, *over, *still))
+        reason = _reason(group, news, over)
+        notice = Notice(fingerprint, route, reason, (*news, *over, *still), has_news=bool(news))
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert)
         for key, member in group.members.items()
@@ -250,15 +251,16 @@ def _is_fresh(member: Member) -> bool:
     return member.alert.is_event and member.held_back is None
 
 
-def _reason(group: Group, news: bool, over: bool) -> Reason:
+def _reason(group: Group, news: Collection[Alert], over: Collection[Alert]) -> Reason:
+    """Resolved is what was told of before and has ended, also where something has happened meanwhile that is over as well."""
     if group.told_at is None:
         return Reason.FIRST
+    lasting = any(member.told and not member.alert.ended for member in group.members.values())
+    if over and not lasting and all(alert.ended for alert in news):
+        return Reason.RESOLVED
     if news:
         return Reason.GREW
-    if over:
-        lasting = any(member.told and not member.alert.ended for member in group.members.values())
-        return Reason.SHRANK if lasting else Reason.RESOLVED
-    return Reason.REPEAT_INTERVAL_ELAPSED
+    return Reason.SHRANK if over else Reason.REPEAT_INTERVAL_ELAPSED
 
 
 def _in_sight(alert: Alert, blind: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from sidecar.core.episodes import Episode
 from sidecar.core.leadership import ComponentId
 from sidecar.core.leases import Lease
 from sidecar.core.moment import Moment
-from sidecar.core.state import ClusterState, ComponentState, State, View
+from sidecar.core.state import ClusterState, ComponentState, Standby, State, View
 
 _K = TypeVar("_K")
 _S = TypeVar("_S", bound=Struct)
@@ -23,6 +23,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "view": (str, View),
     "episode": (str, Episode),
     "last_episode": (str, Episode),
+    "standby": (str, Standby),
     "component": (tuple[str, ComponentId], ComponentState),
     "lapsed": (tuple[str, str], LeaderElectionRecord),
     "pending": (PendingKey, Pending),
@@ -56,6 +57,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
             yield from _diff("view", _one(name, old and old.view), _one(name, new and new.view))
             yield from _diff("episode", _one(name, old and old.episode), _one(name, new and new.episode))
             yield from _diff("last_episode", _one(name, old and old.last_episode), _one(name, new and new.last_episode))
+            yield from _diff("standby", _one(name, old and old.standby), _one(name, new and new.standby))
             components = _diff(
                 "component",
                 old.components if old else _NO_COMPONENTS,
@@ -90,6 +92,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             leases=leases,
             episode=found["episode"].get(name),
             last_episode=found["last_episode"].get(name),
+            standby=found["standby"].get(name, Standby()),
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

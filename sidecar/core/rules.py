@@ -185,9 +185,9 @@ def _found(
             loss = cluster.view.loss
             began = loss.began if loss and loss.ended is None else cluster.view.turned_at
             return {None: _alert(policy, rule, name, None, began, policy.observer, began.wall)}
-        case Trigger.NO_STANDBY if cluster.fewer and contending(cluster.contenders) == 1:
+        case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
             left = sorted(other for names in cluster.contenders.values() for other in names)
-            return {None: _alert(policy, rule, name, None, cluster.fewer.at, *left)}
+            return {None: _alert(policy, rule, name, None, since, *left)}
         case Trigger.EPISODES:
             known = alerts.failovers.get(name, Failovers()).known
             recent = [failover for failover in known if now.steady - failover.at <= rule.within]
@@ -229,7 +229,7 @@ def _lasts(rule: Rule, alert: Alert, found: Mapping[ComponentId | None, Alert], 
         case Trigger.SPLIT:
             return alert.component in cluster.contested
         case Trigger.NO_STANDBY:
-            return contending(cluster.contenders) == 1
+            return cluster.standby.alone_since is not None
         case Trigger.ZXID_HEADROOM if cluster.zxid is None:
             return True  # ZooKeeper has not told since the sidecar began
     return alert.component in found

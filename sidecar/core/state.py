@@ -21,7 +21,7 @@ from sidecar.core.leadership import (
     Unknown,
 )
 from sidecar.core.leases import Lease
-from sidecar.core.moment import Moment
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
 
 _TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
@@ -79,10 +79,33 @@ class View(Struct, frozen=True):
 
 
 class Fewer(Struct, frozen=True):
-    """JobManagers left the contest: how many there were before, and when."""
+    """JobManagers left the contest: how many there were before, and when (steady)."""
 
     contended: int
-    at: Moment
+    at: int
+
+
+STANDBY_AGE: Final = 120 * SECOND
+"""So long several must have contended for one of them to be a standby: a JobManager that is started anew contends beside the latch of
+the process before it, until that one's session ends."""
+
+
+class Standby(Struct, frozen=True):
+    """Whether a leader has had a standby, as long as somebody remembers."""
+
+    several_since: Moment | None = None
+    """Since when several contend, or have until one was left."""
+    alone_since: Moment | None = None
+    """Since when one contends where there had been a standby."""
+
+    def with_contenders(self, number: int, at: Moment) -> "Standby":
+        """What is remembered when so many contend."""
+        if number > 1:
+            return self if self.several_since and not self.alone_since else Standby(several_since=at)
+        if number == 0 or self.alone_since:
+            return self
+        aged = self.several_since is not None and at.steady - self.several_since.steady >= STANDBY_AGE
+        return Standby(self.several_since, at) if aged else Standby()
 
 
 class ClusterState(Struct, frozen=True):
@@ -106,6 +129,7 @@ class ClusterState(Struct, frozen=True):
     """When JobManagers last left the contest."""
     last_episode: Episode | None = None
     """The failover that was over last, since the sidecar began."""
+    standby: Standby = Standby()
 
 
 def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:

@@ -113,7 +113,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: Outcome, at: M
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
     message = compose(notice, policy, state.clusters)
     for destination in policy.receivers.get(notice.route.receiver, ()):
-        if notice.reason not in _ALL_CLEAR or destination.send_resolved:
+        if notice.has_news or notice.reason not in _ALL_CLEAR or destination.send_resolved:
             yield Delivery(
                 id=record_id("delivery", notice.fingerprint, notice.reason, now.wall, now.steady, destination.name),
                 destination=destination.name,
@@ -177,7 +177,7 @@ def _settled(policy: Policy, outcomes: Iterable[Settled], at: Moment) -> list[Ef
 def _suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
     alert = suppressed.alert
     return Notification(
-        id=record_id("suppressed", policy.observer, suppressed.fingerprint, alert.id),
+        id=record_id("suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall),
         cluster_id=alert.cluster_id,
         external_labels=policy.external_labels,
         store=policy.stores[alert.cluster_id].value,

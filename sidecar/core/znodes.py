@@ -7,7 +7,7 @@ from sidecar.core.change import Change, without_leader
 from sidecar.core.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition
 from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefused, PlaceRemoved
 from sidecar.core.recording import Seen
-from sidecar.core.state import ComponentState, Fewer
+from sidecar.core.state import ComponentState, Fewer, contending
 from sidecar.core.transitions import Sight, compare
 from sidecar.core.wire import Unreadable, decode_connection_info
 
@@ -62,8 +62,9 @@ def children_observed(change: Change, seen: ChildrenObserved) -> None:
         before = change.contenders.get(seen.path)
         if seen.names != before:
             if before and len(seen.names) < len(before):
-                change.fewer = Fewer(len(before), change.at)
+                change.fewer = Fewer(len(before), change.at.steady)
             change.contenders = {**change.contenders, seen.path: seen.names}
+            change.standby = change.standby.with_contenders(contending(change.contenders) or 0, change.at)
             if seen.names or before:
                 change.records.append(change.scribe.contention(seen.path, seen.names, before))
     elif seen.path in layout.JOB_STORES:

@@ -25,7 +25,7 @@ from sidecar.core.leadership import (
 from sidecar.core.moment import Moment
 from sidecar.core.records import AnyRecord, Contention, Transition
 from sidecar.core.records import Episode as EpisodeRecord
-from sidecar.core.state import ClusterState, ComponentState, Fewer, Sighting, View, contending, fresh_cluster
+from sidecar.core.state import ClusterState, ComponentState, Sighting, Standby, View, contending, fresh_cluster
 from sidecar.core.transitions import Kind
 from sidecar.rehearsal.sight import Stretch
 
@@ -42,7 +42,7 @@ class Retold:
         self._contested: frozenset[ComponentId] = frozenset()
         self._episode: Episode | None = None
         self._last_episode: Episode | None = None
-        self._fewer: Fewer | None = None
+        self._standby = Standby()
         self._zxid: int | None = None
         self._changed = False
         self.state = fresh
@@ -54,9 +54,9 @@ class Retold:
             self._changed = False
             if blind is not None:
                 began = Moment(blind.began, blind.began)
-                view = View(sighting=Sighting.BLIND, since=began, loss=Loss(began))
+                view = View(sighting=Sighting.BLIND, turned_at=began, loss=Loss(began))
             elif not view.complete:
-                view = View(complete=True, sighting=Sighting.SEEING, since=Moment(now, now))
+                view = View(complete=True, sighting=Sighting.SEEING, turned_at=Moment(now, now))
             self.state = ClusterState(
                 view,
                 self._components,
@@ -64,7 +64,7 @@ class Retold:
                 contested=self._contested,
                 zxid=self._zxid,
                 episode=self._episode,
-                fewer=self._fewer,
+                standby=self._standby,
                 last_episode=self._last_episode,
             )
 
@@ -73,14 +73,14 @@ class Retold:
         if not self.state.view.complete:
             return None
         returns = (self._components[component].contest.returns[-1] for component in self._contested)
-        since = self.state.view.since.steady
+        since = self.state.view.turned_at.steady
         return min((max(last, since) + contest.CALM for last in returns), default=None)
 
     def calms(self, now: Moment) -> None:
         """Splits end for which there was no record: that nobody has come back for long enough."""
         for component in self._contested:
             known = self._components[component]
-            if self.state.view.complete and contest.is_calm(known.contest, self.state.view.since.steady, now):
+            if self.state.view.complete and contest.is_calm(known.contest, self.state.view.turned_at.steady, now):
                 self._components[component] = replace(known, contest=contest.ended(known.contest))
                 self._contested -= {component}
                 self._changed = True
@@ -99,10 +99,8 @@ class Retold:
     def _contended(self, record: Contention, at: Moment) -> None:
         """The names of contenders are not recorded: numbers stand for them."""
         latch = record.component or ""
-        before = self._contenders.get(latch, ())
-        if record.contenders < max(len(before), record.contenders_before or 0):
-            self._fewer = Fewer(max(len(before), record.contenders_before or 0), at)
         self._contenders = {**self._contenders, latch: tuple(map(str, range(min(record.contenders, 1000))))}
+        self._standby = self._standby.with_contenders(contending(self._contenders) or 0, at)
 
     def _moved(self, record: Transition, at: Moment) -> None:
         component = ComponentId(Component(record.component), record.job_id)

@@ -78,6 +78,9 @@ def test_a_new_receiver_does_not_hear_of_an_event_that_was_told_and_is_over() ->
     child = Route("oncall", "{}/oncall", group_wait=1 * SECOND, goes_on=True)
     groups.loads(replace(groups.policy, route=replace(ALL, routes=(child, ops)))).waits(100)
     assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [("ops", "FIRST"), ("ops", "RESOLVED")]
+    groups = Groups().fires(event).waits(10).ends(event)
+    groups.loads(replace(groups.policy, route=replace(ALL, receiver="oncall"))).waits(100)
+    assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [("ops", "FIRST")]
 
 
 @pytest.mark.parametrize("takes_up", [_reloads, Groups.is_killed])

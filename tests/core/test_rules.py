@@ -156,7 +156,7 @@ def test_a_new_job_is_no_change() -> None:
 
 
 def test_a_title_never_says_that_nobody_leads_when_somebody_does() -> None:
-    """Forty seconds without a leader, then another one: the news is who leads, not the vacancy that is over."""
+    """Forty seconds without a leader, then another one: all is well again, and who leads is in the lines."""
     vacant = replace(SCENES[Trigger.VACANT].rule, alert="Vacant")
     flink, sidecar = watching(vacant, SCENES[Trigger.LEADER_CHANGED].rule, route=Route("ops"))
     moves(("-", None, ALL_FOUR))(flink, sidecar)
@@ -165,5 +165,6 @@ def test_a_title_never_says_that_nobody_leads_when_somebody_does() -> None:
     sidecar.waits(100)
     assert [delivery.title for delivery in sidecar.sent] == [
         "[CRITICAL] Flink default: no leader for 3 components and 1 job",
-        "[WARNING] Flink default: leader of 3 components changed: jm-a → jm-b",
+        "[RESOLVED] Flink default: 3 components and 1 job led again, and 3 more alerts",
     ]
+    assert "dispatcher: jm-a:6123 → jm-b:6123" in sidecar.sent[1].body

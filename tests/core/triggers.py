@@ -150,8 +150,8 @@ SCENES: Final = {
     Trigger.SPLIT: Scene(Rule("R", Trigger.SPLIT), takes_turns(5), takes_turns(3), _waits(62)),
     Trigger.NO_STANDBY: Scene(
         Rule("R", Trigger.NO_STANDBY, hold_for=10 * SECOND),
-        _all(contend(3), contend(1), _waits(10)),
-        _all(contend(1), _waits(60), contend(3), contend(2), _waits(20)),
+        _all(contend(3), _waits(150), contend(1), _waits(10)),
+        _all(contend(1), _waits(150), contend(3), contend(2), _waits(20), contend(1), _waits(20)),
         contend(2),
     ),
     Trigger.SAME_PROCESS_REELECTION: Scene(

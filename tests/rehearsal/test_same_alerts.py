@@ -1,5 +1,6 @@
 """Replaying the records that a scenario made tells the same alerts as the scenario did."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import count
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import json
 
+from sidecar.core.episodes import SETTLED
 from sidecar.core.leadership import ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.policy import Store
@@ -60,6 +62,11 @@ def told_again(records: list[AnyRecord], rules: Offline, folder: Path, until: in
     return told
 
 
+def _said(told: Told) -> tuple[str, str, tuple[str, ...], str]:
+    """Without the time, and without how many failovers there were by then: one side may be half a second ahead."""
+    return (*told[:3], re.sub(r"\d+ failovers", "N failovers", told[3]))
+
+
 def _micros(at: str) -> int:
     return round(datetime.fromisoformat(at).timestamp() * SECOND)
 
@@ -69,6 +76,9 @@ def _dues(sidecar: Sidecar) -> Iterator[int]:
     yield from (group.flush_at for group in alerts.groups.values() if group.flush_at is not None)
     yield from (pending.due for pending in alerts.pending.values())
     yield from (delivery.queued_at.steady for delivery in sidecar.sent)
+    for cluster in sidecar.state.clusters.values():
+        known = [episode for episode in (cluster.episode, cluster.last_episode) if episode]
+        yield from (episode.moved_at.steady + SETTLED for episode in known)
     yield from (failover.at + 3600 * SECOND for known in alerts.failovers.values() for failover in known.known)
 
 
@@ -159,7 +169,7 @@ def test_the_same_alerts(scenario: list[tuple[Action, float]], rules: Offline, t
     sidecar.stops()
     told = [(d.receiver, d.reason.value, tuple(d.alert.split(", ")), d.title, d.queued_at.wall) for d in sidecar.sent]
     again = told_again(sidecar.records, rules, tmp_path, sidecar.now + SECOND)
-    assert sorted(each[:-1] for each in again) == sorted(each[:-1] for each in told)
+    assert sorted(map(_said, again)) == sorted(map(_said, told))
     late = [
         (mine, theirs)
         for mine, theirs in zip(sorted(again), sorted(told), strict=True)

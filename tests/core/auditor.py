@@ -1,0 +1,301 @@
+"""An auditor of what people are told: he sees every step of one sidecar, and objects to what may never be."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from sidecar.core import grouping
+from sidecar.core.alerts import Alert, Alerts, Member, Notice, Reason
+from sidecar.core.deliveries import Delivery
+from sidecar.core.labels import Labels
+from sidecar.core.leadership import Component, ComponentId
+from sidecar.core.moment import Moment
+from sidecar.core.observations import Observation, PolicyLoaded, Started, Ticked
+from sidecar.core.policy import Policy
+from sidecar.core.records import Notification, record_id
+from sidecar.core.routing import Route, every, is_inhibited, matching
+from sidecar.core.rows import assemble, changes
+from sidecar.core.state import State
+from sidecar.core.step import Append, Effect, step
+from tests.core.scenery import Flink, Sidecar
+
+K = TypeVar("K")
+Key = tuple[str, str]
+"""A group and an alert in it."""
+
+
+class Auditor:
+    """Knows by himself who was told what, from what went to the outbox and to the records."""
+
+    def __init__(self) -> None:
+        self.effects: list[list[Effect]] = []
+        self._began: set[str] = set()
+        """Groups that were told FIRST and are not forgotten."""
+        self._told_at: dict[str, int] = {}
+        self._paced: set[str] = set()
+        """Groups that were told under the policy of now."""
+        self._lasting: dict[str, set[str]] = {}
+        """By group: alerts that it was told of as lasting, last of all."""
+        self._mentioned: dict[Key, int] = {}
+        self._free_since: dict[Key, int] = {}
+        self._owed: dict[Key, Alert] = {}
+        """Events that are in a group and of which nothing has been said."""
+        self._settled: dict[Key, str] = {}
+        """Events: "told" or "suppressed"."""
+
+    def nothing_is_owed(self) -> None:
+        assert self._owed == {}, "an event that nobody was told of, and that is not recorded as suppressed"
+        assert not any(self._lasting.values()), "somebody still believes in what is over"
+
+    def saw(
+        self,
+        policy: Policy,
+        before: State,
+        after: State,
+        observation: Observation,
+        effects: Sequence[Effect],
+        notices: Sequence[Notice],
+    ) -> None:
+        self.effects.append(list(effects))
+        reloaded = isinstance(observation, PolicyLoaded | Started)
+        if reloaded:
+            self._free_since.clear()
+            self._paced.clear()
+        self._listen(policy, after.alerts, just_seen=not reloaded and not isinstance(observation, Ticked))
+        if reloaded:
+            self._rekey(after.alerts, policy)
+        queued = [delivery for key, delivery in after.outbox.items() if key not in before.outbox]
+        self._check_quiet(policy, after, notices, observation.at.wall)
+        self._hear(policy, notices, queued, observation.at.steady)
+        self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
+        contested = frozenset[ComponentId]().union(*(cluster.contested for cluster in after.clusters.values()))
+        self._check_owed(after.alerts, contested, withdrawn_may_be=not isinstance(observation, Ticked))
+        self._check_forgotten(policy, after.alerts, observation.at.steady, reloaded=reloaded)
+        if isinstance(observation, Ticked):
+            _check_rewrites(before.alerts, after.alerts)
+            _check_blindness(before.alerts, after)
+            self._check_silence(policy, after, observation)
+
+    def _listen(self, policy: Policy, alerts: Alerts, *, just_seen: bool) -> None:
+        """Take down new events, and that they are in the groups of the routes that they take."""
+        for fingerprint, group in alerts.groups.items():
+            for member in group.members.values():
+                key = (fingerprint, member.alert.id)
+                if member.alert.is_event and not member.told and key not in self._settled and key not in self._owed:
+                    self._owed[key] = member.alert
+                    there = sorted(g.route for g in alerts.groups.values() if member.alert.id in g.members)
+                    assert not just_seen or there == sorted(
+                        route.key for route in matching(policy.route, member.alert.labels)
+                    )
+
+    def _rekey(self, alerts: Alerts, policy: Policy) -> None:
+        """Another policy: what is owed is owed to those who get it now, unless the rule is gone."""
+        rules = {rule.alert for rule in policy.rules}
+        here = {(fp, key) for fp, group in alerts.groups.items() for key in group.members}
+        for key, alert in list(self._owed.items()):
+            if key not in here:
+                assert alert.rule not in rules or any(other == alert.id for _, other in here), "lost in a reload"
+                del self._owed[key]
+        for fingerprint, group in alerts.groups.items():  # what moved to another group is told there anew
+            for member in group.members.values():
+                if not member.told:
+                    self._settled.pop((fingerprint, member.alert.id), None)
+
+    def _check_quiet(self, policy: Policy, after: State, notices: Sequence[Notice], wall: int) -> None:
+        """Nobody is told what may not be told now."""
+        firing = _firing(after)
+        for notice in notices:
+            assert not notice.route.is_muted(wall), "told in a mute interval"
+            for alert in notice.lasting:
+                assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "told, and inhibited"
+                known = alert.id in self._lasting.get(notice.fingerprint, ())
+                assert not known or _in_sight(alert, after), "told again as if it were so, and nobody can see"
+
+    def _hear(self, policy: Policy, notices: Sequence[Notice], queued: Sequence[Delivery], now: int) -> None:
+        expected = [
+            (notice.fingerprint, notice.reason, destination.name)
+            for notice in notices
+            for destination in policy.receivers[notice.route.receiver]
+            if notice.has_news or destination.send_resolved or notice.reason not in {Reason.RESOLVED, Reason.SHRANK}
+        ]
+        assert sorted(expected) == sorted((each.fingerprint, each.reason, each.destination) for each in queued)
+        assert len({notice.fingerprint for notice in notices}) == len(notices), "a group was told twice in a step"
+        for notice in notices:
+            fingerprint, reason = notice.fingerprint, notice.reason
+            assert (reason is Reason.FIRST) == (fingerprint not in self._began), "FIRST twice, or not at first"
+            if reason is not Reason.FIRST and fingerprint in self._paced:
+                repeated = reason is Reason.REPEAT_INTERVAL_ELAPSED
+                pause = notice.route.repeat_interval if repeated else notice.route.group_interval
+                assert now >= self._told_at[fingerprint] + pause, "told again too soon"
+            self._began.add(fingerprint)
+            self._paced.add(fingerprint)
+            self._told_at[fingerprint] = now
+            lasting = self._lasting.setdefault(fingerprint, set())
+            assert len({alert.id for alert in notice.alerts}) == len(notice.alerts), "the same alert twice in a message"
+            if reason is Reason.RESOLVED:
+                assert lasting
+                assert all(alert.ended for alert in notice.alerts)
+            for alert in notice.alerts:
+                key = (fingerprint, alert.id)
+                news = alert.is_event and key not in self._settled
+                assert not alert.ended or alert.id in lasting or news, "over, of what nobody had heard"
+                assert self._settled.get(key) != "suppressed", "suppressed, and told"
+                assert alert.id in lasting or key not in self._settled, "an event was told twice"
+                self._mentioned[key] = now
+                self._owed.pop(key, None)
+                if alert.is_event:
+                    self._settled[key] = "told"
+                (lasting.discard if alert.ended else lasting.add)(alert.id)
+            assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
+
+    def _read(self, policy: Policy, records: Sequence[Notification]) -> None:
+        for record in records:
+            if record.outcome == "suppressed":
+                possible = {
+                    record_id("suppressed", policy.observer, *key, alert.began.wall): key
+                    for key, alert in self._owed.items()
+                }
+                if record.id in possible:
+                    self._settled[possible[record.id]] = "suppressed"
+                    del self._owed[possible[record.id]]
+
+    def _check_owed(self, alerts: Alerts, contested: Collection[ComponentId], *, withdrawn_may_be: bool) -> None:
+        for fingerprint, alert in list(self._owed):
+            group = alerts.groups.get(fingerprint)
+            if group is None or alert not in group.members:
+                # Taken back: a job that was the first of a failover, and the changes that showed a split.
+                assert withdrawn_may_be, "an event was dropped"
+                component = self._owed.pop((fingerprint, alert)).component
+                assert component is not None
+                assert component.component is Component.JOB or component in contested
+
+    def _check_forgotten(self, policy: Policy, alerts: Alerts, now: int, *, reloaded: bool) -> None:
+        """A group is forgotten when nothing lasts in it and a group interval has passed, or when the policy has changed."""
+        intervals = {route.key: route.group_interval for route in every(policy.route)}
+        shortest = min(intervals.values())
+        for fingerprint in [each for each in self._began if each not in alerts.groups]:
+            if not reloaded:
+                assert not self._lasting[fingerprint], "forgotten, and somebody believes that it lasts"
+                assert now >= self._told_at[fingerprint] + shortest, "forgotten too soon"
+            self._began.discard(fingerprint)
+            self._lasting.pop(fingerprint)
+            for key in [key for key in self._settled if key[0] == fingerprint]:
+                del self._settled[key]
+        for fingerprint, lasting in self._lasting.items():  # a rule that is gone takes its alerts with it
+            if reloaded:
+                lasting.intersection_update(alerts.groups[fingerprint].members)
+
+    def _check_silence(self, policy: Policy, after: State, ticked: Ticked) -> None:
+        now = ticked.at.steady
+        free = {}
+        for fingerprint, route, member in _free(policy, after, ticked):
+            key = (fingerprint, member.alert.id)
+            since = free[key] = self._free_since.get(key, now)
+            if member.told and not member.alert.ended:
+                last = max(since, self._mentioned.get(key, since))
+                assert now < last + route.repeat_interval + route.group_interval, "silent for too long"
+            else:
+                since = max(since, member.alert.ended.steady if member.alert.ended else since)
+                assert now < since + route.group_interval + route.group_wait, "not told in time"
+        self._free_since = free
+
+
+def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, Route, Member]]:
+    """What is to be told: what lasts, is in sight and not inhibited, and the end of what was told. All that only while nobody is muted."""
+    routes = {route.key: route for route in every(policy.route)}
+    firing = _firing(after)
+    for fingerprint, group in after.alerts.groups.items():
+        route = routes[group.route]
+        if not route.is_muted(ticked.at.wall):
+            for member in group.members.values():
+                alert = member.alert
+                open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
+                if member.told if alert.ended else open_to:
+                    yield fingerprint, route, member
+
+
+def _firing(state: State) -> list[Labels]:
+    members = (member for group in state.alerts.groups.values() for member in group.members.values())
+    return [member.alert.labels for member in members if not member.alert.ended]
+
+
+def _in_sight(alert: Alert, state: State) -> bool:
+    return state.clusters[alert.cluster_id].view.complete or "observer" in alert.labels
+
+
+def _check_blindness(before: Alerts, after: State) -> None:
+    """Of what nobody can see nothing begins and nothing ends."""
+    for fingerprint, group in after.alerts.groups.items():
+        for key, member in group.members.items():
+            if not _in_sight(member.alert, after):
+                known = before.groups[fingerprint].members[key]
+                assert known.alert.ended == member.alert.ended, "it ended, and nobody could see"
+
+
+def _check_rewrites(before: Alerts, after: Alerts) -> None:
+    """What stayed the same is the same object: nothing is written to the journal that says nothing new."""
+    _check_same(before.groups, after.groups)
+    _check_same(before.pending, after.pending)
+    _check_same(before.failovers, after.failovers)
+
+
+def _check_same(before: Mapping[K, object], after: Mapping[K, object]) -> None:
+    for key, value in after.items():
+        assert value is before.get(key) or value != before.get(key), "rewritten as it was"
+
+
+class Audited(Sidecar):
+    """A sidecar under audit, with a wall clock that may jump."""
+
+    def __init__(self, flink: Flink, policy: Policy) -> None:
+        self.audit = Auditor()
+        self.wall_ahead = 0
+        self.steps: list[tuple[Policy, Observation]] = []
+        self.notices: list[Notice] = []
+        super().__init__(flink, policy)
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now, self.now + self.wall_ahead)
+
+    def loads(self, policy: Policy) -> None:
+        """The operator decides anew."""
+        self.policy = policy
+        self.observe(PolicyLoaded(self.moment, policy))
+
+    def again(self) -> list[list[Effect]]:
+        """What the same observations give once more, with alerts that were on disk between all of them."""
+        state, found = State(), []
+        for policy, observation in self.steps:
+            if isinstance(observation, Started):
+                state, _ = assemble(changes(State(), state))
+            state, effects = step(policy, state, observation)
+            found.append(effects)
+            kept, problems = assemble(changes(State(), State(alerts=state.alerts)))
+            assert problems == []
+            state = replace(state, alerts=kept.alerts)
+        return found
+
+    def _step(self, observation: Observation) -> None:
+        before, notices = self.state, list[Notice]()
+
+        def tell(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -> grouping.Told:
+            told = _tell(alerts, policy, blind, now)
+            notices.extend(told[1])
+            return told
+
+        with patch.object(grouping, "tell", tell):  # overheard, not changed
+            self.state, effects = step(self.policy, before, observation)
+        self.steps.append((self.policy, observation))
+        self.notices += notices
+        self.audit.saw(self.policy, before, self.state, observation, effects, notices)
+        for effect in effects:
+            if isinstance(effect, Append):
+                self.records.append(effect.record)
+            else:
+                self._send(effect.delivery)
+
+
+_tell = grouping.tell
