@@ -43,7 +43,7 @@ FIRING: Mapping[Trigger, str] = {
             (("leader", "jm-b"), ("returns", "jm-a"), ("returns", "jm-b"), ("returns", "jm-a"))
         )
     ),
-    Trigger.NO_STANDBY: "- {at: 1m, contenders: 1}",
+    Trigger.NO_STANDBY: "- {at: 2m, contenders: 1}",
     Trigger.JOB_LEADER_CHANGED: "- {at: 1m, leader: {orders: jm-b}}",
     Trigger.SAME_PROCESS_REELECTION: "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-a}}",
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
