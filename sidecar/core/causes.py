@@ -78,6 +78,8 @@ class Facts(Struct, frozen=True):
     store: Store
     orderly: bool = False
     """The leader took its own address away."""
+    released: bool = False
+    """The holder gave its lease up while its addresses were still there. One that ends in order takes them away first."""
     lapsed: str | None = None
     """The lease was not renewed: for how long, in words."""
     deleted: bool = False
@@ -189,7 +191,7 @@ def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
 def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
     if facts.orderly:
         return _sure(Cause.GRACEFUL_HANDOVER, "The leader took its own addresses away.")
-    if facts.lapsed and _same_process(facts):
+    if (facts.lapsed or facts.released) and _same_process(facts):
         return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same process took it again.")
     return None
 
@@ -233,7 +235,11 @@ def _same_process(facts: Facts) -> bool:
 
 
 def _lapsed(facts: Facts) -> str:
-    return f"{facts.lapsed[:1].upper()}{facts.lapsed[1:]}." if facts.lapsed else "Another holder took the lease."
+    if facts.lapsed:
+        return f"{facts.lapsed[:1].upper()}{facts.lapsed[1:]}."
+    if facts.released:
+        return "Its holder gave the lease up with its addresses still there: it had not renewed it in time."
+    return "Another holder took the lease."
 
 
 def _lost(loss: Loss, opened: int) -> str:

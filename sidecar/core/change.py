@@ -241,8 +241,9 @@ class Change:
         """Begin an episode: it takes in the jobs that have just left."""
         led = {c: k.last_known for c, k in self._all_known() if k.last_known}
         own = [leader for c, leader in led.items() if c.job_id is None]
+        places = [k.last_position for c, k in self._all_known() if k.last_position and c.job_id is None]
         episode = Episode(
-            id=episodes.key(self.cluster_id, self.policy.stores[self.cluster_id], own),
+            id=episodes.key(self.cluster_id, self.policy.stores[self.cluster_id], own, places),
             opened_at=self.at,
             moved_at=self.at,
             facts=episodes.facts_at_opening(transition, self.view.loss, own, self._contended(), self.at),

@@ -16,7 +16,14 @@ from msgspec.structs import replace
 
 from sidecar.core import configmaps, layout, leases
 from sidecar.core.causes import RELATED, Facts, Loss
-from sidecar.core.leadership import Component, ComponentId, LeaderInformation, Position, ZNodePosition, host_port
+from sidecar.core.leadership import (
+    Component,
+    ComponentId,
+    LeaderInformation,
+    Position,
+    ZNodePosition,
+    host_port,
+)
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy import Store
 from sidecar.core.records import Transition, record_id
@@ -80,9 +87,15 @@ class Episode(Struct, frozen=True):
         return Phase.OPEN if self.away else Phase.LEADER_BACK
 
 
-def key(cluster_id: str, store: Store, led: Collection[LeaderInformation]) -> str:
-    """The id of the episode in which the term of these leaders ends."""
-    return record_id("episode", cluster_id, store, *sorted({str(leader.session_id) for leader in led}))
+def key(cluster_id: str, store: Store, led: Collection[LeaderInformation], places: Collection[Position]) -> str:
+    """The id of the episode in which the term of these leaders in these places ends. One who came back in its term may leave it again."""
+    sessions = {str(leader.session_id) for leader in led}
+    return record_id("episode", cluster_id, store, *sorted(sessions), *sorted({_begun(place) for place in places}))
+
+
+def _begun(place: Position) -> str:
+    """What tells a leader that came back from the same one before, whoever looks: where in the store's history it began to lead."""
+    return str(place.czxid) if isinstance(place, ZNodePosition) else place.returned or ""
 
 
 def leaves(transition: Transition, absence: Absence | None) -> bool:
@@ -198,7 +211,8 @@ def with_departure(facts: Facts, transition: Transition) -> Facts:
     return replace(
         facts,
         split=facts.split or transition.split,
-        orderly=facts.orderly or reason in {leases.REMOVED, leases.RELEASED},
+        orderly=facts.orderly or reason == leases.REMOVED,
+        released=facts.released or reason == leases.RELEASED,
         deleted=facts.deleted or reason in {leases.CONFIG_MAP_GONE, leases.MADE_ANEW},
         lapsed=facts.lapsed or (reason if reason.startswith(leases.NOT_RENEWED) else None),
     )

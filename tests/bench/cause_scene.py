@@ -1,27 +1,25 @@
-"""A real Flink cluster on a real ZooKeeper, each with a way there that can be shut, and the sidecar that says why leaders moved."""
+"""A real Flink cluster, the sidecar that says why its leaders moved, and what has really become of them."""
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from datetime import datetime, timedelta
+from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from msgspec import json
 
 from sidecar.core.causes import RELATED
+from sidecar.core.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
 from sidecar.journal import JournalReader
-from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT
+from tests.bench.cause_labs import SESSION, ApartLab
 from tests.bench.stage import is_running, until
-from tests.e2e.listener.gate import Gate
 from tests.e2e.sidecar import Sidecar
 
-SESSION = timedelta(seconds=5)
 CALM_SECONDS = 10.0
 """In which a group of alerts is told, and an episode is over."""
 
@@ -31,40 +29,20 @@ _RECOVERY_SECONDS = 60.0
 _CONTEND_SECONDS = 30.0
 _SPLIT_SECONDS = 5.0
 _RELATED_SECONDS = RELATED / SECOND
+_LATE_SECONDS = SESSION.total_seconds() + LEASE_MARGIN / SECOND
+"""After so long without a renewal a lease is told to have run out."""
 _MOST_RECORDS = 1_000_000
 
 Record = dict[str, Any]
 
 
-class _Apart(JobManager):
-    """Has a way of its own to ZooKeeper."""
+class Outcome(StrEnum):
+    """What has become of a leader."""
 
-    gate: Gate
-
-    def build_command(self) -> Sequence[str]:
-        return (*super().build_command(), f"-Dhigh-availability.zookeeper.quorum={self.gate.address}")
-
-
-class ApartLab(Lab):
-    """Its JobManagers can be cut from ZooKeeper one by one."""
-
-    def __init__(self, folder: Path, flink_version: str) -> None:
-        super().__init__(folder, flink_version, session_timeout=SESSION)
-        self.gates: dict[str, Gate] = {}
-        """By the name of the JobManager."""
-
-    def stop(self) -> None:
-        super().stop()
-        while self.gates:
-            self.gates.popitem()[1].close()
-
-    def _new_jobmanager(self) -> JobManager:
-        name = f"jobmanager-{len(self.jobmanagers) + 1}"
-        jobmanager = _Apart(name, self.folder, self._home, self._java)
-        self.gates[name] = jobmanager.gate = _gate(self)
-        self.jobmanagers.append(jobmanager)
-        self._processes.append(jobmanager)
-        return jobmanager
+    STAYED = "the leader stays"
+    LATE = "the leader stays, its lease renewed too late"
+    AGAIN = "the same process is elected again"
+    ANOTHER = "another process leads"
 
 
 class Fault(NamedTuple):
@@ -73,6 +51,8 @@ class Fault(NamedTuple):
     at: float
     behind: int
     leader: JobManager
+    led: object
+    """What was written of the leader."""
 
 
 class Told(NamedTuple):
@@ -101,10 +81,9 @@ class Scene:
             receiver = HttpReceiver()
             receiver.start()
             stack.callback(receiver.stop)
-            self.gate = stack.enter_context(closing(_gate(self.lab)))
-            where = f"quorum: '{self.gate.address}', root: {PATH_ROOT}, cluster_id: /{CLUSTER_ID}"
-            timeout = f"session_timeout: {SESSION.seconds}s"
-            self._sidecar = Sidecar(self._folder / "sidecar", f"zookeeper: {{{where}, {timeout}}}", [receiver.url])
+            self.gate = stack.enter_context(closing(self.lab.new_gate()))
+            settings = self.lab.sidecar_settings(self.gate)
+            self._sidecar = Sidecar(self._folder / "sidecar", settings, [receiver.url])
             stack.callback(self._sidecar.stop)
             self._sidecar.start()
             self._sidecar.wait_ready()
@@ -140,7 +119,7 @@ class Scene:
         """Now. What is recorded from now on is the fault's."""
         leader = self.lab.wait_for_leader()
         self._read()
-        return Fault(time.time(), self._records[-1][0], leader)
+        return Fault(time.time(), self._records[-1][0], leader, self.lab.led())
 
     def _running(self) -> list[JobManager]:
         return [each for each in self.lab.jobmanagers if each.running]
@@ -161,7 +140,7 @@ class Scene:
         )
 
     def _contenders(self) -> int:
-        return int(self._of("contention")[-1]["contenders"])
+        return int(self._of("contention")[-1]["contenders"]) if self.lab.tells_contenders else len(self._running())
 
     def _restart_standbys(self, leader: JobManager) -> None:
         """One whose session ended while ZooKeeper was down may be back and contend no more."""
@@ -177,9 +156,13 @@ class Scene:
 
     # -- after it ------------------------------------------------------------------------------------------------------
 
-    def wait_for_episode(self, fault: Fault, calm: float) -> Told:
-        """Until an episode is recorded, and nothing has moved for `calm` seconds. A split is ended, as its alert says it must be."""
+    def wait_for_episode(self, fault: Fault, calm: float, patience: float) -> Told:
+        """Until an episode is recorded, and nothing has moved for `calm` seconds. A split is ended, as its alert says it must be.
+
+        What has not begun within `patience` seconds does not come.
+        """
         split_at: float | None = None
+        ended = time.time()
 
         def is_over() -> bool:
             nonlocal split_at
@@ -191,7 +174,8 @@ class Scene:
             last = max(
                 (epoch_seconds(each["recorded_at"]) for each in (*told.episodes, *told.transitions)), default=0.0
             )
-            return bool(told.episodes) and not told.unfinished and time.time() - last > calm
+            told_all = bool(told.episodes) or time.time() - ended > patience
+            return told_all and not told.unfinished and time.time() - last > calm
 
         until(is_over, _RECORD_SECONDS, 0.5)
         return self.told(fault)
@@ -200,6 +184,14 @@ class Scene:
         """For `quiet` seconds: whatever was to be said has been."""
         time.sleep(quiet)
         return self.told(fault)
+
+    def outcome(self, fault: Fault) -> Outcome:
+        """What has become of who led when the fault began: from what is written in the store, and who runs."""
+        leader = self.lab.wait_for_leader()
+        if self.lab.led() == fault.led:
+            return Outcome.LATE if self.lab.silence(fault.at) >= _LATE_SECONDS else Outcome.STAYED
+        same = leader is fault.leader and leader.started_at < fault.at
+        return Outcome.AGAIN if same else Outcome.ANOTHER
 
     def told(self, fault: Fault) -> Told:
         """What is recorded since it began."""
@@ -226,8 +218,3 @@ class Scene:
 def epoch_seconds(timestamp: str) -> float:
     """Since the epoch."""
     return datetime.fromisoformat(timestamp).timestamp()
-
-
-def _gate(lab: Lab) -> Gate:
-    """While ZooKeeper is down, it turns everybody away as ZooKeeper would."""
-    return Gate(lab.zookeeper.address, lambda: True)

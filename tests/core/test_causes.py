@@ -60,6 +60,8 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER | BLINK | {"store_reelected": True}, Cause.STORE_REELECTION, Confidence.HIGH),
     (SAME | IN_KUBERNETES | {"lapsed": LAPSED}, Cause.LEASE_RENEWAL_FAILED, Confidence.HIGH),
     (SAME | IN_KUBERNETES | {"lapsed": LAPSED, "returned": True}, Cause.LEASE_RENEWAL_FAILED, Confidence.HIGH),
+    (SAME | IN_KUBERNETES | {"released": True}, Cause.LEASE_RENEWAL_FAILED, Confidence.HIGH),
+    (OTHER | IN_KUBERNETES | {"released": True}, Cause.JOBMANAGER_LOST, Confidence.HIGH),
     (OTHER | {"split": True}, Cause.SPLIT_LEADERSHIP, Confidence.HIGH),
     (SAME | {"returned": True}, Cause.REWRITTEN_BY_FLINK, Confidence.HIGH),
     (OTHER | {"foreign": True}, Cause.TAMPERED, Confidence.HIGH),

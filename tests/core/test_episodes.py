@@ -302,3 +302,18 @@ def test_a_storm_of_jobs_is_one_episode() -> None:
     episode = the_episode(sidecar)
     assert (episode.jobs_affected, episode.jobs_total) == (100, 100)
     assert episode.components == ["dispatcher", "job", "resource_manager", "rest_server"]
+
+
+def test_a_leader_that_came_back_in_its_term_may_leave_it_again() -> None:
+    """Its address is gone, and there again; later it is lost: two episodes, each with its own id and record."""
+    flink, sidecar = watching()
+    for leader in (A, B):
+        flink.vacate()
+        sidecar.sees_changes().waits(1)
+        flink.elect(leader)
+        sidecar.sees_changes().waits(20)
+    first, second = sidecar.episodes()
+    assert first.id != second.id
+    assert [episode.cause for episode in (first, second)] == ["rewritten_by_flink", "jobmanager_lost"]
+    assert second.vacant_seconds is not None
+    assert second.vacant_seconds < 2

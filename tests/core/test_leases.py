@@ -188,6 +188,20 @@ def test_a_leader_that_renewed_late_is_remembered_as_such() -> None:
     assert len(set(revoked)) == len(revoked) == 2
 
 
+def test_a_term_that_goes_on_may_end_all_the_same() -> None:
+    """A leader that renewed late, and is lost later on: two episodes, each told."""
+    flink, sidecar = leased()
+    sidecar.hears_nothing(18)
+    flink.renews()
+    sidecar.sees_changes().watches(20)
+    flink.takes(B).publishes(B)
+    sidecar.sees_changes().watches(20)
+    late, lost = sidecar.episodes()
+    assert (late.cause, lost.cause) == ("lease_renewal_failed", "jobmanager_lost")
+    assert late.id != lost.id
+    assert not lost.vacant_seconds  # the vacancy was the other one
+
+
 # -- another term ------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +259,8 @@ def test_a_lease_that_is_released_is_nobodys() -> None:
     sidecar.sees_changes()
     assert patterns(sidecar) == ["A->null", "null->B"]
     assert sidecar.transitions(DISPATCHER)[-1].same_process is True
+    sidecar.watches(10)
+    assert [episode.cause for episode in sidecar.episodes()] == ["lease_renewal_failed"]
 
 
 def test_the_same_holder_that_takes_the_lease_anew_does_not_lead_with_what_it_wrote_before() -> None:
