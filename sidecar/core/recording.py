@@ -49,6 +49,18 @@ class Envelope(TypedDict):
     observed_at: Timestamp
 
 
+def envelope(policy: Policy, cluster_id: str, at: Moment) -> Envelope:
+    """The envelope of what is recorded of a cluster at one moment."""
+    store = policy.stores.get(cluster_id)
+    return {
+        "cluster_id": cluster_id,
+        "external_labels": policy.external_labels,
+        "store": store.value if store else "",
+        "observer": policy.observer,
+        "observed_at": timestamp(at.wall),
+    }
+
+
 class Scribe:
     """Writes the records of one step of one cluster."""
 
@@ -56,13 +68,7 @@ class Scribe:
         self._policy = policy
         self._cluster_id = cluster_id
         self._at = at
-        self._envelope: Envelope = {
-            "cluster_id": cluster_id,
-            "external_labels": policy.external_labels,
-            "store": policy.stores[cluster_id].value,
-            "observer": policy.observer,
-            "observed_at": timestamp(at.wall),
-        }
+        self._envelope = envelope(policy, cluster_id, at)
 
     def coverage(self, view: View, until: Moment) -> Coverage:
         """What this observer could see, from where it was last recorded `until` then."""

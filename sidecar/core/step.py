@@ -15,6 +15,7 @@ from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.notifications import compose
 from sidecar.core.observations import DeliverySettled, Observation, PolicyLoaded, Started, Stopped, Ticked
 from sidecar.core.policy import Heartbeat, Policy, Severity
+from sidecar.core.recording import envelope
 from sidecar.core.records import AnyRecord, Notification, record_id
 from sidecar.core.state import State, fresh_cluster
 
@@ -178,11 +179,6 @@ def _suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notifica
     alert = suppressed.alert
     return Notification(
         id=record_id("suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall),
-        cluster_id=alert.cluster_id,
-        external_labels=policy.external_labels,
-        store=policy.stores[alert.cluster_id].value,
-        observer=policy.observer,
-        observed_at=timestamp(at.wall),
         alert=alert.rule,
         fingerprint=suppressed.fingerprint,
         receiver=suppressed.route.receiver,
@@ -195,19 +191,14 @@ def _suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notifica
         delivery_id="",
         queued_at=timestamp(at.wall),
         episode_id=alert.episode_id,
+        **envelope(policy, alert.cluster_id, at),
     )
 
 
 def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
     delivery = settled.delivery
-    store = policy.stores.get(delivery.cluster_id)
     return Notification(
         id=record_id("notification", delivery.id, delivery.attempt, settled.outcome),
-        cluster_id=delivery.cluster_id,
-        external_labels=policy.external_labels,
-        store=store.value if store else "",
-        observer=policy.observer,
-        observed_at=timestamp(at.wall),
         alert=delivery.alert,
         fingerprint=delivery.fingerprint,
         receiver=delivery.receiver,
@@ -220,6 +211,7 @@ def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
         delivery_id=delivery.id,
         queued_at=timestamp(delivery.queued_at.wall),
         episode_id=delivery.episode_id,
+        **envelope(policy, delivery.cluster_id, at),
     )
 
 

@@ -19,6 +19,7 @@ from sidecar.core.deliveries import (
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliverySettled, Outcome
 from sidecar.core.policy import Severity
+from tests.core.scenery import B, watching
 
 NOW = 1_000_000 * SECOND
 
@@ -177,3 +178,54 @@ def test_other_troubles_are_the_row_s_own(outcome: Outcome) -> None:
     outbox, _ = ended(outbox_of(row("a"), row("b", group="g")), "a", outcome)
 
     assert outbox["b"] == row("b", group="g")
+
+
+# -- the ledger --------------------------------------------------------------------------------------------------------
+
+
+def test_what_another_observer_tells_is_no_attempt_of_ours() -> None:
+    """Held: looked at again in two seconds, unrecorded. Told by now: done, recorded, and nothing was sent."""
+    flink, sidecar = watching()
+    sidecar.answers["ops#0"] = Outcome.HELD
+    flink.elect(B)
+    sidecar.sees_changes().waits(20)
+    held = len(sidecar.sent)
+    assert held >= 7
+    assert [record.outcome for record in sidecar.notifications()] == ["queued"]
+    sidecar.answers["ops#0"] = Outcome.ALREADY_TOLD
+    sidecar.waits(10)
+    assert len(sidecar.sent) == held + 1
+    assert [(record.outcome, record.attempt) for record in sidecar.notifications()] == [
+        ("queued", 0),
+        ("already_told", 0),
+    ]
+    assert sidecar.state.outbox == {}
+
+
+def test_a_ledger_out_of_reach_is_waited_for_and_then_done_without() -> None:
+    """Fifteen seconds, then it is sent without a claim, on the record. After a failure the ledger is asked again."""
+    flink, sidecar = watching()
+    sidecar.answers["ops#0"] = Outcome.NO_LEDGER
+    flink.elect(B)
+    sidecar.sees_changes().waits(5.5)
+    asked_at = sidecar.now
+    while len(sidecar.notifications()) < 2:
+        sidecar.waits(0.5)
+    assert 13 * SECOND <= sidecar.now - asked_at <= 17 * SECOND
+    assert [record.outcome for record in sidecar.notifications()] == ["queued", "no_ledger"]
+    sidecar.answers["ops#0"] = Outcome.FAILED
+    sidecar.waits(5)
+    assert [delivery.is_shared for delivery in sidecar.sent[-3:]] == [True, False, True]
+
+
+def test_a_ledger_that_is_back_is_asked_again() -> None:
+    """What counts is for how long it was away without a break."""
+    flink, sidecar = watching()
+    flink.elect(B)
+    sidecar.answers["ops#0"] = Outcome.NO_LEDGER
+    sidecar.sees_changes().waits(15)
+    sidecar.answers["ops#0"] = Outcome.HELD
+    sidecar.waits(3)
+    sidecar.answers["ops#0"] = Outcome.NO_LEDGER
+    sidecar.waits(12)
+    assert all(delivery.is_shared for delivery in sidecar.sent)
