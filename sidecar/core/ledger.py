@@ -33,6 +33,8 @@ class Claim(Struct, frozen=True):
     """The observer."""
     token: str
     """Which attempt of it: another one is another claim."""
+    about: tuple[str, ...] = ()
+    """The alerts."""
 
 
 class Entry(Struct, frozen=True):
@@ -43,8 +45,8 @@ class Entry(Struct, frozen=True):
     at: int = 0
     by: str = ""
     claim: Claim | None = None
-    unsure: bool = False
-    """An attempt was made of which nobody knows whether it arrived."""
+    unsure: tuple[str, ...] = ()
+    """The alerts of attempts of which nobody knows whether they arrived, until they are told."""
     changed_at: int = 0
 
 
@@ -103,10 +105,27 @@ def begun(ledger: Ledger, wall: int) -> Ledger:
     return ledger if ledger.began else replace(ledger, began=wall)
 
 
+def may_have_arrived(ledger: Ledger, delivery: Delivery) -> bool:
+    """Whether an attempt was made to tell something of it, and nobody knows what became of that."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    unsure = {*entry.unsure, *(entry.claim.about if entry.claim else ())}
+    news = [part.alert_id for part in delivery.parts if _is_news(entry, part)]
+    return not unsure.isdisjoint(news or [part.alert_id for part in delivery.parts])
+
+
+def is_older(ledger: Ledger, delivery: Delivery) -> bool:
+    """Whether something of it happened, or was to be told, before this ledger began: it may have been marked in one that is lost."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    queued = delivery.queued_at.wall
+    news = (part for part in delivery.parts if _is_news(entry, part))
+    return min((queued, *(part.began or part.ended or queued for part in news))) < ledger.began
+
+
 def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
     """The ledger in which it is claimed. Whatever was claimed before may have arrived."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    return _with(ledger, delivery, replace(entry, claim=claim, unsure=entry.unsure or entry.claim is not None), wall)
+    ours = replace(claim, about=tuple(part.alert_id for part in delivery.parts))
+    return _with(ledger, delivery, replace(_doubted(entry, entry.claim), claim=ours), wall)
 
 
 def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledger:
@@ -118,16 +137,18 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
         told[part.alert_id] = part.ended or (0 if part.began > over else over)
     latest = dict([*told.items()][-MOST_ALERTS:])
     other = entry.claim if entry.claim and entry.claim.by != observer else None
-    unsure = entry.unsure and other is not None
+    parts = {part.alert_id for part in delivery.parts}
+    unsure = tuple(alert for alert in entry.unsure if alert not in parts)
     return _with(ledger, delivery, Entry(latest, wall, observer, other, unsure), wall)
 
 
 def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, unsure: bool) -> Ledger:
     """The ledger in which `claim` is given back. The same one, where somebody else has it by now."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    if entry.claim != claim:
+    if entry.claim is None or entry.claim.token != claim.token or entry.claim.by != claim.by:
         return ledger
-    return _with(ledger, delivery, replace(entry, claim=None, unsure=entry.unsure or unsure), wall)
+    left = _doubted(entry, entry.claim) if unsure else entry
+    return _with(ledger, delivery, replace(left, claim=None), wall)
 
 
 def read(content: bytes) -> Ledger:
@@ -166,6 +187,13 @@ def _is_news(entry: Entry, part: Part) -> bool:
     if over == 0:
         return part.ended > 0
     return _began_anew(entry, part)
+
+
+def _doubted(entry: Entry, claim: Claim | None) -> Entry:
+    """The entry in which what was claimed may have arrived."""
+    if claim is None:
+        return entry
+    return replace(entry, unsure=tuple(dict.fromkeys((*entry.unsure, *claim.about)))[-MOST_ALERTS:])
 
 
 def _began_anew(entry: Entry, part: Part) -> bool:

@@ -75,8 +75,9 @@ def _transition(
             )
         case Trigger.LEADER_CHANGED if changed and not component.job_id:
             # By whom it is led, not by what was before: an observer that missed a failover knows another leader before.
-            led_by = transition.after_session_id
-            alert = _alert(policy, rule, name, component, at, led_by, episode_id=transition.episode_id)
+            # One that was replaced and is back was told of already, when it came first: then it is the failover that brings it back.
+            led_by = (transition.after_session_id, transition.episode_id if transition.returned else None)
+            alert = _alert(policy, rule, name, component, at, *led_by, episode_id=transition.episode_id)
             alert = replace(alert, ended=None if _is_going_on(alert, cluster) else at, is_event=True)
         case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not transition.episode_id:
             alert = _alert(policy, rule, name, component, at, transition.after_session_id)
@@ -194,7 +195,8 @@ def _found(
             count = sum(failover.times for failover in recent)
             if count >= rule.count:
                 latest = recent[-1].episode_id
-                return {None: _alert(policy, rule, name, None, now, latest, count=count, episode_id=latest)}
+                # Whichever was the last: who was away counts others.
+                return {None: _alert(policy, rule, name, None, now, count=count, episode_id=latest)}
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: _alert(policy, rule, name, None, now, epoch, count=left_over)}

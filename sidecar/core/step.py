@@ -138,10 +138,12 @@ def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> It
 
 def _parts(notice: Notice) -> tuple[Part, ...]:
     """What the ledger is asked about. Of a storm a part stands for all: every observer chooses the same."""
-    shared = sorted((alert for alert in notice.alerts if "observer" not in alert.labels), key=lambda alert: alert.id)
+    if all("observer" in alert.labels for alert in notice.alerts):
+        return ()
+    alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also what we alone can tell: it is news to the ledger
     return tuple(
         Part(alert.id, 0 if alert.is_event else alert.began.wall, alert.ended.wall if alert.ended else 0)
-        for alert in shared[:MOST_ALERTS]
+        for alert in alerts[:MOST_ALERTS]
     )
 
 

@@ -18,6 +18,7 @@ _REQUEST_TIMEOUT: Final = 408
 _TOO_EARLY: Final = 425
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
+_BAD_GATEWAY: Final = 502
 _UNAVAILABLE: Final = 503
 _GATEWAY_TIMEOUT: Final = 504
 
@@ -43,8 +44,8 @@ class Answer:
             return None
         if self.rate_limited:
             return "rate_limited"
-        if self.status == _GATEWAY_TIMEOUT:
-            return "timed_out"
+        if self.status in (_SERVER_ERROR, _BAD_GATEWAY, _GATEWAY_TIMEOUT):
+            return "timed_out"  # something broke, before or after the message was taken
         if self.status >= _SERVER_ERROR or self.status in (_REQUEST_TIMEOUT, _TOO_EARLY):
             return "failed"
         return "rejected"

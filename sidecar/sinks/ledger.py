@@ -9,6 +9,7 @@ import math
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from sidecar.clock import Clock
 from sidecar.core import ledger as ledgers
-from sidecar.core.deliveries import Delivery
+from sidecar.core.deliveries import LEDGER_PAUSE, Delivery
 from sidecar.core.ledger import TAKE_OVER, Claim, Ledger, Standing
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import Outcome
@@ -25,6 +26,10 @@ from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
 MOST_RACES: Final = 20
 """So often somebody else may be faster. Each time one of them gets what it wants, and there are a handful."""
 MARK_ATTEMPTS: Final = 3
+MOST_DEBTS: Final = 1000
+"""Marks that could not be made. Of more, the oldest are never made."""
+DOUBT_AFTER: Final = 10.0
+"""Seconds. When the ledger was out of reach for us for so long, it may have been for others long enough to send without it."""
 REFUSED_SECONDS: Final = 600.0
 """So long a store that has refused is not asked again."""
 _PAUSE: Final = 0.05
@@ -66,8 +71,13 @@ class SharedLedger:
         self._alone_until = 0.0
         self._knows_one = False
         """Whether there has been a ledger."""
-        self._failed_at = 0.0
+        self._failed_at = -math.inf
         self._failure = ""
+        self._away_since: float | None = None
+        """Since when (monotonic) it is out of reach."""
+        self._doubtful_until = 0
+        """Whatever was queued until then (steady) may have been told by somebody who could not say so."""
+        self._debts: deque[tuple[Delivery, Claim | None, Outcome]] = deque(maxlen=MOST_DEBTS)
 
     def begin(self) -> None:
         """Make the ledger where there is none, before there is anything to tell: who finds none later, knows that one was lost."""
@@ -99,21 +109,39 @@ class SharedLedger:
                 return self._out_of_reach(error)
 
     def settle(self, delivery: Delivery, claim: Claim | None, outcome: Outcome) -> None:
-        """What became of what we had claimed, or had sent without. Tried again while the ledger is out of reach: else others would tell
-        it once more.
+        """What became of what we had claimed, or had sent without. Tried again, while the ledger is out of reach by `pay`: else others
+        would tell it once more.
         """
         for attempt in range(MARK_ATTEMPTS):
             with self._lock:  # in between, others may ask
                 if time.monotonic() < self._alone_until:
                     return
                 try:
-                    self._change(lambda found: self._settled(found, delivery, claim, outcome))
-                    self._store.rest()
+                    self._settle(delivery, claim, outcome)
                 except LedgerError as error:
+                    self._out_of_reach(error)
                     if attempt == MARK_ATTEMPTS - 1:
-                        _log.warning("what was told could not be marked as told, and may be told again: %s", error)
+                        self._debts.append((delivery, claim, outcome))
+                        _log.warning("what was told cannot be marked as told, and may be told again: %s", error)
                 else:
                     return
+
+    @property
+    def owes(self) -> bool:
+        """Whether there is something for `pay`."""
+        return bool(self._debts)
+
+    def pay(self) -> None:
+        """Mark what could not be marked when it was told. May be called often: a ledger out of reach is left alone for a moment."""
+        with self._lock:
+            if time.monotonic() - self._failed_at < LEDGER_PAUSE / SECOND:
+                return
+            try:
+                while self._debts:
+                    self._settle(*self._debts[0])
+                    self._debts.popleft()
+            except LedgerError as error:
+                self._out_of_reach(error)
 
     def stop(self) -> None:
         """End in bounded time. May be called twice."""
@@ -142,6 +170,7 @@ class SharedLedger:
     def _found(self, document: Document) -> Ledger:
         """The ledger in it. One that was deleted or garbled begins anew: what was told before is not known any more."""
         found = ledgers.read(document.content)
+        self._away_since = None
         self._knows_one = self._knows_one or found.began > 0
         return ledgers.begun(found, self._clock().wall)
 
@@ -161,11 +190,11 @@ class SharedLedger:
             _log.warning(
                 "%s has claimed a message and not told it for %.0f s: taken over", entry.claim.by, self._take_over
             )
-        doubtful = entry is not None and (entry.unsure or entry.claim is not None)
-        forgotten = delivery.queued_at.wall < found.began
+        doubtful = ledgers.may_have_arrived(found, delivery) or ledgers.repeats(found, delivery)
+        forgotten = ledgers.is_older(found, delivery) or delivery.queued_at.steady <= self._doubtful_until
         return Permit(
             Claim(self._observer, f"{delivery.id}/{delivery.attempt}"),
-            possible_duplicate=doubtful or forgotten or ledgers.repeats(found, delivery),
+            possible_duplicate=doubtful or forgotten,
             until=until,
         )
 
@@ -178,6 +207,10 @@ class SharedLedger:
             self._held.pop(next(iter(self._held)))
         self._held[name] = (claim, since)
         return now - since >= self._take_over
+
+    def _settle(self, delivery: Delivery, claim: Claim | None, outcome: Outcome) -> None:
+        self._change(lambda found: self._settled(found, delivery, claim, outcome))
+        self._store.rest()
 
     def _settled(self, found: Ledger, delivery: Delivery, claim: Claim | None, outcome: Outcome) -> Ledger:
         wall = self._clock().wall
@@ -209,4 +242,7 @@ class SharedLedger:
 
     def _out_of_reach(self, error: LedgerError) -> Permit:
         self._failed_at, self._failure = time.monotonic(), str(error)
+        self._away_since = self._failed_at if self._away_since is None else self._away_since
+        if self._failed_at - self._away_since >= DOUBT_AFTER:
+            self._doubtful_until = self._clock().steady
         return Permit(outcome=Outcome.NO_LEDGER, detail=self._failure)

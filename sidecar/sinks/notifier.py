@@ -31,6 +31,7 @@ CAPACITY: Final = 1024
 _GRACE: Final = 3.0
 _REAP: Final = 2.0
 _CHECK_LIMIT: Final = 30.0
+_PAY_EVERY: Final = 1.0
 
 # How bad it is, in Apprise's words.
 _TYPES: Final = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
@@ -141,12 +142,17 @@ class Notifier:
 
     def _work(self) -> None:
         while True:
+            owed = [ledger for ledger in self._ledgers.values() if ledger.owes]
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                self._changed.wait_for(lambda: self._waiting or self._stopping, _PAY_EVERY if owed else None)
                 if self._stopping:
                     return
-                delivery = self._waiting.popleft()
-            self._report(delivery, self._attempt(delivery))
+                delivery = self._waiting.popleft() if self._waiting else None
+            if delivery:
+                self._report(delivery, self._attempt(delivery))
+            else:
+                for ledger in owed:
+                    ledger.pay()
 
     def _attempt(self, delivery: Delivery) -> Attempt:
         """Send it, if nobody else has or is about to."""

@@ -83,9 +83,10 @@ def test_a_claim_that_is_given_back_may_be_taken(unsure: bool) -> None:
     first = told_of(VACANCY)
     back = released(claimed(Ledger(), first, A, NOW), first, A, NOW, unsure=unsure)
     assert standing(back, first, "sidecar-b") is Standing.FREE
-    assert back.entries["ops#0 group"].unsure is unsure
+    assert ledger.may_have_arrived(back, first) is unsure
     taken = claimed(claimed(Ledger(), first, A, NOW), first, B, NOW)
-    assert taken.entries["ops#0 group"] == Entry(claim=B, unsure=True, changed_at=NOW)
+    theirs = replace(B, about=("vacancy",))
+    assert taken.entries["ops#0 group"] == Entry(claim=theirs, unsure=("vacancy",), changed_at=NOW)
     assert released(taken, first, A, NOW, unsure=False) is taken
 
 
@@ -104,9 +105,23 @@ def test_a_mark_leaves_what_another_has_claimed() -> None:
     """With its doubts. Our own claim is done."""
     held = claimed(claimed(Ledger(), told_of(VACANCY), A, NOW), told_of(VACANCY), B, NOW)
     by_us = marked(held, told_of(CHANGE), "sidecar-b", NOW).entries["ops#0 group"]
-    assert (by_us.claim, by_us.unsure) == (None, False)
+    assert (by_us.claim, by_us.unsure) == (None, ("vacancy",))
     by_another = marked(held, told_of(CHANGE), "sidecar-a", NOW).entries["ops#0 group"]
-    assert (by_another.claim, by_another.unsure) == (B, True)
+    assert (by_another.claim, by_another.unsure) == (replace(B, about=("vacancy",)), ("vacancy",))
+
+
+def test_a_doubt_lasts_until_what_is_doubted_is_told() -> None:
+    """The service took two alerts and hung up; another one of the group is told meanwhile, by somebody who knows only that: the two are
+    still in doubt, and a third is not.
+    """
+    both, other, third = told_of(VACANCY, CHANGE), told_of(Part("other")), told_of(Part("third"))
+    found = released(claimed(Ledger(), both, A, NOW), both, A, NOW, unsure=True)
+    found = marked(claimed(found, other, B, NOW), other, "sidecar-b", NOW)
+    assert [ledger.may_have_arrived(found, each) for each in (both, told_of(CHANGE), third)] == [True, True, False]
+    found = marked(found, told_of(CHANGE), "sidecar-b", NOW)
+    assert [ledger.may_have_arrived(found, each) for each in (both, told_of(VACANCY))] == [True, True]
+    found = marked(found, told_of(VACANCY), "sidecar-b", NOW)
+    assert not ledger.may_have_arrived(found, told_of(OVER, reason=Reason.RESOLVED))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +161,24 @@ def test_what_begins_anew_sooner_than_clocks_differ_waits(skew: int, expected: S
     told = marked(Ledger(), told_of(OVER), "sidecar-a", NOW)
     anew = replace(VACANCY, began=OVER.ended + (30 + skew) * SECOND)
     assert standing(told, told_of(anew), "sidecar-b") is expected
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (Part("change", ended=NOW - SECOND), True),
+        (Part("vacancy", began=NOW - SECOND), True),
+        (Part("change", ended=NOW + SECOND), False),
+        (Part("vacancy", began=NOW + SECOND), False),
+        (Part("going on"), False),
+        (Part("told", ended=NOW - SECOND), False),
+    ],
+)
+def test_what_happened_before_the_ledger_began_may_be_marked_in_a_lost_one(part: Part, expected: bool) -> None:
+    """Also where it is queued later, by a sidecar that was away: others have told it. What this ledger knows is not in doubt."""
+    found = marked(ledger.begun(Ledger(), NOW), told_of(Part("told", ended=NOW - SECOND)), "sidecar-a", NOW)
+    assert ledger.is_older(found, told_of(part, after=10 * SECOND)) is expected
+    assert ledger.is_older(found, told_of(part, after=-10 * SECOND))
 
 
 def test_destinations_and_groups_do_not_mix() -> None:

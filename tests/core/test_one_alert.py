@@ -22,7 +22,7 @@ from tests.core.scenery import (
     B,
     Flink,
 )
-from tests.core.triggers import EACH, SCENES, C, D, moves, told, watching
+from tests.core.triggers import EACH, SCENES, C, D, fails_over, moves, told, watching
 
 # -- one alert, whoever saw it -----------------------------------------------------------------------------------------
 
@@ -97,6 +97,46 @@ def test_who_sees_the_same_gives_it_the_same_id() -> None:
     }
     assert len(found) == 3 * 2 + 3, "what happened twice has two ids"
     assert [identities(other) ^ found for other in others] == [set(), set(), set()]
+
+
+def test_who_missed_a_failover_counts_to_the_same_alert() -> None:
+    """Three failovers for one, two for another one, which was away while B led and counts to its two with D: one alert for both."""
+    rule = replace(SCENES[Trigger.EPISODES].rule, count=2)
+    flink, sees = watching(rule)
+    fails_over(B, C, D)(flink, sees)
+    flink, misses = watching(rule)
+    misses.is_cut_off()
+    flink.vacate()
+    flink.elect(B)
+    flink.vacate()
+    flink.elect(C)
+    misses.connects().waits(20)
+    fails_over(D)(flink, misses)
+    misses.waits(20)
+    assert told(misses) == ["FIRST"]
+    assert identities(misses) == identities(sees)
+
+
+def test_a_leader_that_comes_back_is_told_of_once_more() -> None:
+    """B, then A again with its old session, then B again: the ledger must not take the third for the first."""
+    flink, sidecar = watching(SCENES[Trigger.LEADER_CHANGED].rule)
+    for leader in (B, A, B):
+        moves(("+", leader, (DISPATCHER,)))(flink, sidecar)
+        sidecar.waits(20)
+    assert len(identities(sidecar)) == 3
+
+
+def test_what_only_this_observer_can_tell_is_asked_for_too_where_others_can_tell_the_rest() -> None:
+    """Blind no more, in the group of what others have told: the ledger is asked about both, or it would take the message for told."""
+    rules = (
+        replace(SCENES[Trigger.EPISODES].rule, alert="Flapping"),
+        replace(SCENES[Trigger.BLIND].rule, alert="Blind"),
+    )
+    flink, sidecar = watching(*rules, route=replace(EACH, group_by=("cluster_id",)))
+    fails_over(B, C, D)(flink, sidecar)
+    sidecar.is_cut_off().waits(60).connects().waits(20)
+    found = [(each.reason.value, len(each.parts)) for each in sidecar.sent]
+    assert found == [("FIRST", 1), ("GREW", 0), ("SHRANK", 2)]
 
 
 def test_several_failovers_in_one_episode_are_as_many() -> None:

@@ -5,11 +5,13 @@ speak with one voice in tests/e2e/test_one_voice.py.
 """
 
 import time
+from collections.abc import Callable
 from threading import Lock, Thread
 
 import pytest
 from msgspec.structs import replace
 
+import sidecar.sinks.ledger
 from sidecar.clock import Clock
 from sidecar.core.alerts import Reason
 from sidecar.core.moment import SECOND
@@ -21,9 +23,10 @@ from sidecar.sinks.notifier import Attempt, Notifier
 from tests.core.test_ledger import OVER, VACANCY, told_of
 
 NOW = Clock()()
-FIRST = replace(told_of(VACANCY), queued_at=replace(NOW, wall=NOW.wall + 3600 * SECOND))
+SOON = NOW.wall + 3600 * SECOND
 """Later than any ledger begins here."""
-LATER = replace(FIRST, id="later", parts=(OVER,), reason=Reason.RESOLVED)
+FIRST = replace(told_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW, wall=SOON))
+LATER = replace(FIRST, id="later", parts=(replace(OVER, began=SOON, ended=SOON + SECOND),), reason=Reason.RESOLVED)
 
 
 class Shared:
@@ -141,6 +144,45 @@ def test_our_own_claim_of_before_a_crash_is_ours(observers: Observers) -> None:
     observers.make("a").claim(FIRST)
     permit = observers.make("a").claim(replace(FIRST, attempt=2))
     assert (permit.outcome, permit.possible_duplicate) == (None, True)
+
+
+def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
+    observers: Observers, web: HttpReceiver, eventually: Callable[[Callable[[], bool]], bool]
+) -> None:
+    """Sent while nobody could be asked, by a sidecar that has nothing more to send: who looks later finds it told."""
+    a, b = observers.make("a"), observers.make("b")
+    observers.stores["a"].fault = LedgerError("no quorum")
+    settled: list[Attempt] = []
+    notifier = Notifier({"ops#0": web.url}, lambda _, each: settled.append(each), {"default": a}, workers=1)
+    notifier.start()
+    try:
+        notifier.send(replace(FIRST, without_ledger_since=-3600 * SECOND))
+        assert eventually(lambda: bool(settled))
+        assert a.owes
+        observers.stores["a"].fault = None
+        assert eventually(lambda: not a.owes)
+    finally:
+        notifier.stop()
+    assert b.claim(FIRST).outcome is Outcome.ALREADY_TOLD
+
+
+def test_who_waited_through_a_long_outage_is_not_sure(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have sent without the ledger, and not have marked it yet. After a short one nobody has."""
+    monkeypatch.setattr(sidecar.sinks.ledger, "DOUBT_AFTER", 0.2)
+    waits = replace(FIRST, queued_at=replace(Clock()(), wall=FIRST.queued_at.wall))
+    for pause, doubtful in ((0.0, False), (0.25, True)):
+        a = observers.make(f"after {pause}")
+        observers.stores[a._observer].fault = LedgerError("no quorum")
+        assert a.claim(waits).outcome is Outcome.NO_LEDGER
+        time.sleep(pause)  # the outage is the experiment
+        assert a.claim(waits).outcome is Outcome.NO_LEDGER
+        observers.stores[a._observer].fault = None
+        permit = a.claim(replace(waits, destination=a._observer))
+        assert (permit.outcome, permit.possible_duplicate) == (None, doubtful)
+        later = replace(
+            waits, destination=f"{a._observer} later", queued_at=replace(Clock()(), wall=waits.queued_at.wall)
+        )
+        assert not a.claim(later).possible_duplicate
 
 
 def test_two_of_one_name_both_send_and_say_so(observers: Observers) -> None:

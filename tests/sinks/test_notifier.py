@@ -201,7 +201,7 @@ def test_facts_and_link_arrive_below_the_text(notify: MakeNotifier, outbox: Outb
     [
         (404, {}, Outcome.REJECTED, None),
         (429, {"Retry-After": "7"}, Outcome.RATE_LIMITED, 7 * SECOND),
-        (500, {}, Outcome.FAILED, None),
+        (500, {}, Outcome.TIMED_OUT, None),
     ],
 )
 def test_what_the_service_answers_is_told(
@@ -231,7 +231,7 @@ def test_options_of_the_url_neither_hide_a_failure_nor_repeat_it(
     web.status = 500
     notify({"ops#0": f"{web.url}?optional=yes&retry=3&wait=0"}).send(DELIVERY)
 
-    assert outbox.next()[1] is Outcome.FAILED
+    assert outbox.next()[1] is Outcome.TIMED_OUT
     assert len(web.received) == 1
 
 
@@ -459,7 +459,7 @@ def test_secrets_stay_between_the_url_and_its_service(
     outbox.next()
     seen += detail + "".join(capfd.readouterr()) + caplog.text
 
-    assert outcome is Outcome.FAILED
+    assert outcome is Outcome.TIMED_OUT
     assert "500" in detail
     assert [secret for secret in SECRETS if secret.casefold() in seen.casefold()] == []
 

@@ -55,14 +55,14 @@ def send(url: str, seconds: float = 10.0) -> dict[str, Any]:
         (413, "rejected"),
         (425, "failed"),
         (429, "rate_limited"),
-        (500, "failed"),
-        (502, "failed"),
+        (500, "timed_out"),
+        (502, "timed_out"),
         (503, "failed"),
         (504, "timed_out"),
     ],
 )
 def test_a_status_tells_what_to_do(web: HttpReceiver, status: int, outcome: str) -> None:
-    """Refused as it is, in trouble, too much, or, where a gateway has waited in vain, perhaps arrived."""
+    """Refused as it is, in trouble, too much, or, where something broke on the way or a gateway has waited in vain, perhaps arrived."""
     web.status = status
 
     answer = send(web.url)
@@ -81,7 +81,7 @@ def test_a_status_tells_what_to_do(web: HttpReceiver, status: int, outcome: str)
         (429, {"Retry-After": "Fri, 20 Nov 2026 07:00:00 GMT", "Date": AT_EIGHT}, "rate_limited", 0),
         (503, {"Retry-After": "30"}, "rate_limited", 30),
         (503, {"Retry-After": "soon"}, "failed", None),
-        (500, {"Retry-After": "30"}, "failed", 30),
+        (500, {"Retry-After": "30"}, "timed_out", 30),
         *((429, {"Retry-After": garbage}, "rate_limited", None) for garbage in GARBAGE),
     ],
 )
@@ -210,14 +210,14 @@ def status_line(status: int) -> bytes:
 @pytest.mark.parametrize(
     ("head", "tail", "outcome"),
     [
-        (status_line(500) + b"\r\n", lambda: repeat(b"x" * 65536), "failed"),
+        (status_line(500) + b"\r\n", lambda: repeat(b"x" * 65536), "timed_out"),
         (status_line(200) + b"\r\n", lambda: repeat(b"x" * 65536), "delivered"),
         (
             status_line(404) + b"Transfer-Encoding: chunked\r\n\r\n",
             lambda: repeat(b"40000000\r\nxxxxxxxxx"),
             "rejected",
         ),
-        (status_line(500) + b"Content-Encoding: gzip\r\n\r\n", lambda: [gzip.compress(bytes(64 << 20))], "failed"),
+        (status_line(500) + b"Content-Encoding: gzip\r\n\r\n", lambda: [gzip.compress(bytes(64 << 20))], "timed_out"),
         (status_line(200), lambda: repeat(b"X-Header: x\r\n"), "timed_out"),
         (status_line(200), lambda: repeat(b"x" * 65536), "timed_out"),
         (b"", lambda: repeat(b"\xff\x00"), "timed_out"),

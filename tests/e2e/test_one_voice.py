@@ -1,0 +1,100 @@
+"""One voice: three sidecars tell each failover everywhere, and what comes twice says so.
+
+The long proof is `python -m tests.bench.one_voice`. That the claim of one that is gone is taken over takes 40 s, and is shown for
+`SharedLedger` in tests/sinks/test_ledger.py.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from sidecar.lab.zookeeper import ZooKeeper
+from sidecar.ports import LONGEST_DOCUMENT
+from tests.e2e.sidecar import wait_for
+from tests.e2e.voices import LEDGER, Leaders, Mood, Receiver, Voices, books, judge, leads, read
+
+MOODY = {Mood.WELL: 4.0, Mood.BROKEN: 1.0, Mood.TOO_MANY: 1.0, Mood.RESETS: 1.0}
+WELL = {Mood.WELL: 1.0}
+FAILOVERS = 6
+
+
+@pytest.fixture
+def receivers() -> Iterator[list[Receiver]]:
+    """One that always takes what it gets, and one that does not."""
+    running = [Receiver(Random(20261121), moods) for moods in (WELL, MOODY)]
+    for receiver in running:
+        receiver.start()
+    yield running
+    for receiver in running:
+        receiver.stop()
+
+
+@pytest.fixture
+def leaders(zookeeper: ZooKeeper) -> Iterator[Leaders]:
+    """A cluster with its first leader."""
+    running = Leaders(zookeeper.address)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def voices(zookeeper: ZooKeeper, leaders: Leaders, receivers: list[Receiver], tmp_path: Path) -> Iterator[Voices]:
+    """Sidecars a, b and c, which have seen it."""
+    assert leaders.present
+    running = Voices(tmp_path, zookeeper.address, receivers)
+    running.start()
+    yield running
+    running.kill()
+
+
+def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver], voices: Voices) -> None:
+    """Failovers while a sidecar is killed and comes back, and the ledger is deleted and garbled: none is lost, none comes twice unsaid.
+
+    Then nobody can read the ledger: each of the three tells the last failover after a bounded wait, and says that it may be a duplicate.
+    What became of each message, each of them knows once.
+    """
+    for number in range(1, FAILOVERS + 1):
+        leaders.fail_over()
+        match number:
+            case 2:
+                voices.sidecars[0].kill()
+            case 3:
+                leaders.client.set(LEDGER, b"garbage")
+            case 4:
+                voices.sidecars[0].start()
+            case 5:
+                leaders.client.delete(LEDGER)
+        _await_told(leaders.present, receivers, 1)
+    for sidecar in voices.sidecars:
+        wait_for("the last leader to be seen", partial(leads, sidecar, leaders.present))
+    wait_for("the outboxes to get empty", voices.told_all)
+    told = dict([*leaders.since.items()][1:])
+    for verdict in (judge(receiver.arrivals, told) for receiver in receivers):
+        assert (verdict.lost, verdict.unlabelled) == ([], [])
+
+    receivers[1].moods = WELL
+    leaders.client.set(LEDGER, bytes(LONGEST_DOCUMENT + 1))
+    leaders.fail_over()
+    _await_told(leaders.present, receivers, len(voices.sidecars))
+    leaders.client.delete(LEDGER)
+    wait_for("the outboxes to get empty", voices.told_all)
+    for receiver in receivers:
+        last = [each for each in judge(receiver.arrivals, told).tellings if leaders.present in each.text]
+        assert {(each.observer, each.labelled) for each in last} == {("a", True), ("b", True), ("c", True)}
+    for sidecar in voices.sidecars:
+        assert sidecar.stop() == 0
+        found = books(sidecar)
+        assert found.queued == found.delivered + found.already_told
+        assert found.fail_opens >= len(receivers)
+        assert (found.open, found.gave_up) == ([], 0)
+
+
+def _await_told(leader: str, receivers: list[Receiver], observers: int) -> None:
+    def told(receiver: Receiver) -> bool:
+        return len({read(each).observer for each in [*receiver.arrivals] if f"→ {leader}:" in each.body}) >= observers
+
+    wait_for(f"{leader} to be told of everywhere", lambda: all(map(told, receivers)))
