@@ -52,7 +52,7 @@ def _under_way(cluster_id: str, cluster: ClusterState, episode: episodes.Episode
     parts = {
         component: known.absence
         for component, known in cluster.components.items()
-        if known.absence and known.absence.episode_id == episode.id
+        if known.absence and episodes.has_part(known.absence, episode)
     }
     found = verdict(episode.facts)
     return Failover(
