@@ -272,7 +272,7 @@ def test_it_fits_the_screen_and_asks_nobody(site: Site, tmp_path: Path, browser:
     sidecar = two_failovers()
     remember(tmp_path, sidecar, hostile_records(sidecar))
     site.snapshot = hostile_snapshot(sidecar)
-    for path, title in (("/", "Flink leaders"), (f"/episodes/{sidecar.episodes()[0].id}", "Failover 9280f9f6")):
+    for path, title in (("/", "Flink leaders"), (f"/episodes/{sidecar.episodes()[0].id}", "Failover c22b78ce")):
         for width in (400, 1280):
             browser.requested.clear()
             browser.visit(site.url(path), width, scheme)

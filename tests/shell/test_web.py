@@ -207,7 +207,7 @@ def test_an_episode_that_is_not_there_is_not_found(site: Site, remembered: Sidec
     for name in ("ffffffff", "ffffffff-0000-0000-0000-000000000000"):
         unknown = f"no episode that is remembered begins with '{name}': `timeline` shows which there are\n"
         assert site.get(path + name) == (404, unknown)
-    for name in ("", "9", "928", "9280f9f6/x", "%3Cscript%3E", "..%2f..%2fetc", "9280*", "'"):
+    for name in ("", "c", "c22", "c22b78ce/x", "%3Cscript%3E", "..%2f..%2fetc", "c22b*", "'"):
         status, said = site.get(path + name)
         assert (status, said.partition(":")[0]) == (404, "there is")
 
