@@ -45,10 +45,11 @@ class Part(Struct, frozen=True):
     """One alert of a notification, for the ledger. Times are microseconds since the epoch."""
 
     alert_id: str
-    began: int = 0
-    """0: it is an event, which happens once."""
+    began: int
     ended: int = 0
     """0: it is not over."""
+    is_event: bool = False
+    """It happens once: what is not so any more may become so again."""
 
 
 class Delivery(Struct, frozen=True):

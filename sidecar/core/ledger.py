@@ -116,9 +116,8 @@ def may_have_arrived(ledger: Ledger, delivery: Delivery) -> bool:
 def is_older(ledger: Ledger, delivery: Delivery) -> bool:
     """Whether something of it happened, or was to be told, before this ledger began: it may have been marked in one that is lost."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    queued = delivery.queued_at.wall
-    news = (part for part in delivery.parts if _is_news(entry, part))
-    return min((queued, *(part.began or part.ended or queued for part in news))) < ledger.began
+    news = (part.began for part in delivery.parts if _is_news(entry, part))
+    return min((delivery.queued_at.wall, *news)) < ledger.began
 
 
 def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
@@ -134,7 +133,7 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
     told = {**entry.told}
     for part in delivery.parts:
         over = told.pop(part.alert_id, 0)  # the latest stand last
-        told[part.alert_id] = part.ended or (0 if part.began > over else over)
+        told[part.alert_id] = part.ended or (0 if _began_anew(entry, part) else over)
     latest = dict([*told.items()][-MOST_ALERTS:])
     other = entry.claim if entry.claim and entry.claim.by != observer else None
     parts = {part.alert_id for part in delivery.parts}
@@ -199,7 +198,7 @@ def _doubted(entry: Entry, claim: Claim | None) -> Entry:
 def _began_anew(entry: Entry, part: Part) -> bool:
     """Whether the same has begun again since it was told that it is over."""
     over = entry.told.get(part.alert_id, 0)
-    return over > 0 and part.began > over
+    return not part.is_event and over > 0 and part.began > over
 
 
 def _with(ledger: Ledger, delivery: Delivery, entry: Entry, wall: int) -> Ledger:

@@ -142,7 +142,7 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
         return ()
     alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also what we alone can tell: it is news to the ledger
     return tuple(
-        Part(alert.id, 0 if alert.is_event else alert.began.wall, alert.ended.wall if alert.ended else 0)
+        Part(alert.id, alert.began.wall, alert.ended.wall if alert.ended else 0, alert.is_event)
         for alert in alerts[:MOST_ALERTS]
     )
 

@@ -17,7 +17,7 @@ HOUR = 3600 * SECOND
 A, B = Claim("sidecar-a", "1"), Claim("sidecar-b", "1")
 VACANCY = Part("vacancy", began=NOW)
 OVER = Part("vacancy", began=NOW, ended=NOW + 60 * SECOND)
-CHANGE = Part("change")
+CHANGE = Part("change", NOW, is_event=True)
 
 
 def told_of(*parts: Part, reason: Reason = Reason.FIRST, after: int = 0) -> Delivery:
@@ -114,7 +114,7 @@ def test_a_doubt_lasts_until_what_is_doubted_is_told() -> None:
     """The service took two alerts and hung up; another one of the group is told meanwhile, by somebody who knows only that: the two are
     still in doubt, and a third is not.
     """
-    both, other, third = told_of(VACANCY, CHANGE), told_of(Part("other")), told_of(Part("third"))
+    both, other, third = told_of(VACANCY, CHANGE), told_of(Part("other", NOW)), told_of(Part("third", NOW))
     found = released(claimed(Ledger(), both, A, NOW), both, A, NOW, unsure=True)
     found = marked(claimed(found, other, B, NOW), other, "sidecar-b", NOW)
     assert [ledger.may_have_arrived(found, each) for each in (both, told_of(CHANGE), third)] == [True, True, False]
@@ -166,17 +166,17 @@ def test_what_begins_anew_sooner_than_clocks_differ_waits(skew: int, expected: S
 @pytest.mark.parametrize(
     ("part", "expected"),
     [
-        (Part("change", ended=NOW - SECOND), True),
-        (Part("vacancy", began=NOW - SECOND), True),
-        (Part("change", ended=NOW + SECOND), False),
-        (Part("vacancy", began=NOW + SECOND), False),
-        (Part("going on"), False),
-        (Part("told", ended=NOW - SECOND), False),
+        (Part("change", NOW - SECOND, NOW - SECOND, is_event=True), True),
+        (Part("a failover that is not over", NOW - SECOND, is_event=True), True),
+        (Part("vacancy", NOW - SECOND), True),
+        (Part("change", NOW + SECOND, NOW + SECOND, is_event=True), False),
+        (Part("vacancy", NOW + SECOND), False),
+        (Part("told", NOW - SECOND, NOW - SECOND, is_event=True), False),
     ],
 )
 def test_what_happened_before_the_ledger_began_may_be_marked_in_a_lost_one(part: Part, expected: bool) -> None:
     """Also where it is queued later, by a sidecar that was away: others have told it. What this ledger knows is not in doubt."""
-    found = marked(ledger.begun(Ledger(), NOW), told_of(Part("told", ended=NOW - SECOND)), "sidecar-a", NOW)
+    found = marked(ledger.begun(Ledger(), NOW), told_of(Part("told", NOW, NOW, is_event=True)), "sidecar-a", NOW)
     assert ledger.is_older(found, told_of(part, after=10 * SECOND)) is expected
     assert ledger.is_older(found, told_of(part, after=-10 * SECOND))
 
@@ -194,7 +194,7 @@ def test_the_document_is_bounded() -> None:
     held = claimed(old, replace(told_of(VACANCY), fingerprint="held"), A, NOW + 1000)
     later = ledger.read(ledger.written(held, NOW + ledger.KEPT))
     assert list(later.entries) == ["ops#0 held"]
-    storm = told_of(*(Part(f"{number:036}") for number in range(2 * ledger.MOST_ALERTS)))
+    storm = told_of(*(Part(f"{number:036}", NOW) for number in range(2 * ledger.MOST_ALERTS)))
     full = Ledger()
     for number in range(100):
         full = marked(full, replace(storm, fingerprint=f"{number}"), "sidecar-a", NOW + number)
