@@ -113,11 +113,11 @@ def may_have_arrived(ledger: Ledger, delivery: Delivery) -> bool:
     return not unsure.isdisjoint(news or [part.alert_id for part in delivery.parts])
 
 
-def is_older(ledger: Ledger, delivery: Delivery) -> bool:
-    """Whether something of it happened, or was to be told, before this ledger began: it may have been marked in one that is lost."""
+def oldest_news(ledger: Ledger, delivery: Delivery) -> int:
+    """When the first of it happened that the ledger does not know: whoever could not say since then what was told may have told it."""
     entry = ledger.entries.get(name_of(delivery), Entry())
     news = (part.began for part in delivery.parts if _is_news(entry, part))
-    return min((delivery.queued_at.wall, *news)) < ledger.began
+    return min((delivery.queued_at.wall, *news))
 
 
 def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:

@@ -76,7 +76,7 @@ class SharedLedger:
         self._away_since: float | None = None
         """Since when (monotonic) it is out of reach."""
         self._doubtful_until = 0
-        """Whatever was queued until then (steady) may have been told by somebody who could not say so."""
+        """Whatever happened until then (microseconds since the epoch) may have been told by somebody who could not say so."""
         self._debts: deque[tuple[Delivery, Claim | None, Outcome]] = deque(maxlen=MOST_DEBTS)
 
     def begin(self) -> None:
@@ -191,7 +191,10 @@ class SharedLedger:
                 "%s has claimed a message and not told it for %.0f s: taken over", entry.claim.by, self._take_over
             )
         doubtful = ledgers.may_have_arrived(found, delivery) or ledgers.repeats(found, delivery)
-        forgotten = ledgers.is_older(found, delivery) or delivery.queued_at.steady <= self._doubtful_until
+        since = ledgers.oldest_news(found, delivery)
+        forgotten = (
+            since < found.began or since <= self._doubtful_until
+        )  # in a ledger that is lost, or could not be reached
         return Permit(
             Claim(self._observer, f"{delivery.id}/{delivery.attempt}"),
             possible_duplicate=doubtful or forgotten,
@@ -244,5 +247,5 @@ class SharedLedger:
         self._failed_at, self._failure = time.monotonic(), str(error)
         self._away_since = self._failed_at if self._away_since is None else self._away_since
         if self._failed_at - self._away_since >= DOUBT_AFTER:
-            self._doubtful_until = self._clock().steady
+            self._doubtful_until = self._clock().wall
         return Permit(outcome=Outcome.NO_LEDGER, detail=self._failure)

@@ -177,8 +177,8 @@ def test_what_begins_anew_sooner_than_clocks_differ_waits(skew: int, expected: S
 def test_what_happened_before_the_ledger_began_may_be_marked_in_a_lost_one(part: Part, expected: bool) -> None:
     """Also where it is queued later, by a sidecar that was away: others have told it. What this ledger knows is not in doubt."""
     found = marked(ledger.begun(Ledger(), NOW), told_of(Part("told", NOW, NOW, is_event=True)), "sidecar-a", NOW)
-    assert ledger.is_older(found, told_of(part, after=10 * SECOND)) is expected
-    assert ledger.is_older(found, told_of(part, after=-10 * SECOND))
+    assert (ledger.oldest_news(found, told_of(part, after=10 * SECOND)) < found.began) is expected
+    assert ledger.oldest_news(found, told_of(part, after=-10 * SECOND)) < found.began
 
 
 def test_destinations_and_groups_do_not_mix() -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 import sidecar.sinks.ledger
 from sidecar.clock import Clock
 from sidecar.core.alerts import Reason
+from sidecar.core.deliveries import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import Outcome
 from sidecar.lab.receivers import HttpReceiver
@@ -169,20 +170,30 @@ def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
 def test_who_waited_through_a_long_outage_is_not_sure(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may have sent without the ledger, and not have marked it yet. After a short one nobody has."""
     monkeypatch.setattr(sidecar.sinks.ledger, "DOUBT_AFTER", 0.2)
-    waits = replace(FIRST, queued_at=replace(Clock()(), wall=FIRST.queued_at.wall))
+    observers.make("first").begin()
     for pause, doubtful in ((0.0, False), (0.25, True)):
+        waits = _happened_now()
         a = observers.make(f"after {pause}")
         observers.stores[a._observer].fault = LedgerError("no quorum")
         assert a.claim(waits).outcome is Outcome.NO_LEDGER
         time.sleep(pause)  # the outage is the experiment
         assert a.claim(waits).outcome is Outcome.NO_LEDGER
         observers.stores[a._observer].fault = None
-        permit = a.claim(replace(waits, destination=a._observer))
-        assert (permit.outcome, permit.possible_duplicate) == (None, doubtful)
-        later = replace(
-            waits, destination=f"{a._observer} later", queued_at=replace(Clock()(), wall=waits.queued_at.wall)
-        )
-        assert not a.claim(later).possible_duplicate
+        later = _happened_now()
+        for number, (delivery, expected) in enumerate(
+            (
+                (waits, doubtful),
+                (later, False),
+                (replace(later, parts=waits.parts), doubtful),  # what happened before, and is told only now
+            )
+        ):
+            permit = a.claim(replace(delivery, destination=f"{a._observer} {number}"))
+            assert (permit.outcome, permit.possible_duplicate) == (None, expected)
+
+
+def _happened_now() -> Delivery:
+    at = Clock()()
+    return replace(FIRST, queued_at=at, parts=(Part("change", at.wall, at.wall, is_event=True),))
 
 
 def test_two_of_one_name_both_send_and_say_so(observers: Observers) -> None:
