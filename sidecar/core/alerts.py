@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from sidecar.core.leadership import ComponentId
 from sidecar.core.moment import Moment
+from sidecar.core.policy import Destination
 from sidecar.core.routing import Route
 
 
@@ -122,6 +123,11 @@ class Notice(Struct, frozen=True):
     """The news first, then what is over, then what still holds and was told before."""
     has_news: bool = True
     """Whether any of them has not been told before."""
+
+    def is_for(self, destination: Destination) -> bool:
+        """Whether it is told there: not everybody wants to hear that something is over."""
+        all_clear = self.reason in {Reason.RESOLVED, Reason.SHRANK} and not self.has_news
+        return destination.send_resolved or not all_clear
 
     @property
     def lasting(self) -> tuple[Alert, ...]:

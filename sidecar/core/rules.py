@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sidecar.core import grouping
 from sidecar.core.alerts import Alert, Alerts, Failover, Failovers, Pending
 from sidecar.core.causes import Cause
-from sidecar.core.episodes import LOOK_BACK
+from sidecar.core.episodes import LOOK_BACK, has_part
 from sidecar.core.grouping import labels_of
 from sidecar.core.leadership import Component, ComponentId, Held, Vacant, host_port
 from sidecar.core.moment import SECOND, Moment
@@ -63,7 +63,9 @@ def _transition(
             (episode := cluster.episode) and transition.episode_id and not component.job_id
         ):
             # Nor is a job that turns out to have been the first to move in a failover. What it did before that was by itself.
-            moved = {job for job, known in cluster.components.items() if _is_in(episode.id, job, known)}
+            moved = {
+                job for job, known in cluster.components.items() if job.job_id and has_part(known.absence, episode)
+            }
             since = episode.opened_at.steady - LOOK_BACK
             return grouping.withdraw(
                 alerts,
@@ -99,11 +101,6 @@ def _transition(
         vacant_seconds=transition.vacant_seconds,
     )
     return grouping.fire(alerts, policy, alert, at)
-
-
-def _is_in(episode_id: str, component: ComponentId, known: ComponentState) -> bool:
-    """Whether it is a job that an episode has moved."""
-    return component.job_id is not None and known.absence is not None and known.absence.episode_id == episode_id
 
 
 def _counted(alerts: Alerts, policy: Policy, episode: Episode, at: Moment) -> Alerts:

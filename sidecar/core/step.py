@@ -1,7 +1,6 @@
 """The one way a change takes: `step(policy, state, observation) → (state, effects)`."""
 
 from collections.abc import Container, Iterable
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,9 +20,6 @@ from sidecar.core.state import State, fresh_cluster
 
 ALIVE_INTERVAL = 30 * SECOND
 """How much of our own time a crash may leave uncertain."""
-
-
-_ALL_CLEAR: Final = {Reason.RESOLVED, Reason.SHRANK}
 
 
 class Append(Struct, frozen=True):
@@ -114,7 +110,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: Outcome, at: M
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
     message = compose(notice, policy, state.clusters)
     for destination in policy.receivers.get(notice.route.receiver, ()):
-        if notice.has_news or notice.reason not in _ALL_CLEAR or destination.send_resolved:
+        if notice.is_for(destination):
             yield Delivery(
                 id=record_id("delivery", notice.fingerprint, notice.reason, now.wall, now.steady, destination.name),
                 destination=destination.name,

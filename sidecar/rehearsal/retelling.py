@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core import grouping, rules
-from sidecar.core.alerts import Alerts, Notice, Reason
+from sidecar.core.alerts import Alerts, Notice
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.notifications import compose
 from sidecar.core.policy import Policy, Trigger
@@ -17,8 +16,6 @@ from sidecar.core.routing import every
 from sidecar.rehearsal.retold import Retold
 from sidecar.rehearsal.sight import Sight
 from sidecar.rehearsal.voice import TICK
-
-_ALL_CLEAR: Final = frozenset({Reason.RESOLVED, Reason.SHRANK})
 
 
 class Telling(Struct, frozen=True):
@@ -112,7 +109,7 @@ class Retelling:
         self._alerts, notices, _ = grouping.tell(evaluated, self._policy, blind, now)
         for notice in notices:
             told = self._policy.receivers.get(notice.route.receiver, ())
-            if any(notice.reason not in _ALL_CLEAR or destination.send_resolved for destination in told):
+            if any(map(notice.is_for, told)):
                 yield _telling(notice, compose(notice, self._policy, clusters).title, now)
 
     def _nobody_runs(self, now: int) -> bool:
