@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core import episodes, wording
 from sidecar.core.alerts import Alert, Notice, Reason
-from sidecar.core.causes import verdict
+from sidecar.core.causes import Verdict, verdict
 from sidecar.core.episodes import Episode
 from sidecar.core.messages import clean
 from sidecar.core.policy import Policy, Rule, Severity
@@ -85,6 +85,8 @@ class _Telling(NamedTuple):
     """Those of `rule`: not over, where any is not."""
     policy: Policy
     episode: Episode | None
+    found: Verdict | None
+    """Why it happened, as far as that is known."""
     jobs: Jobs | None
 
 
@@ -101,6 +103,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         [alert for alert in alerts if alert.rule == worst.rule],
         policy,
         episode,
+        verdict(episode.facts) if episode else None,
         _jobs(episode, cluster) if episode and cluster else None,
     )
     title, problem = _title(telling)
@@ -128,18 +131,17 @@ def _why(telling: _Telling, problem: str | None) -> Iterator[str]:
     """What is known of the failover behind it."""
     if telling.jobs and telling.jobs.moved:
         yield _jobs_line(telling.jobs)
-    if telling.episode and (facts := verdict(telling.episode.facts).facts):
+    if telling.found and telling.found.facts:
         yield ""
-        yield from map(clean, facts)
+        yield from map(clean, telling.found.facts)
     if problem:
         yield problem
 
 
 def _facts(telling: _Telling) -> Iterator[tuple[str, str]]:
-    notice, policy, episode = telling.notice, telling.policy, telling.episode
+    notice, policy, episode, found = telling.notice, telling.policy, telling.episode, telling.found
     names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
-    if episode:
-        found = verdict(episode.facts)
+    if found:
         yield "cause", f"{found.cause} ({found.confidence} confidence)"
     yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
     yield "cluster", ", ".join(names)
@@ -215,9 +217,8 @@ def _title(telling: _Telling) -> tuple[str, str | None]:
 
 def _fields(telling: _Telling) -> dict[str, object]:
     """What a template may use, with the names of EXAMPLE."""
-    rule, notice, alerts, policy, episode, jobs = telling
+    rule, notice, alerts, policy, episode, found, jobs = telling
     first = alerts[0]
-    found = verdict(episode.facts) if episode else None
     return {
         "alert": rule.alert,
         "severity": rule.severity.value,
