@@ -78,7 +78,9 @@ def upgraded(era: Layout) -> Event:
         flink.vacate()
         flink.forget()
         flink.era = era
-        if era is Layout.Z2:  # 1.14 is known by contenders that it has for each component; here nobody contends, and no newer version did
+        if (
+            era is Layout.Z2
+        ):  # 1.14 is known by contenders that it has for each component; here nobody contends, and no newer version did
             flink.delete("/leader/latch")
         if running:
             flink.submit()
