@@ -83,7 +83,7 @@ def flapping(zookeeper: ZooKeeper) -> Iterator[Flapping]:
 
 def test_fifty_kills_lose_nothing_and_repeat_nothing(zookeeper: ZooKeeper, flapping: Flapping, tmp_path: Path) -> None:
     """The chain of records has no missing link, the audit holds each id once, and each alert arrived."""
-    receiver = HttpReceiver(answer_after=0.5)  # so that many a kill finds an alert that has arrived, and nobody knows yet
+    receiver = HttpReceiver(answer_after=0.5)  # many a kill finds an alert that has arrived, and nobody knows it yet
     receiver.start()
     sidecar = Sidecar(
         tmp_path,
