@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
+from sidecar.core.evidence import Capture
 from sidecar.core.messages import record_line
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, PolicyLoaded, Started, Stopped, Ticked
@@ -20,7 +21,7 @@ from sidecar.core.policy import Policy
 from sidecar.core.records import AnyRecord, Coverage
 from sidecar.core.snapshot import Health, Snapshot
 from sidecar.core.state import State
-from sidecar.core.step import Append, Send, step_all
+from sidecar.core.step import Append, Gather, Send, step_all
 from sidecar.journal import Journal
 
 log = logging.getLogger("sidecar.loop")
@@ -47,16 +48,18 @@ class Loop:
         clock: Clock,
         *,
         send: Callable[[Delivery], None],
+        gather: Callable[[Capture], None],
         sealed: Callable[[], int],
         died: Callable[[], None],
     ) -> None:
-        """`send` takes over a claimed delivery; `sealed` tells up to which record the segments reach; `died` is told that the thread ended
-        by itself. None of them may block."""
+        """`send` takes over a claimed delivery, `gather` a request to capture; `sealed` tells up to which record the segments reach; `died`
+        is told that the thread ended by itself. None of them may block."""
         self._policy = policy
         self._journal = journal
         self._state = state
         self._clock = clock
         self._send = send
+        self._gather = gather
         self._sealed = sealed
         self._died = died
         self._inbox: Queue[Observation] = Queue(INBOX)
@@ -138,8 +141,11 @@ class Loop:
         tally = self.snapshot.tally.with_records(records) if records else self.snapshot.tally
         self.snapshot = Snapshot(now, self._state, tally, health)
         for effect in effects:
-            if isinstance(effect, Send):
-                self._send(effect.delivery)
+            match effect:
+                case Send(delivery):
+                    self._send(delivery)
+                case Gather(capture):
+                    self._gather(capture)
 
 
 def _log(records: list[AnyRecord]) -> None:

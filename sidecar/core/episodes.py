@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from sidecar.core import configmaps, layout, leases
 from sidecar.core.causes import RELATED, Facts, Loss
+from sidecar.core.evidence import Gathered
 from sidecar.core.leadership import (
     Component,
     ComponentId,
@@ -76,11 +77,14 @@ class Episode(Struct, frozen=True):
     jobs_total: int
     away: int = 0
     """How many of the cluster's own components nobody leads."""
+    vacancies: int = 0
+    """How often it came to that, after all of these had been led."""
     jobs_away: int = 0
     jobs_ended: int = 0
     longest_ended: int | None = None
     """The longest vacancy of a job that ended instead of being led again."""
     after: LeaderInformation | None = None
+    gathered: Gathered = Gathered()
 
     @property
     def phase(self) -> Phase:
@@ -195,7 +199,8 @@ def _absence_after(known: Absence, transition: Transition, leader: LeaderInforma
 def _counted(episode: Episode, component: ComponentId, left: bool, after: Absence, *, ended: bool) -> Episode:
     change = int(left) - int(ended or after.since is None)
     if component.job_id is None:
-        return replace(episode, away=episode.away + change)
+        begins = change > 0 and not episode.away
+        return replace(episode, away=episode.away + change, vacancies=episode.vacancies + begins)
     if ended:
         longest = max((v for v in (episode.longest_ended, after.vacant) if v is not None), default=None)
         episode = replace(episode, jobs_ended=episode.jobs_ended + 1, longest_ended=longest)

@@ -9,10 +9,11 @@ from msgspec import Struct
 from sidecar.core.errors import OperatorError
 from sidecar.core.leadership import host_port
 from sidecar.core.messages import MOST_LINES, clean, move, transition_line
-from sidecar.core.records import Annotation, AnyRecord, Episode, Notification, Transition
+from sidecar.core.records import Annotation, AnyRecord, Episode, Evidence, Notification, Transition
 
 MOST_KEPT: Final = 1000
-"""Of a storm so many transitions are told of jobs, and so many of the cluster's own components; so many notifications and annotations."""
+"""Of a storm so many transitions are told of jobs, and so many of the cluster's own components; so many notifications, annotations and
+pieces of evidence."""
 _LEAST: Final = 4
 """So many characters of an id are enough, if no other begins with them."""
 _WIDTH: Final = 100
@@ -36,6 +37,7 @@ class Explanation(Struct, frozen=True):
     """How many there were: of a storm not all are told."""
     notifications: Sequence[Notification]
     annotations: Sequence[Annotation]
+    evidence: Sequence[Evidence] = ()
 
 
 def find(records: Iterable[AnyRecord], name: str, under_way: Collection[str] = ()) -> Explanation:
@@ -55,12 +57,12 @@ def find(records: Iterable[AnyRecord], name: str, under_way: Collection[str] = (
         what = f"{len(fitting)} episodes begin" if fitting else "no episode that is remembered begins"
         raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `timeline` shows which there are")
     of = found[fitting[0]]
-    return Explanation(fitting[0], of.episode, of.transitions, of.total, of.notifications, of.annotations)
+    return Explanation(fitting[0], of.episode, of.transitions, of.total, of.notifications, of.annotations, of.evidence)
 
 
 def in_words(explained: Explanation) -> Iterator[str]:
     """Line by line: what, when, why, to whom, to what, and what was noted; then what happened, in order."""
-    for name, lines in (*facts(explained), *map(_noted, explained.annotations)):
+    for name, lines in (*facts(explained), *map(_of_evidence, explained.evidence), *map(_noted, explained.annotations)):
         for line in lines:
             yield f"{name:10} {line}"
             name = ""  # noqa: PLW2901  what goes on below has no name of its own
@@ -99,6 +101,7 @@ class _Found:
         self.total = 0
         self.notifications: list[Notification] = []
         self.annotations: list[Annotation] = []
+        self.evidence: list[Evidence] = []
         self._told = {True: 0, False: 0}
 
     def add(self, record: AnyRecord) -> None:
@@ -116,13 +119,15 @@ class _Found:
                 self.notifications.append(record)
             case Annotation() if len(self.annotations) < MOST_KEPT:
                 self.annotations.append(record)
+            case Evidence() if len(self.evidence) < MOST_KEPT:
+                self.evidence.append(record)
 
 
 def _episode_of(record: AnyRecord) -> str | None:
     match record:
         case Episode():
             return record.id
-        case Transition() | Notification() | Annotation():
+        case Transition() | Notification() | Annotation() | Evidence():
             return record.episode_id
     return None
 
@@ -133,6 +138,12 @@ def _noted(annotation: Annotation) -> Fact:
         f"{annotation.observed_at}{by}",
         *wrap(printable(annotation.reason), _WIDTH, break_long_words=False),
     ]
+
+
+def _of_evidence(evidence: Evidence) -> Fact:
+    what = f"{evidence.kind} of {clean(evidence.subject) or '?'}: {evidence.outcome}"
+    lines = [f"{what} by {clean(evidence.observer)}", evidence.detail, evidence.file and f"file {evidence.file}"]
+    return "evidence", [clean(line) for line in lines if line]
 
 
 def _of_episode(episode: Episode) -> Iterator[Fact]:

@@ -6,7 +6,16 @@ Addresses and job ids come from the store and are untrusted: control characters 
 from typing import Final
 
 from sidecar.core.leadership import host_port
-from sidecar.core.records import Annotation, AnyRecord, Contention, Coverage, Episode, Notification, Transition
+from sidecar.core.records import (
+    Annotation,
+    AnyRecord,
+    Contention,
+    Coverage,
+    Episode,
+    Evidence,
+    Notification,
+    Transition,
+)
 from sidecar.core.transitions import Kind
 
 MOST_LINES: Final = 25
@@ -48,7 +57,7 @@ def coverage_line(coverage: Coverage) -> str:
     return f"{coverage.state} from {coverage.from_} to {coverage.to}"
 
 
-def record_line(record: AnyRecord) -> str:
+def record_line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of record
     """What happened, as one line of a log or a terminal."""
     match record:
         case Transition():
@@ -63,6 +72,8 @@ def record_line(record: AnyRecord) -> str:
             return coverage_line(record)
         case Annotation():
             return annotation_line(record)
+        case Evidence():
+            return evidence_line(record)
 
 
 def contention_line(contention: Contention) -> str:
@@ -84,6 +95,13 @@ def annotation_line(annotation: Annotation) -> str:
     """What an operator noted, as one line."""
     by = f" by {clean(annotation.author)}" if annotation.author else ""
     return f"note{by}: {clean(annotation.reason)} [{annotation.episode_id}]"
+
+
+def evidence_line(evidence: Evidence) -> str:
+    """What was captured, or why it was not, as one line."""
+    where = f" in {evidence.file}" if evidence.file else ""
+    detail = f": {clean(evidence.detail)}" if evidence.detail else ""
+    return f"evidence: {evidence.kind} of {clean(evidence.subject) or '?'}: {evidence.outcome}{where}{detail}"
 
 
 def clean(text: str, at_most: int = MOST_CHARACTERS) -> str:

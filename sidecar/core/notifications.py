@@ -21,6 +21,8 @@ MOST_LINES: Final = 25
 """Of alerts: a storm is one message with this many of them, and the number of the others."""
 MOST_BYTES: Final = 2400
 """Of the lines about alerts, in UTF-8. With all the rest a message stays below 4 KB."""
+MOST_OF_JOBS: Final = 600
+"""The same of the lines that say from where jobs were restored."""
 MOST_JOBS: Final = 10
 """Of the jobs of a failover so many are named."""
 MOST_SUMMARY: Final = 500
@@ -109,11 +111,10 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     title, problem = _title(telling)
     others = len(alerts) - len(telling.alerts)
     label = "RESOLVED" if notice.reason is Reason.RESOLVED else telling.rule.severity.value.upper()
+    lines = [wording.line(rules[alert.rule], alert) for alert in notice.alerts]
     return Message(
         f"[{label}] {title}{f', and {others} more alert' + 's' * (others > 1) if others else ''}",
-        "\n".join(
-            [*_bounded([wording.line(rules[alert.rule], alert) for alert in notice.alerts]), *_why(telling, problem)]
-        ),
+        "\n".join([*_bounded(lines, MOST_BYTES, len(lines)), *_why(telling, problem)]),
         tuple((clean(name), clean(value)) for name, value in _facts(telling)),
         telling.rule.severity,
         _link(policy, episode),
@@ -134,6 +135,9 @@ def _why(telling: _Telling, problem: str | None) -> Iterator[str]:
     if telling.found and telling.found.facts:
         yield ""
         yield from map(clean, telling.found.facts)
+    if telling.episode:
+        known = telling.episode.gathered
+        yield from _bounded(known.jobs, MOST_OF_JOBS, known.jobs_total)
     if problem:
         yield problem
 
@@ -149,6 +153,8 @@ def _facts(telling: _Telling) -> Iterator[tuple[str, str]]:
     yield "observer", policy.observer
     if episode:
         yield "episode", episode.id
+        if files := episode.gathered.files:
+            yield "evidence", f"{files} file{'s' * (files > 1)} at {policy.observer}"
     yield from policy.external_labels.items()
 
 
@@ -189,15 +195,16 @@ def _jobs_line(jobs: Jobs) -> str:
     return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
 
 
-def _bounded(lines: Sequence[str]) -> Iterator[str]:
-    """As many lines as there is room for, and how many are left out."""
-    room = MOST_BYTES
+def _bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
+    """As many lines as there is room for, in bytes, and how many of all are left out."""
     for number, line in enumerate(lines):
         room -= len(line.encode())
         if number == MOST_LINES or room < 0:
-            yield f"… and {len(lines) - number} more"
+            yield f"… and {total - number} more"
             return
         yield line
+    if total > len(lines):
+        yield f"… and {total - len(lines)} more"
 
 
 def _title(telling: _Telling) -> tuple[str, str | None]:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from sidecar.core.evidence import Piece
 from sidecar.core.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.policy import Policy
@@ -128,6 +129,13 @@ class DeliverySettled(Observed, frozen=True):
     """Somebody else may have sent it before."""
 
 
+class EvidenceGathered(Observed, frozen=True):
+    """A request to capture was answered, in whichever way."""
+
+    capture_id: str
+    pieces: tuple[Piece, ...]
+
+
 class Started(Observed, frozen=True):
     """The sidecar began, with whatever state an earlier one left."""
 
@@ -158,4 +166,4 @@ ClusterObservation = (
 )
 """What a driver may tell."""
 
-Observation = ClusterObservation | DeliverySettled | Started | PolicyLoaded | Ticked | Stopped
+Observation = ClusterObservation | DeliverySettled | EvidenceGathered | Started | PolicyLoaded | Ticked | Stopped

@@ -55,6 +55,17 @@ LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY})
 """Of these a rule may say for how long it must have been so."""
 
 
+class Source(StrEnum):
+    """Where evidence of a failover is captured."""
+
+    PROCESSES = "processes"
+    """Flink's own processes, as far as we see them: thread dumps, py-spy, and what the kernel says of them."""
+    FLINK_REST = "flink_rest"
+    """The REST server that leads: from which checkpoints jobs were restored."""
+    LEADER_THREAD_DUMP = "leader_thread_dump"
+    """The same, for a thread dump of its JobManager, which looks at every lock and stops that JVM for as long as it walks its heap."""
+
+
 class Rule(Struct, frozen=True):
     """One alert. Durations are microseconds."""
 
@@ -113,3 +124,4 @@ class Policy(Struct, frozen=True):
     heartbeats: tuple[Heartbeat, ...] = ()
     link: str | None = None
     """Where people find our pages."""
+    evidence: frozenset[Source] = frozenset()

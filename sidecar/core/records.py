@@ -171,5 +171,27 @@ class Annotation(Record, frozen=True, kw_only=True, tag="annotation"):
     author: str | None
 
 
-AnyRecord = Transition | Coverage | Contention | Notification | Episode | Annotation
-"""Every record type that is written today. Evidence follows the same envelope."""
+class Evidence(Record, frozen=True, kw_only=True, tag="evidence"):
+    """One piece of evidence of one failover, captured by this observer while it still existed, or why there is none."""
+
+    episode_id: str
+    occasion: str
+    """What it was captured at: `opened`, `led_again`."""
+    kind: str
+    """`process`, `thread_dump`, `py_spy`, `job`."""
+    subject: str
+    """Whose: a process, an address, a job id."""
+    outcome: str
+    """`captured`, `absent`, `refused`, `failed`, `lost`."""
+    detail: str | None
+    file: str | None
+    """Its name below the observer's folder for evidence, where it is kept for a while."""
+    size_bytes: int | None
+    sha256: str | None
+    attributes: dict[str, str]
+    """What it says in short, by name."""
+    asked_at: Timestamp
+
+
+AnyRecord = Transition | Coverage | Contention | Notification | Episode | Annotation | Evidence
+"""Every record type."""

@@ -10,6 +10,7 @@ from sidecar.core.alerts import Alerts, Failovers, Group, Pending, PendingKey
 from sidecar.core.configmaps import LeaderElectionRecord
 from sidecar.core.deliveries import Delivery
 from sidecar.core.episodes import Episode
+from sidecar.core.evidence import Capture
 from sidecar.core.leadership import ComponentId
 from sidecar.core.leases import Lease
 from sidecar.core.moment import Moment
@@ -30,6 +31,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "group": (str, Group),
     "failovers": (str, Failovers),
     "delivery": (str, Delivery),
+    "capture": (str, Capture),
 }
 """Key and value of each kind of row."""
 
@@ -51,6 +53,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
     yield from _diff("group", before.alerts.groups, after.alerts.groups)
     yield from _diff("failovers", before.alerts.failovers, after.alerts.failovers)
     yield from _diff("delivery", before.outbox, after.outbox)
+    yield from _diff("capture", before.captures, after.captures)
     for name in {**before.clusters, **after.clusters}:
         old, new = before.clusters.get(name), after.clusters.get(name)
         if old is not new:
@@ -96,7 +99,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])
-    return State(clusters, alerts, outbox, found["alive"].get("")), problems
+    return State(clusters, alerts, outbox, found["capture"], found["alive"].get("")), problems
 
 
 def _diff(

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.moment import Moment
-from sidecar.core.records import AnyRecord, Episode, Notification, Transition
+from sidecar.core.records import AnyRecord, Episode, Evidence, Notification, Transition
 from sidecar.core.state import State
 from sidecar.core.transitions import Kind
 
@@ -39,10 +39,13 @@ class Tally(Struct, frozen=True):
     delays: Delays = Delays()
     episodes: Mapping[tuple[str, str], int] = {}
     """Those that are over, by cluster, cause."""
+    evidence: Mapping[tuple[str, str, str], int] = {}
+    """Pieces, by cluster, kind, outcome."""
 
     def with_records(self, records: Iterable[AnyRecord]) -> "Tally":
         """The tally after these records too."""
         transitions, notifications, episodes = dict(self.transitions), dict(self.notifications), dict(self.episodes)
+        evidence = dict(self.evidence)
         unobserved, delays = self.unobserved, self.delays
         for record in records:
             match record:
@@ -58,7 +61,10 @@ class Tally(Struct, frozen=True):
                 case Notification():
                     key = (record.receiver, record.reason, record.outcome)
                     notifications[key] = notifications.get(key, 0) + 1
-        return Tally(transitions, unobserved, notifications, delays, episodes)
+                case Evidence():
+                    key = (record.cluster_id, record.kind, record.outcome)
+                    evidence[key] = evidence.get(key, 0) + 1
+        return Tally(transitions, unobserved, notifications, delays, episodes, evidence)
 
 
 class Health(Struct, frozen=True):

@@ -12,6 +12,7 @@ from sidecar.core.causes import Loss
 from sidecar.core.contest import Contest
 from sidecar.core.deliveries import Delivery
 from sidecar.core.episodes import Absence, Episode
+from sidecar.core.evidence import Capture
 from sidecar.core.leadership import (
     CLUSTER_COMPONENTS,
     ComponentId,
@@ -149,6 +150,8 @@ class State(Struct, frozen=True):
     alerts: Alerts = Alerts()
     outbox: Mapping[str, Delivery] = {}
     """What is still to be delivered, oldest first."""
+    captures: Mapping[str, Capture] = {}
+    """What was requested to be captured, and is not answered yet."""
     alive: Moment | None = None
     """Until when the sidecar is known to have run."""
 

@@ -1,18 +1,27 @@
 """The one way a change takes: `step(policy, state, observation) → (state, effects)`."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core import cluster, deliveries, grouping, rules
+from sidecar.core import cluster, deliveries, gathering, grouping, rules
 from sidecar.core.alerts import Alerts, Notice, Reason, Suppressed
 from sidecar.core.change import Outcome
 from sidecar.core.deliveries import Delivery, Part, Settled
+from sidecar.core.evidence import Capture, Piece
 from sidecar.core.ledger import MOST_ALERTS
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.notifications import compose
-from sidecar.core.observations import DeliverySettled, Observation, PolicyLoaded, Started, Stopped, Ticked
+from sidecar.core.observations import (
+    DeliverySettled,
+    EvidenceGathered,
+    Observation,
+    PolicyLoaded,
+    Started,
+    Stopped,
+    Ticked,
+)
 from sidecar.core.policy import Heartbeat, Policy, Severity
 from sidecar.core.recording import envelope
 from sidecar.core.records import AnyRecord, Notification, record_id
@@ -34,18 +43,23 @@ class Send(Struct, frozen=True):
     delivery: Delivery
 
 
-Effect = Append | Send
+class Gather(Struct, frozen=True):
+    """Capture this, now that the request is recorded."""
+
+    capture: Capture
+
+
+Effect = Append | Send | Gather
 Step = tuple[State, list[Effect]]
 
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
-    """The state after `observation`, and what the shell must do: append records, then send."""
+    """The state after `observation`, and what the shell must do: append records, then send and gather."""
     match observation:
         case Ticked():
             return _tick(policy, state, observation.at)
-        case DeliverySettled():
-            outbox, settled = deliveries.settle(state.outbox, observation)
-            return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], observation.at)
+        case DeliverySettled() | EvidenceGathered():
+            return _answered(policy, state, observation)
         case Started():
             return _start(policy, state, observation.at)
         case PolicyLoaded():
@@ -66,11 +80,17 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     # Nothing is in sight yet, so nothing waits to have been so for long enough.
     told = replace(grouping.rerouted(state.alerts, policy, now), pending={})
     began = replace(state, clusters=known, alerts=told, outbox=outbox, alive=now)
-    return _each_cluster(policy, began, now, lambda p, name, c, at: cluster.restart(p, name, c, alive, at))
+    began, effects = _each_cluster(policy, began, now, lambda p, name, c, at: cluster.restart(p, name, c, alive, at))
+    for capture in state.captures.values():
+        began, more = _gathered(policy, began, capture, gathering.lost(capture, "the sidecar ended meanwhile"), now)
+        effects += more
+    return began, effects
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
-    state, effects = _each_cluster(policy, state, now, cluster.tick)
+    state, effects = _gather(policy, state, now)
+    state, more = _each_cluster(policy, state, now, cluster.tick)
+    effects += more
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.view.complete}
     told, notices, suppressed = grouping.tell(evaluated, policy, blind, now)
@@ -85,6 +105,41 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
     effects += (Send(delivery) for delivery in (*claimed, *beats))
     return state, effects
+
+
+def _answered(policy: Policy, state: State, answer: DeliverySettled | EvidenceGathered) -> Step:
+    """The shell tells what became of an effect."""
+    if isinstance(answer, DeliverySettled):
+        outbox, settled = deliveries.settle(state.outbox, answer)
+        return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], answer.at)
+    capture = state.captures.get(answer.capture_id)
+    return _gathered(policy, state, capture, answer.pieces, answer.at) if capture else (state, [])
+
+
+def _gather(policy: Policy, state: State, now: Moment) -> Step:
+    """Request what evidence is due, before a failover may be over, and record what nobody will bring any more."""
+    effects: list[Effect] = []
+    for capture in gathering.overdue(state.captures, now):
+        state, more = _gathered(policy, state, capture, gathering.lost(capture, "nobody told what came of it"), now)
+        effects += more
+    for name, known in state.clusters.items():
+        after, asked = gathering.ask(policy, name, known, now)
+        if after is not known:
+            captures = {**state.captures, **{capture.id: capture for capture in asked}} if asked else state.captures
+            state = replace(state, clusters={**state.clusters, name: after}, captures=captures)
+            effects += (Gather(capture) for capture in asked)
+    return state, effects
+
+
+def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[Piece], at: Moment) -> Step:
+    """A request was answered with `pieces`; with none, it is lost."""
+    pieces = pieces or gathering.lost(capture, "nothing came of it")
+    captures = {key: other for key, other in state.captures.items() if key != capture.id}
+    clusters = state.clusters
+    if known := clusters.get(capture.cluster_id):
+        clusters = {**clusters, capture.cluster_id: gathering.gathered(known, capture, pieces)}
+    records = gathering.records(policy, capture, pieces[: gathering.MOST_PIECES], at)
+    return replace(state, clusters=clusters, captures=captures), [Append(record) for record in records]
 
 
 def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster.Act) -> Step:

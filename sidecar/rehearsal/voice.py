@@ -9,7 +9,7 @@ from sidecar.core.observations import DeliverySettled, Observation, Outcome
 from sidecar.core.policy import Policy
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
-from sidecar.core.step import Append, step
+from sidecar.core.step import Send, step
 
 TICK: Final = SECOND // 2
 
@@ -25,7 +25,7 @@ class Voice:
         """What is told now, of these observations and all before them."""
         for observation in observations:
             self._state, effects = step(self._policy, self._state, observation)
-            told = [effect.delivery for effect in effects if not isinstance(effect, Append)]
+            told = [effect.delivery for effect in effects if isinstance(effect, Send)]
             yield from told
             yield from self.hears([DeliverySettled(observation.at, each.id, Outcome.DELIVERED) for each in told])
 

@@ -140,6 +140,12 @@ def _tally(snapshot: Snapshot) -> Iterator[Metric]:
     for notification, count in tally.notifications.items():
         notifications.add_metric(notification, count)
     yield notifications
+    evidence = CounterMetricFamily(
+        "flink_ha_evidence", "Evidence of failovers, captured or not.", labels=["cluster_id", "kind", "outcome"]
+    )
+    for piece, count in tally.evidence.items():
+        evidence.add_metric(piece, count)
+    yield evidence
     delay = HistogramMetricFamily("flink_ha_observation_delay_seconds", "From the store's write until it was seen.")
     so_far, buckets = 0, []
     for bound, count in zip((*(str(bound) for bound in DELAY_BUCKETS), "+Inf"), tally.delays.counts, strict=True):

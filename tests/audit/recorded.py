@@ -10,7 +10,7 @@ from sidecar.core.observations import DeliverySettled, Observation, Outcome, Sta
 from sidecar.core.records import AnyRecord
 from sidecar.core.routing import Route
 from sidecar.core.state import State
-from sidecar.core.step import Append, step
+from sidecar.core.step import Append, Send, step
 from tests.core import recordings
 from tests.core.scenery import POLICY
 
@@ -28,7 +28,7 @@ def records(version: str) -> list[AnyRecord]:
             now = waiting.pop()
             state, effects = step(_POLICY, state, now)
             made += (replace(e.record, recorded_at=timestamp(now.at.wall)) for e in effects if isinstance(e, Append))
-            waiting += (_delivered(e.delivery, now.at) for e in effects if not isinstance(e, Append))
+            waiting += (_delivered(e.delivery, now.at) for e in effects if isinstance(e, Send))
     return made
 
 

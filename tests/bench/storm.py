@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
+from sidecar.core.evidence import Capture
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ChildrenObserved, DeliverySettled, Observation, Outcome
 from sidecar.core.policy import Destination, Policy, Rule, Severity, Trigger
@@ -111,7 +112,10 @@ def storm(what: str, jobs: int) -> str:
             loop.observe(DeliverySettled(clock(), delivery.id, Outcome.DELIVERED))
             told.set()
 
-        loop = Loop(POLICY, journal, journal.open(), clock, send=send, sealed=lambda: 0, died=told.set)
+        asked: list[Capture] = []
+        loop = Loop(
+            *(POLICY, journal, journal.open(), clock), send=send, gather=asked.append, sealed=lambda: 0, died=told.set
+        )
 
         def watched() -> list[ClusterState]:
             return [*loop.snapshot.state.clusters.values()]

@@ -18,7 +18,7 @@ from sidecar.core.records import Notification, record_id
 from sidecar.core.routing import Route, every, is_inhibited, matching
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
-from sidecar.core.step import Append, Effect, step
+from sidecar.core.step import Append, Effect, Send, step
 from tests.core.scenery import Flink, Sidecar
 
 K = TypeVar("K")
@@ -294,7 +294,7 @@ class Audited(Sidecar):
         for effect in effects:
             if isinstance(effect, Append):
                 self.records.append(effect.record)
-            else:
+            elif isinstance(effect, Send):
                 self._send(effect.delivery)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sidecar.core import layout
 from sidecar.core.deliveries import Delivery
+from sidecar.core.evidence import Capture
 from sidecar.core.layout import Layout
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId, LeaderInformation, ZNodePosition
 from sidecar.core.moment import SECOND, Moment
@@ -31,7 +32,7 @@ from sidecar.core.records import AnyRecord, Coverage, Episode, Notification, Tra
 from sidecar.core.routing import Route
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import ComponentState, State
-from sidecar.core.step import Append, step
+from sidecar.core.step import Append, Gather, Send, Step, step
 from tests.core.java import connection_info
 from tests.core.recordings import Tree, ZNode
 
@@ -173,6 +174,7 @@ class Sidecar:
         self.state = State()
         self.records: list[AnyRecord] = []
         self.sent: list[Delivery] = []
+        self.asked: list[Capture] = []
         self.answers: dict[str, Outcome | None] = {}
         """How each destination answers, by name: DELIVERED unless told otherwise, None for never."""
         self.now = START
@@ -294,13 +296,19 @@ class Sidecar:
         self._step(observation)
         self.now += 1000
 
+    def _after(self, observation: Observation) -> Step:
+        return step(self.policy, self.state, observation)
+
     def _step(self, observation: Observation) -> None:
-        self.state, effects = step(self.policy, self.state, observation)
+        self.state, effects = self._after(observation)
         for effect in effects:
-            if isinstance(effect, Append):
-                self.records.append(effect.record)
-            else:
-                self._send(effect.delivery)
+            match effect:
+                case Append(record):
+                    self.records.append(record)
+                case Send(delivery):
+                    self._send(delivery)
+                case Gather(capture):
+                    self.asked.append(capture)
 
     def _send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)

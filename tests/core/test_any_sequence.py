@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sidecar.core.evidence import Kind, Piece
+from sidecar.core.evidence import Outcome as EvidenceOutcome
 from sidecar.core.leadership import ZNodePosition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -14,6 +16,7 @@ from sidecar.core.observations import (
     ConfigMapObserved,
     ConnectionState,
     DeliverySettled,
+    EvidenceGathered,
     NodeObserved,
     NodeRefused,
     Observation,
@@ -24,11 +27,11 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy import Destination, Policy, Store
+from sidecar.core.policy import Destination, Policy, Source, Store
 from sidecar.core.routing import Route
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
-from sidecar.core.step import Send
+from sidecar.core.step import Gather, Send
 from tests.core.java import connection_info
 from tests.core.scenery import CLUSTER, JOB, OPS, POLICY, START
 from tests.core.witness import Witness
@@ -53,6 +56,7 @@ IN_A_HURRY = replace(
     POLICY,
     receivers={"ops": (OPS, Destination("pager", 0, send_resolved=False))},
     route=Route("ops", group_wait=1 * SECOND, group_interval=5 * SECOND, repeat_interval=60 * SECOND),
+    evidence=frozenset(Source),
 )
 
 
@@ -65,12 +69,14 @@ class Observer:
         self.now = Moment(START, START)
         self._witness = Witness()
         self._sent: list[str] = []
+        self._asked: list[str] = []
         self.observe(Started(self.now))
         self.observe(ViewObserved(self.now, CLUSTER, ConnectionState.CONNECTED))
 
     def observe(self, observation: Observation) -> None:
         self.state, effects = self._witness.step(self.policy, self.state, observation)
         self._sent += [effect.delivery.id for effect in effects if isinstance(effect, Send)]
+        self._asked += [effect.capture.id for effect in effects if isinstance(effect, Gather)]
         self.waits(1)
 
     def waits(self, micros: int, wall_jump: int = 0) -> None:
@@ -86,6 +92,11 @@ class Observer:
     def settles(self, which: int, outcome: Outcome) -> None:
         if self._sent:
             self.observe(DeliverySettled(self.now, self._sent[which % len(self._sent)], outcome))
+
+    def brings(self, which: int, pieces: int) -> None:
+        if self._asked:
+            found = Piece(Kind.JOB, JOB, EvidenceOutcome.CAPTURED, "restored from checkpoint 1")
+            self.observe(EvidenceGathered(self.now, self._asked[which % len(self._asked)], (found,) * pieces))
 
 
 Event = Callable[[Observer], None]
@@ -132,6 +143,10 @@ def settled(which: int, outcome: Outcome) -> Event:
     return lambda o: o.settles(which, outcome)
 
 
+def brought(which: int, pieces: int) -> Event:
+    return lambda o: o.brings(which, pieces)
+
+
 def stopped(o: Observer) -> None:
     o.observe(Stopped(o.now))
 
@@ -155,11 +170,12 @@ COMMON: st.SearchStrategy[Event] = st.one_of(
         st.sampled_from([0, 0, 0, 5 * SECOND, -5 * SECOND]),
     ),
     st.builds(settled, st.integers(0, 9), st.sampled_from(Outcome)),
+    st.builds(brought, st.integers(0, 3), st.integers(0, 2)),
     st.just(Observer.is_killed),
     st.just(stopped),
 )
 ZNODES: st.SearchStrategy[Event] = st.one_of(
-    st.builds(node, st.none() | positions, st.sampled_from(PLACES), st.sampled_from(VALUES)),
+    *[st.builds(node, st.none() | positions, st.sampled_from(PLACES), st.sampled_from(VALUES))] * 3,
     st.builds(refused, st.sampled_from(PLACES)),
     st.builds(
         children,
@@ -202,8 +218,8 @@ CONFIG_MAPS: st.SearchStrategy[Event] = st.builds(
 )
 
 
-@settings(max_examples=1000)
-@given(st.lists(COMMON | ZNODES, max_size=60))
+@settings(max_examples=500)
+@given(st.lists(COMMON | ZNODES | ZNODES, min_size=20, max_size=60))
 def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> None:
     """A transition is recorded exactly when a leadership moved, and begins where the last one ended; what cannot be seen is never told as
     no leader; coverage has no gap and no overlap, even when the wall clock jumps; a state never changes and survives a kill.
@@ -213,8 +229,8 @@ def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> No
         event(observer)
 
 
-@settings(max_examples=1000)
-@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS, max_size=60))
+@settings(max_examples=500)
+@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS, min_size=20, max_size=60))
 def test_no_sequence_of_config_maps_breaks_a_promise(events: list[Event]) -> None:
     """The same in Kubernetes, whatever stands in whichever ConfigMap, and whoever holds its lease."""
     observer = Observer(replace(IN_A_HURRY, stores={CLUSTER: Store.KUBERNETES}))

@@ -4,15 +4,19 @@ from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from sidecar.core.evidence import Kind, Outcome, Piece
 from sidecar.core.layout import Layout
 from sidecar.core.leadership import CLUSTER_COMPONENTS, ComponentId, LeaderInformation
-from sidecar.core.observations import ConnectionState, Observation
-from sidecar.core.step import Append
+from sidecar.core.observations import ConnectionState, EvidenceGathered, Observation
+from sidecar.core.policy import Source
+from sidecar.core.step import Step
 from sidecar.core.wire import decode_connection_info
-from tests.core.scenery import ALL_FOUR, CLUSTER, JOB, THE_JOB, Flink, JobManager, Sidecar, job_manager
+from tests.core.scenery import ALL_FOUR, CLUSTER, JOB, POLICY, THE_JOB, Flink, JobManager, Sidecar, job_manager
 from tests.core.witness import UNKNOWN, VACANT, Known, Witness, known
 
+FOUND = Piece(Kind.JOB, JOB, Outcome.CAPTURED, "restored from checkpoint 1")
 JOB_MANAGERS = [job_manager(host, term) for host in ("jm-a", "jm-b") for term in (0, 1)]
 
 
@@ -21,19 +25,14 @@ class Witnessed(Sidecar):
 
     def __init__(self, flink: Flink) -> None:
         self._witness = Witness(consistent=True)
-        super().__init__(flink)
+        super().__init__(flink, replace(POLICY, evidence=frozenset(Source)))
 
     @property
     def connected(self) -> bool:
         return self.state.clusters[CLUSTER].view.connection is ConnectionState.CONNECTED
 
-    def _step(self, observation: Observation) -> None:
-        self.state, effects = self._witness.step(self.policy, self.state, observation)
-        for effect in effects:
-            if isinstance(effect, Append):
-                self.records.append(effect.record)
-            else:
-                self._send(effect.delivery)
+    def _after(self, observation: Observation) -> Step:
+        return self._witness.step(self.policy, self.state, observation)
 
 
 Event = Callable[[Flink, Witnessed], object]
@@ -113,6 +112,16 @@ def killed(_: Flink, sidecar: Witnessed) -> None:
     sidecar.is_killed(down_for=10)
 
 
+def brought(which: int, pieces: int) -> Event:
+    """Evidence that was asked for, in whatever order, and however often."""
+
+    def happens(_: Flink, sidecar: Witnessed) -> None:
+        for capture in sidecar.asked[which : which + 1]:
+            sidecar.observe(EvidenceGathered(sidecar.moment, capture.id, (FOUND,) * pieces))
+
+    return happens
+
+
 def shown(event: Event) -> Event:
     def happens(flink: Flink, sidecar: Witnessed) -> None:
         event(flink, sidecar)
@@ -136,6 +145,7 @@ TO_US: st.SearchStrategy[Event] = st.one_of(
     st.just(connected),
     st.builds(waited, st.sampled_from([0.5, 2, 5, 40])),
     st.just(killed),
+    st.builds(brought, st.integers(-2, 1), st.integers(0, 2)),
 )
 EVENTS = st.one_of(IN_FLINK, IN_FLINK.map(shown), TO_US)
 
@@ -157,7 +167,7 @@ def truth(flink: Flink) -> Known:
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(Layout), st.lists(EVENTS, max_size=40))
+@given(st.sampled_from(Layout), st.lists(EVENTS, min_size=20, max_size=40))
 def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: Layout, events: list[Event]) -> None:
     """Elections, crashes, jobs, upgrades, tampering, outages, kills of the sidecar: every id is used once, every chain of transitions is
     whole, and a complete look makes good whatever was missed.

@@ -13,7 +13,7 @@ from sidecar.core.observations import ConfigMapObserved, DeliverySettled, Observ
 from sidecar.core.policy import Store
 from sidecar.core.records import Episode, Transition
 from sidecar.core.state import State
-from sidecar.core.step import Append
+from sidecar.core.step import Append, Send
 from tests.core import watches
 from tests.core.test_recorded_failovers import QUICK, Lenient
 
@@ -66,13 +66,14 @@ class Watched:
         if opened := self._state.clusters[watches.CLUSTER].episode:
             self._opened.setdefault(opened.id, phase)
         for effect in effects:
-            if not isinstance(effect, Append):
-                self.sent.append(effect.delivery)
-                self._take(phase, DeliverySettled(observation.at, effect.delivery.id, Outcome.DELIVERED))
-            elif isinstance(effect.record, Transition):
-                self.phases.setdefault(phase, []).append(effect.record)
-            elif isinstance(effect.record, Episode):
-                self.episodes.append((self._opened[effect.record.id], effect.record))
+            match effect:
+                case Send(delivery):
+                    self.sent.append(delivery)
+                    self._take(phase, DeliverySettled(observation.at, delivery.id, Outcome.DELIVERED))
+                case Append(Transition() as transition):
+                    self.phases.setdefault(phase, []).append(transition)
+                case Append(Episode() as episode):
+                    self.episodes.append((self._opened[episode.id], episode))
 
     def _is_renewal(self, told: ConfigMapObserved) -> bool:
         """Whether the holder has written that it lives, and nobody anything else."""

@@ -11,7 +11,7 @@ from sidecar.core.observations import DeliverySettled, Observation, Outcome, Sta
 from sidecar.core.records import Episode, Transition
 from sidecar.core.routing import Route
 from sidecar.core.state import State
-from sidecar.core.step import Append
+from sidecar.core.step import Append, Send
 from tests.core import recordings
 from tests.core.scenery import POLICY
 from tests.core.witness import Witness
@@ -55,13 +55,14 @@ class Watched:
         if opened := self._state.clusters["default"].episode:
             self._opened.setdefault(opened.id, phase)
         for effect in effects:
-            if not isinstance(effect, Append):
-                self.sent.setdefault(phase, []).append(effect.delivery)
-                self._take(phase, DeliverySettled(observation.at, effect.delivery.id, Outcome.DELIVERED))
-            elif isinstance(effect.record, Transition):
-                self.transitions.setdefault(phase, []).append(effect.record)
-            elif isinstance(effect.record, Episode):
-                self.episodes.append((self._opened[effect.record.id], effect.record))
+            match effect:
+                case Send(delivery):
+                    self.sent.setdefault(phase, []).append(delivery)
+                    self._take(phase, DeliverySettled(observation.at, delivery.id, Outcome.DELIVERED))
+                case Append(Transition() as transition):
+                    self.transitions.setdefault(phase, []).append(transition)
+                case Append(Episode() as episode):
+                    self.episodes.append((self._opened[episode.id], episode))
 
     def patterns(self, phase: str, component: str) -> list[str]:
         return [t.pattern for t in self.transitions.get(phase, ()) if t.component == component]

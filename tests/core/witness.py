@@ -9,9 +9,9 @@ from sidecar.core.leadership import ComponentId, Held, Leadership, Unknown, Vaca
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Ticked, ViewObserved
 from sidecar.core.policy import Policy
-from sidecar.core.records import AnyRecord, Contention, Coverage, Episode, Transition
+from sidecar.core.records import AnyRecord, Contention, Coverage, Episode, Evidence, Transition
 from sidecar.core.state import ClusterState, State, View
-from sidecar.core.step import Append, Step, step
+from sidecar.core.step import Append, Effect, Gather, Step, step
 from tests.core.scenery import CLUSTER, START
 
 Sight = tuple[str, str | None, str | None]
@@ -44,6 +44,7 @@ class Witness:
         self._cluster_id = cluster_id
         self._coverage: Coverage | None = None
         self._ids: set[str] = set()
+        self._asked: set[str] = set()
 
     def step(self, policy: Policy, before: State, observation: Observation) -> Step:
         """As `sidecar.core.step.step`, twice, with all that has to be true of it."""
@@ -62,6 +63,7 @@ class Witness:
         _check_episode(after.clusters[self._cluster_id], records)
         self._check_coverage(after, [record for record in records if isinstance(record, Coverage)])
         self._check_ids(records)
+        self._check_evidence(before, after, effects)
         under_way = [d.destination for d in after.outbox.values() if d.stage is Stage.SENDING]
         assert len(set(under_way)) == len(under_way), "two deliveries to one destination at once"
         return after, effects
@@ -73,6 +75,16 @@ class Witness:
             self._coverage = stretch
         if self._coverage:
             assert timestamp(after.clusters[self._cluster_id].view.since.wall) == self._coverage.to
+
+    def _check_evidence(self, before: State, after: State, effects: Sequence[Effect]) -> None:
+        """What is asked for is asked for once, and owed until something of it is recorded."""
+        asked = [effect.capture.id for effect in effects if isinstance(effect, Gather)]
+        assert self._asked.isdisjoint(asked), "evidence was asked for twice"
+        self._asked.update(asked)
+        answered = before.captures.keys() - after.captures.keys()
+        assert after.captures.keys() == (before.captures.keys() | set(asked)) - answered
+        recorded = {e.record.episode_id for e in effects if isinstance(e, Append) and isinstance(e.record, Evidence)}
+        assert {before.captures[key].episode_id for key in answered} == recorded
 
     def _check_ids(self, records: Sequence[AnyRecord]) -> None:
         """An arbitrary sequence may show the same happening twice, with one id then; all that is about ourselves has its own."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.deliveries import Delivery
+from sidecar.core.evidence import Capture
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliverySettled, Observation, Outcome
 from sidecar.core.policy import Policy
@@ -38,7 +39,17 @@ class House:
         self.recorded_when_sent: list[int] = []
         self.died = threading.Event()
         self.clock = Clock(state.alive)
-        self.loop = Loop(policy, self.journal, state, self.clock, send=self.send, sealed=lambda: 0, died=self.died.set)
+        self.captures: list[Capture] = []
+        self.loop = Loop(
+            policy,
+            self.journal,
+            state,
+            self.clock,
+            send=self.send,
+            gather=self.captures.append,
+            sealed=lambda: 0,
+            died=self.died.set,
+        )
 
     def send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)
