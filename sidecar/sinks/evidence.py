@@ -1,0 +1,269 @@
+"""Captures evidence of a failover: each request is a child process that looks, writes the files and ends (docs/adr/0002).
+
+What is captured hangs easily, for it is what fails over: a child can be ended for certain.
+"""
+
+import logging
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from sidecar.child import Child, NoAnswerError
+from sidecar.core.evidence import Capture, Kind, Occasion, Outcome, Piece
+from sidecar.core.gathering import lost
+from sidecar.core.policy import Source
+from sidecar.settings.model import TlsSettings
+from sidecar.sinks.pieces import PART
+
+CAPACITY: Final = 16
+"""Requests that may wait, to each source. A failover has one to each."""
+
+_KEEP: Final = 7 * 24 * 3600.0
+_MOST_BYTES: Final = 200 << 20
+_SPARE: Final = 5.0
+"""So many seconds before it is ended a child stops by itself, and tells what it has."""
+_REAP: Final = 3.0
+_HALF_WRITTEN: Final = 600.0
+"""A file that has been half written for so many seconds stays so: whoever wrote it was ended."""
+_STOPPING: Final = "the sidecar is stopping"
+
+# What a child may need to run, and to know whom to trust. Nothing else: the environment often holds secrets.
+_PASSED_ON: Final = ("LD_LIBRARY_PATH", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FILE: Final = re.compile(rf"({'|'.join(Occasion)})(-[0-9]{{1,9}})?-({'|'.join(Kind)})-[0-9]{{1,19}}\.txt")
+
+_log = logging.getLogger(__name__)
+
+Pieces = tuple[Piece, ...]
+
+
+class Collector:
+    """Captures what it is asked for, from each source one request after the other, into files below `folder`.
+
+    They are called EPISODE/OCCASION-KIND-NUMBER.txt, and EPISODE/OCCASION-2-KIND-NUMBER.txt for the second failover of an episode. `told`
+    is called once for every `gather`, with the request's id and its pieces: from threads of its own, where `stop` says nothing else; it
+    may block. `tls` is for Flink's REST servers. After each request, files older than `keep` seconds are removed, and then the oldest
+    until all together have `most_bytes`. A request takes at most `time_limit` seconds.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        told: Callable[[str, Pieces], None],
+        *,
+        tls: TlsSettings | None = None,
+        keep: float = _KEEP,
+        most_bytes: int = _MOST_BYTES,
+        time_limit: float = 60.0,
+    ) -> None:
+        self._folder = folder
+        self._told = told
+        self._tls = tls
+        self._keep = keep
+        self._most_bytes = most_bytes
+        self._time_limit = time_limit
+        self._changed = threading.Condition()
+        self._pruning = threading.Lock()
+        # A REST server that does not answer must not delay the look at processes, which end.
+        self._waiting: dict[Source, deque[Capture]] = {
+            source: deque() for source in (Source.PROCESSES, Source.FLINK_REST)
+        }
+        self._refused: deque[tuple[Capture, str]] = deque()
+        self._children: dict[Child, str] = {}
+        """What is being captured, and how the names of its files begin."""
+        self._workers: list[threading.Thread] = []
+        self._teller: threading.Thread | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin to capture, also what was asked for before."""
+        with self._changed:
+            if self._workers or self._stopping:
+                return
+            self._workers = [
+                threading.Thread(target=self._work, args=(waiting,), name=f"evidence-{source}", daemon=True)
+                for source, waiting in self._waiting.items()
+            ]
+            for worker in self._workers:
+                worker.start()
+
+    def stop(self) -> None:
+        """End within seconds. What is being captured is cut off: LOST. What still waits is not captured: FAILED, told from here.
+
+        May be called twice, or before `start`.
+        """
+        with self._changed:
+            self._stopping = True
+            for child in self._children:
+                child.kill()
+            unstarted = [capture for waiting in self._waiting.values() for capture in waiting]
+            for waiting in self._waiting.values():
+                waiting.clear()
+            self._changed.notify_all()
+        deadline = time.monotonic() + _REAP
+        for worker in self._workers:
+            worker.join(max(deadline - time.monotonic(), 0))
+        for capture in unstarted:
+            self._tell(capture, _none(capture, Outcome.FAILED, _STOPPING))
+
+    def gather(self, capture: Capture) -> None:
+        """Capture soon; never blocks. After `stop`, or while CAPACITY others wait, it is told at once, from another thread: FAILED."""
+        with self._changed:
+            waiting = self._waiting[capture.source]
+            if not self._stopping and len(waiting) < CAPACITY:
+                waiting.append(capture)
+                self._changed.notify_all()
+                return
+            # Not from this thread: it is the one that empties the inbox into which `told` puts the answer.
+            self._refused.append((capture, _STOPPING if self._stopping else f"{CAPACITY} others wait"))
+            if self._teller is None:
+                self._teller = threading.Thread(target=self._tell_refused, name="evidence-refused", daemon=True)
+                self._teller.start()
+
+    def _tell_refused(self) -> None:
+        while True:
+            with self._changed:
+                if not self._refused:
+                    self._teller = None
+                    return
+                capture, why = self._refused.popleft()
+            self._tell(capture, _none(capture, Outcome.FAILED, why))
+
+    def _tell(self, capture: Capture, pieces: Pieces) -> None:
+        try:
+            self._told(capture.id, pieces)
+        except Exception:  # noqa: BLE001 the worker outlives whatever happens outside
+            _log.exception("could not record the evidence of %s", capture.episode_id)
+
+    def _work(self, waiting: deque[Capture]) -> None:
+        self._prune(None)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: waiting or self._stopping)
+                if self._stopping:
+                    return
+                capture = waiting.popleft()
+            name = _name(capture)
+            self._tell(capture, self._capture(capture, name))
+            self._prune(name)
+
+    def _capture(self, capture: Capture, name: str) -> Pieces:
+        environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
+        try:
+            child = Child("sidecar.sinks.capturing", "the capturing process", environment)
+        except OSError as error:
+            return _none(capture, Outcome.FAILED, f"could not start the capturing process: {error.strerror or error}")
+        with self._changed:
+            self._children[child] = name
+            if self._stopping:
+                child.kill()
+        try:
+            return child.ask(self._request(capture, name), Pieces, self._time_limit)
+        except NoAnswerError as error:
+            if self._stopping:
+                return _none(capture, Outcome.LOST, _STOPPING)
+            return _none(capture, Outcome.FAILED, str(error))
+        finally:
+            with self._changed:
+                del self._children[child]
+            child.end()
+
+    def _request(self, capture: Capture, name: str) -> dict[str, Any]:
+        return {
+            "source": capture.source.value,
+            "folder": str(self._folder.absolute()),
+            "name": name,
+            "seconds": max(self._time_limit - _SPARE, self._time_limit / 2),
+            "rest_address": capture.rest_address,
+            "jobs": capture.jobs,
+            "thread_dump": capture.thread_dump,
+            "tls": _plain(self._tls) if self._tls else None,
+        }
+
+    def _prune(self, name: str | None) -> None:
+        """Remove what is too old or too much; what begins with `name` was just written, and stays; so does what is being captured."""
+        with self._changed:
+            spared = {*self._children.values(), *([name] if name else [])}
+        try:
+            with self._pruning:
+                count, size = _prune(self._folder, spared, time.time() - self._keep, self._most_bytes)
+        except OSError as error:
+            _log.warning("could not remove old evidence from %s: %s", self._folder, error.strerror or error)
+            return
+        if count:
+            _log.info("removed %d old files of evidence (%.1f MB) from %s", count, size / 1e6, self._folder)
+
+
+def _name(capture: Capture) -> str:
+    """How the names of its files begin. An id that could not be the name of a folder is not taken for one."""
+    folder = capture.episode_id if _NAME.fullmatch(capture.episode_id) else "unnamed"
+    again = f"-{capture.round}" if capture.round > 1 else ""
+    return f"{folder}/{capture.occasion.value}{again}"
+
+
+def _none(capture: Capture, outcome: Outcome, why: str) -> Pieces:
+    """In place of what was not captured."""
+    return tuple(replace(piece, outcome=outcome) for piece in lost(capture, f"not captured: {why}"))
+
+
+def _plain(tls: TlsSettings) -> dict[str, str | None]:
+    """For the child alone: with the password in clear."""
+    files = {"ca_file": tls.ca_file, "certificate_file": tls.certificate_file, "key_file": tls.key_file}
+    password = tls.key_password.reveal() if tls.key_password else None
+    return {name: None if file is None else str(file) for name, file in files.items()} | {"key_password": password}
+
+
+class _File(NamedTuple):
+    written_at: float
+    size: int
+    path: Path
+
+
+def _prune(folder: Path, spared: Collection[str], oldest: float, most_bytes: int) -> tuple[int, int]:
+    """How many files were removed, and their bytes. Raises OSError."""
+    files = sorted(_files(folder))
+    total = sum(file.size for file in files)
+    count = size = 0
+    for file in files:
+        if file.written_at >= oldest and total <= most_bytes:
+            break
+        if file.path.relative_to(folder).as_posix().startswith(tuple(f"{name}-" for name in spared)):
+            continue
+        file.path.unlink(missing_ok=True)
+        with suppress(OSError):  # it holds others
+            file.path.parent.rmdir()
+        total, size, count = total - file.size, size + file.size, count + 1
+    return count, size
+
+
+def _files(folder: Path) -> Iterator[_File]:
+    """Those of ours below the folder, never through a link. What was left half written is removed. Raises OSError."""
+    for episode in _entries(folder):
+        if not (_NAME.fullmatch(episode.name) and episode.is_dir(follow_symlinks=False)):
+            continue
+        for entry in _entries(Path(episode.path)):
+            if not entry.is_file(follow_symlinks=False):
+                continue
+            known = entry.stat(follow_symlinks=False)
+            if entry.name.startswith(".") and _FILE.fullmatch(entry.name[1:].removesuffix(PART)):
+                if time.time() - known.st_mtime > _HALF_WRITTEN:
+                    Path(entry.path).unlink(missing_ok=True)
+            elif _FILE.fullmatch(entry.name):
+                yield _File(known.st_mtime, known.st_size, Path(entry.path))
+
+
+def _entries(folder: Path) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,204 @@
+"""Flink's processes, as far as /proc shows them, and what the kernel says of them.
+
+Never a command line or an environment: they hold secrets.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PROC: Final = Path("/proc")
+
+_MOST_BYTES: Final = 1 << 20
+"""Of a file of /proc: a class path may be long."""
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+_FLINK: Final = re.compile(r"org\.apache\.flink\.(?!shaded\.)[\w$.]{1,200}", re.ASCII)
+_MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,20}", re.ASCII)
+_PYFLINK: Final = re.compile(r"\bpyflink\b")
+_OURS: Final = re.compile(r"sidecar(\..*)?|(.*/)?flink-ha-sidecar")
+_PYTHON: Final = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
+
+# Java's options whose value is an argument of its own.
+_WITH_VALUE: Final = frozenset({
+    *("-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules", "--limit-modules"),
+    *("--add-exports", "--add-opens", "--add-reads", "--patch-module", "--enable-native-access", "--source"),
+})  # fmt: skip
+
+
+class FlinkProcess(NamedTuple):
+    """One process of Flink: a JVM, or a Python that works for one."""
+
+    pid: int
+    started: int
+    """In clock ticks since the machine started: with `pid`, which process it is."""
+    is_java: bool
+    name: str
+    """Its main class or its module, where that has the form of one; else `java` or `python`."""
+
+    @property
+    def subject(self) -> str:
+        """What to call it: `pid 17 (StandaloneSessionClusterEntrypoint)`."""
+        return f"pid {self.pid} ({self.name.rpartition('.')[2]})"
+
+
+class _Seen(NamedTuple):
+    parent: int
+    started: int
+    command: list[str]
+
+
+def find(ours: Collection[int]) -> list[FlinkProcess]:
+    """Those that can be seen, JVMs first; neither `ours` nor another process of a sidecar."""
+    seen = dict(_all())
+    java = {pid: name for pid, process in seen.items() if (name := _main_class(process.command))}
+
+    def descends(pid: int, ancestors: Collection[int]) -> bool:
+        for _ in range(len(seen)):  # an end, also where ids were given anew while we looked
+            if pid in ancestors:
+                return True
+            if pid not in seen:
+                return False
+            pid = seen[pid].parent
+        return False
+
+    found = [FlinkProcess(pid, seen[pid].started, True, name) for pid, name in sorted(java.items())]
+    for pid, process in sorted(seen.items()):
+        script = _script(process.command)
+        if script is None or _OURS.fullmatch(script) or pid in ours:
+            continue
+        if _PYFLINK.search(script) or descends(process.parent, java):
+            name = script if _MODULE.fullmatch(script) else "python"
+            found.append(FlinkProcess(pid, process.started, False, name))
+    return found
+
+
+def status(pid: int) -> dict[str, str]:
+    """The lines of its /proc/PID/status by name. Raises OSError."""
+    lines = (line.partition(":") for line in _read(pid, "status").splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def has_ended(process: FlinkProcess) -> bool:
+    """Whether this very process does not run any more."""
+    try:
+        return _stat(process.pid).started != process.started or status(process.pid)["State"].startswith(("Z", "X"))
+    except (OSError, ValueError, LookupError):
+        return True
+
+
+def attributes(process: FlinkProcess) -> dict[str, str]:
+    """What the kernel says of it, as far as we may read it."""
+    return {name: value for name, read in _ATTRIBUTES.items() if (value := _attempt(read, process.pid)) is not None}
+
+
+def _attempt(read: Callable[[int], str | None], pid: int) -> str | None:
+    try:
+        return read(pid)
+    except (OSError, ValueError, LookupError):
+        return None
+
+
+def _fields(pid: int) -> list[str]:
+    """Those of /proc/PID/stat behind its name, which may hold anything: the first is the state (number 3 in proc_pid_stat(5))."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
+def _age(pid: int) -> str:
+    uptime = float((PROC / "uptime").read_text().split()[0])
+    return f"{max(uptime - int(_fields(pid)[19]) / _TICKS, 0):.0f}"
+
+
+def _cpu(pid: int) -> str:
+    fields = _fields(pid)
+    return f"{(int(fields[11]) + int(fields[12])) / _TICKS:.1f}"
+
+
+def _resident(pid: int) -> str:
+    return str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024)
+
+
+def _oom_kills(pid: int) -> str | None:
+    """How often the kernel has killed in its cgroup (version 2) for want of memory."""
+    path = next(line[3:] for line in _read(pid, "cgroup").splitlines() if line.startswith("0::"))
+    places = [PROC / str(pid) / "root/sys/fs/cgroup/memory.events"]  # what its own container has there
+    if path != "/" and ".." not in path:
+        places.insert(0, Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events")
+    for place in places:
+        try:
+            events: Mapping[str, str] = dict(line.split() for line in place.read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        return str(int(events["oom_kill"]))
+    return None
+
+
+_ATTRIBUTES: Final[Mapping[str, Callable[[int], str | None]]] = {
+    "state": lambda pid: status(pid)["State"],
+    "threads": lambda pid: str(int(status(pid)["Threads"])),
+    "rss_bytes": _resident,
+    "cpu_seconds": _cpu,
+    "started_seconds_ago": _age,
+    "oom_score": lambda pid: str(int(_read(pid, "oom_score"))),
+    "cgroup_oom_kills": _oom_kills,
+    "uid": lambda pid: str(int(status(pid)["Uid"].split()[1])),
+}
+
+
+def _all() -> Iterator[tuple[int, _Seen]]:
+    for entry in os.scandir(PROC):
+        if entry.name.isdecimal():
+            pid = int(entry.name)
+            try:
+                command = _read(pid, "cmdline").split("\0")[:-1]
+                yield pid, _stat(pid)._replace(command=command)
+            except (OSError, ValueError, LookupError):  # it has ended in between, or is none of our business
+                continue
+
+
+def _stat(pid: int) -> _Seen:
+    fields = _fields(pid)
+    return _Seen(int(fields[1]), int(fields[19]), [])
+
+
+def _read(pid: int, name: str) -> str:
+    with (PROC / str(pid) / name).open("rb") as file:
+        return file.read(_MOST_BYTES).decode(errors="replace")
+
+
+def _main_class(command: list[str]) -> str | None:
+    """Flink's class that a JVM runs; None of any other command line."""
+    if not command or command[0].rpartition("/")[2] != "java":
+        return None
+    arguments = iter(command[1:])
+    for argument in arguments:
+        if argument in _WITH_VALUE:
+            next(arguments, None)
+        elif argument == "-jar":
+            return None
+        elif argument in {"-m", "--module"}:
+            return _flink(next(arguments, "").rpartition("/")[2])
+        elif not argument.startswith(("-", "@")):
+            return _flink(argument)
+    return None
+
+
+def _flink(name: str) -> str | None:
+    return name if _FLINK.fullmatch(name) else None
+
+
+def _script(command: list[str]) -> str | None:
+    """What a Python runs: a module, a file, or a text; None of any other command line."""
+    if not command or not _PYTHON.fullmatch(command[0]):
+        return None
+    arguments = iter(command[1:])
+    for argument in arguments:
+        if argument in {"-m", "-c"}:
+            return next(arguments, "")
+        if argument in {"-W", "-X"}:
+            next(arguments, None)
+        elif not argument.startswith("-"):
+            return argument
+    return ""

@@ -1,0 +1,164 @@
+"""Asks a REST server of Flink for JSON: no proxy, no redirect, nothing that takes longer or is larger than it may be."""
+
+import json
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, IncompleteRead
+from typing import Any, Final
+
+from sidecar.sinks.pieces import FAILED, NotCapturedError, clean
+
+MOST_BYTES: Final = 16 << 20
+"""Of an answer."""
+
+_SECONDS: Final = 5.0
+"""For one request, from the first byte to the last."""
+_RETRY_SECONDS: Final = 0.25
+_ADDRESS: Final = re.compile(r"(https?)://([A-Za-z0-9_-][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?")
+_ELECTING: Final = frozenset({500, 502, 503, 504})
+"""What is answered while a leader is elected, or while the JobMaster of a job begins."""
+_CLASS: Final = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
+_NO_REASON: Final = ("Internal server error.", "<Exception on server side:")
+
+
+class RestClient:
+    """One server. `patience` seconds long, what passes (nobody there, an election) is tried again; after `seconds` it is asked nothing."""
+
+    def __init__(self, address: str, tls: Mapping[str, str | None] | None, seconds: float, patience: float) -> None:
+        """`tls`: the fields of `TlsSettings`. Raises NotCapturedError where the address is none of a REST server."""
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match[3]) < 65536:
+            raise NotCapturedError(FAILED, f"this is no address of a REST server: {clean(address, 100)}")
+        self._host, self._port = match[2].strip("[]"), int(match[3])
+        self._tls = _context(tls or {}) if match[1] == "https" else None
+        self._end = time.monotonic() + seconds
+        self._patient_until = time.monotonic() + patience
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether what passes is still waited for."""
+        return time.monotonic() + _RETRY_SECONDS < min(self._patient_until, self._end)
+
+    def pause(self) -> None:
+        """Until it is worth to ask again."""
+        time.sleep(_RETRY_SECONDS)
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        """The status, 200 or 404, and the JSON object. Raises NotCapturedError: how everything else went."""
+        while True:
+            try:
+                status, content = self._get(path)
+                if status in {200, 404}:
+                    return status, _object(content, status)
+                problem = f"answers with status {status}: {reason(_object(content, status))}"
+                if status not in _ELECTING:
+                    raise NotCapturedError(FAILED, f"Flink's REST server {problem}")
+            except ConnectionRefusedError:
+                problem = "cannot be reached: connection refused"
+            except (TimeoutError, _TooLateError):
+                raise NotCapturedError(FAILED, "Flink's REST server has not answered in time") from None
+            except (OSError, HTTPException) as error:
+                said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+                raise NotCapturedError(FAILED, f"Flink's REST server cannot be asked: {clean(said, 200)}") from error
+            if not self.is_patient:
+                raise NotCapturedError(FAILED, f"Flink's REST server {problem}")
+            self.pause()
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        """Raises OSError, HTTPException, _TooLateError."""
+        seconds = min(_SECONDS, self._end - time.monotonic())
+        if seconds <= 0:
+            raise _TooLateError
+        connection = HTTPConnection(self._host, self._port)
+        raw = socket.create_connection((self._host, self._port), seconds)
+        limit = _Limit(raw, seconds)
+        try:
+            connection.sock = self._tls.wrap_socket(raw, server_hostname=self._host) if self._tls else raw
+            connection.request("GET", path, headers={"Accept": "application/json", "Connection": "close"})
+            response = connection.getresponse()
+            content = response.read(MOST_BYTES + 1)
+            if limit.reached:  # what was read until then looks as if it were all
+                raise _TooLateError
+            if len(content) > MOST_BYTES:
+                raise NotCapturedError(FAILED, f"Flink's REST server answers with more than {MOST_BYTES >> 20} MiB")
+            if response.length:  # `read` of a number of bytes does not mind
+                raise IncompleteRead(content, response.length)
+        except (OSError, HTTPException) as error:
+            if limit.reached:
+                raise _TooLateError from error
+            raise
+        else:
+            return response.status, content
+        finally:
+            limit.lift()
+            connection.close()
+            raw.close()
+
+
+def reason(answer: Mapping[str, Any]) -> str:
+    """Flink's own explanation in one line, without its stack trace."""
+    errors = answer.get("errors")
+    lines = [line for text in errors for line in str(text)[:10_000].splitlines()] if isinstance(errors, list) else []
+    said = next((line for line in lines if line.strip() and line.strip() not in _NO_REASON), "no reason given")
+    return clean(_CLASS.sub("", said.strip(), count=1), 200)
+
+
+class _TooLateError(Exception):
+    """There was no answer within the limit."""
+
+
+class _Limit:
+    """Cuts a connection after so many seconds: a server that sends a byte now and then would hold us for ever."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self.reached = False
+        # A number of its own for the same connection: what TLS does with the other one is not waited for.
+        self._connection = connection.dup()
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _cut(self) -> None:
+        self.reached = True
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+    def lift(self) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        self._connection.close()
+
+
+def _object(content: bytes, status: int) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise NotCapturedError(
+            FAILED, f"this is no REST server of Flink: it answers with status {status} and no JSON object"
+        )
+    return answer
+
+
+def _context(tls: Mapping[str, str | None]) -> ssl.SSLContext:
+    """As `sidecar.settings.TlsSettings.context`. Raises NotCapturedError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    file = tls.get("ca_file")
+    try:
+        if file is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(file)
+        if certificate := tls.get("certificate_file"):
+            file = certificate
+            # Without a password OpenSSL would ask the terminal for it, and wait.
+            context.load_cert_chain(certificate, tls.get("key_file") or certificate, tls.get("key_password") or "")
+    except (OSError, ValueError) as error:
+        raise NotCapturedError(FAILED, f"the TLS file {clean(file, 300)} cannot be used") from error
+    return context
