@@ -12,13 +12,15 @@ from msgspec.structs import replace
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
-from sidecar.core.observations import DeliverySettled, PolicyLoaded
+from sidecar.core.evidence import Piece
+from sidecar.core.observations import DeliverySettled, EvidenceGathered, PolicyLoaded
 from sidecar.drivers import Drivers, ledger_of
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from sidecar.reloading import Reloader
 from sidecar.settings import LedgerMode, Settings, SettingsError
 from sidecar.sinks import metrics
+from sidecar.sinks.evidence import Collector
 from sidecar.sinks.ledger import SharedLedger
 from sidecar.sinks.notifier import Attempt, Notifier, check_urls
 from sidecar.sinks.spool import Spool
@@ -97,9 +99,13 @@ def _build(
     def settle(delivery_id: str, attempt: Attempt) -> None:
         loop.observe(DeliverySettled(clock(), delivery_id, *attempt))
 
+    def gathered(capture_id: str, pieces: tuple[Piece, ...]) -> None:
+        loop.observe(EvidenceGathered(clock(), capture_id, pieces))
+
     def adopt(changed: Settings) -> None:
         notifier.adopt(changed.destination_urls())
-        fixed = {name: getattr(policy, name) for name in ("observer", "stores", "external_labels", "trust_window")}
+        names = ("observer", "stores", "external_labels", "trust_window", "evidence")
+        fixed = {name: getattr(policy, name) for name in names}
         loop.observe(PolicyLoaded(clock(), replace(changed.policy(), **fixed)))
 
     def say(problem: str | None) -> None:
@@ -107,8 +113,24 @@ def _build(
 
     ledgers = _ledgers(settings, clock)
     notifier = Notifier(settings.destination_urls(), settle, ledgers)
+    collector = Collector(
+        settings.evidence.folder,
+        gathered,
+        tls=settings.evidence.tls,
+        keep=settings.evidence.keep,
+        most_bytes=settings.evidence.most_bytes,
+    )
     reloader = Reloader(settings, loaded, adopt, say)
-    loop = Loop(policy, journal, state, clock, send=notifier.send, sealed=lambda: spool.sealed, died=owner_died)
+    loop = Loop(
+        policy,
+        journal,
+        state,
+        clock,
+        send=notifier.send,
+        gather=collector.gather,
+        sealed=lambda: spool.sealed,
+        died=owner_died,
+    )
     stores = {name: store.value for name, store in policy.stores.items()}
     application = Application(
         lambda: loop.snapshot,
@@ -134,6 +156,8 @@ def _build(
         stopping.callback(ledger.stop)
     notifier.start()
     stopping.callback(notifier.stop)
+    collector.start()
+    stopping.callback(collector.stop)
     drivers.start(loop.observe)
     stopping.callback(drivers.stop)
     reloader.start()

@@ -14,7 +14,7 @@ from sidecar.settings import Settings, SettingsError
 LOOK_SECONDS: Final = 5.0
 """How often files are looked at."""
 _JOIN_SECONDS: Final = 5.0
-_FIXED: Final = ("clusters", "observer", "external_labels", "state_dir", "spool", "ledger", "trust_window")
+_FIXED: Final = ("clusters", "observer", "external_labels", "state_dir", "spool", "ledger", "trust_window", "evidence")
 """What takes a restart."""
 
 _log = logging.getLogger("sidecar.reloading")

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from sidecar.core.moment import Timestamp
-from sidecar.core.records import AnyRecord, Record
+from sidecar.core.records import AnyRecord
 
 EVENT_DATE: Final = "event_date"
 """The UTC date of `observed_at`, by which every table is partitioned. It stands in the folder's name, not in the files."""
@@ -59,12 +59,10 @@ def struct_type(struct: type[Struct]) -> StructType:
     return StructType(columns + [StructField(field.encode_name, spark_type(field.type)) for field in fields(struct)])
 
 
-ENVELOPE: Final = struct_type(Record)
-
 RECORDS: Final[dict[str, StructType]] = {
     str(record.__struct_config__.tag): struct_type(record) for record in get_args(AnyRecord)
 }
-"""The schema of each type of record that is written today, by its `type`."""
+"""The schema of each type of record that is written, by its `type`."""
 
 QUARANTINE: Final = StructType([
     StructField("id", StringType()),
@@ -85,12 +83,11 @@ def table_of(record_type: str) -> str:
     return record_type if record_type in _UNCOUNTABLE else f"{record_type}s"
 
 
-BASE_VIEWS: Final[dict[str, StructType]] = (
-    {table_of("evidence"): ENVELOPE}
-    | {table_of(record_type): schema for record_type, schema in RECORDS.items()}
-    | {"quarantine": QUARANTINE}
-)
-"""Every table that may be asked, there or not: what is not written yet has the columns that all records share."""
+BASE_VIEWS: Final[dict[str, StructType]] = {
+    **{table_of(record_type): schema for record_type, schema in RECORDS.items()},
+    "quarantine": QUARANTINE,
+}
+"""Every table that may be asked, there or not."""
 
 
 def with_event_date(schema: StructType) -> StructType:

@@ -33,7 +33,7 @@ COMPONENTS: Final = 4
 
 _PATIENCE: Final = 60.0
 _POLL: Final = 0.1
-_METRICS: Final = ("flink_ha_leader_transitions_total", "flink_ha_notifications_total")
+_METRICS: Final = ("flink_ha_leader_transitions_total", "flink_ha_evidence_total", "flink_ha_notifications_total")
 _QUESTION: Final = """
     SELECT component, before_address, after_address, round(vacant_seconds, 3) AS vacant_seconds
     FROM failovers ORDER BY at, component
@@ -132,6 +132,7 @@ observer: demo
 state_dir: {self.folder / "state"}
 spool: {{url: "{self.spool}", roll_interval: 1s}}
 http: {{host: 127.0.0.1, port: {self.port}}}
+evidence: {{capture: [flink_rest]}}
 route: {{receiver: everybody, group_wait: 3s}}
 receivers:
   - name: everybody

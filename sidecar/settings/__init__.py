@@ -4,6 +4,7 @@ from sidecar.settings.errors import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (
     ClusterSettings,
+    EvidenceSettings,
     HttpSettings,
     KubernetesSettings,
     LedgerMode,
@@ -18,6 +19,7 @@ from sidecar.settings.model import (
 
 __all__ = [
     "ClusterSettings",
+    "EvidenceSettings",
     "HttpSettings",
     "KubernetesSettings",
     "LedgerMode",

@@ -24,6 +24,7 @@ CONFIG: Final = Keys(
         "ledger": None,
         "trust_window": "3s",
         "http": None,
+        "evidence": None,
         "rule_files": None,
         "rules": None,
         "route": None,
@@ -60,6 +61,7 @@ SPOOL: Final = Keys(
 )
 LEDGER: Final = Keys({"mode": "auto"})
 HTTP: Final = Keys({"host": "0.0.0.0", "port": "9250", "external_url": None})  # noqa: S104  probes and Prometheus come from outside the pod
+EVIDENCE: Final = Keys({"capture": None, "dir": None, "keep": "7d", "keep_megabytes": "200", "tls": None})
 RULE: Final = Keys(
     {
         "alert": None,

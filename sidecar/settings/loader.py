@@ -14,6 +14,7 @@ from sidecar.settings.alerting import read_alerting
 from sidecar.settings.cluster import find_cluster, names_cluster
 from sidecar.settings.durations import MILLISECOND, SECOND
 from sidecar.settings.errors import SettingsError
+from sidecar.settings.evidence import read_evidence
 from sidecar.settings.given import Given, overrides_of
 from sidecar.settings.keys import Keys
 from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, Settings, SpoolSettings
@@ -41,13 +42,15 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
     own_labels = external_labels(file)
     alerting = read_alerting(documents, own_labels)
     spool, http = file.section("spool", keys.SPOOL), file.section("http", keys.HTTP)
+    state_dir = (line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path()
+    spool_place = _spool_place(line.get("spool") or environment.get("spool") or spool.get("url"))
     return Settings(
         clusters=_clusters(_cluster_of(line), _cluster_of(environment), file),
         observer=_observer(line.get("observer") or environment.get("observer") or file.find("observer")),
         external_labels=own_labels,
-        state_dir=(line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path(),
+        state_dir=state_dir,
         spool=SpoolSettings(
-            place=_spool_place(line.get("spool") or environment.get("spool") or spool.get("url")),
+            place=spool_place,
             roll_interval=spool.get("roll_interval").duration(at_least=100 * MILLISECOND) / SECOND,
             roll_records=spool.get("roll_records").integer(1, 1_000_000),
         ),
@@ -58,6 +61,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
             port=http.get("port").integer(0, (1 << 16) - 1),
             external_url=_external_url(http.find("external_url")),
         ),
+        evidence=read_evidence(file.section("evidence", keys.EVIDENCE), state_dir, spool_place),
         rules=alerting.rules,
         receivers=alerting.receivers,
         route=alerting.route,

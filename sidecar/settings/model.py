@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from msgspec import Struct
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy import Destination, Heartbeat, Policy, Rule, Store
+from sidecar.core.policy import Destination, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.routing import InhibitRule, Route
 
 
@@ -158,6 +158,18 @@ class HttpSettings(Struct, frozen=True):
     """Where people reach it."""
 
 
+class EvidenceSettings(Struct, frozen=True):
+    """What is captured at a failover, and where and how long its files are kept."""
+
+    sources: frozenset[Source]
+    folder: Path
+    keep: float
+    most_bytes: int
+    """Of all files together."""
+    tls: TlsSettings | None = None
+    """How Flink's REST servers are reached where they have TLS; None: the CAs of this system are trusted."""
+
+
 class LedgerMode(StrEnum):
     """Who makes several sidecars one voice."""
 
@@ -191,6 +203,7 @@ class Settings(Struct, frozen=True):
     ledger: LedgerMode
     trust_window: float
     http: HttpSettings
+    evidence: EvidenceSettings
     rules: tuple[Rule, ...]
     receivers: tuple[Receiver, ...]
     route: Route
@@ -216,6 +229,7 @@ class Settings(Struct, frozen=True):
                 for destination in receiver.destinations()
             ),
             link=self.http.external_url,
+            evidence=self.evidence.sources,
         )
 
     def destination_urls(self) -> dict[str, str]:

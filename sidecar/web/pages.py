@@ -29,6 +29,7 @@ TRANSITIONS_SHOWN: Final = 100
 JOBS_SHOWN: Final = 20
 """Transitions of jobs."""
 MESSAGES_SHOWN: Final = 50
+EVIDENCE_SHOWN: Final = 50
 
 _STYLE: Final = files("sidecar.web").joinpath("templates/page.css").read_text(encoding="utf-8")
 POLICY: Final = (
@@ -55,7 +56,7 @@ def status(snapshot: Snapshot, episodes: Sequence[Failover], problem: str | None
 
 
 def episode(explained: Explanation, failover: Failover | None) -> str:
-    """One failover: what `explain` says, what was noted, what happened in order, and who was told."""
+    """One failover: what `explain` says, what was noted, what happened in order, what was captured, and who was told."""
     return _render(
         "episode.html.j2",
         explained=explained,
@@ -64,6 +65,7 @@ def episode(explained: Explanation, failover: Failover | None) -> str:
         transitions=_shown(explained.transitions),
         messages=explained.notifications[:MESSAGES_SHOWN],
         jobs_shown=JOBS_SHOWN,
+        evidence=explained.evidence[:EVIDENCE_SHOWN],
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sidecar.core import failovers
 from sidecar.core.explaining import Explanation, find, in_words
 from sidecar.core.failovers import Failover
-from sidecar.core.records import Annotation, Episode, Notification, Transition
+from sidecar.core.records import Annotation, Episode, Evidence, Notification, Transition
 from sidecar.core.snapshot import Snapshot
 from sidecar.journal import JournalReader
 
@@ -33,6 +33,8 @@ class Story(Struct, frozen=True):
     transitions_total: int
     notifications: list[Notification]
     annotations: list[Annotation]
+    evidence: list[Evidence]
+    """What was captured, or why it was not: its files are with the sidecar, and are not served."""
 
 
 class Past:
@@ -74,6 +76,7 @@ class Past:
             found.transitions_total,
             list(found.notifications),
             list(found.annotations),
+            list(found.evidence),
         )
 
     @contextmanager

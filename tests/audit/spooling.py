@@ -18,6 +18,7 @@ from sidecar.core.records import (
     Contention,
     Coverage,
     Episode,
+    Evidence,
     Notification,
     Position,
     Transition,
@@ -130,6 +131,24 @@ def annotation(number: int, at: datetime = NOON) -> Annotation:
         episode_id=record_id("test", "episode", number),
         reason="The node was drained.",
         author="Ada",
+    )
+
+
+def evidence(number: int, at: datetime = NOON) -> Evidence:
+    """A thread dump of who led before the episode of that number."""
+    return Evidence(
+        **_envelope("evidence", number, at),
+        episode_id=record_id("test", "episode", number),
+        occasion="opened",
+        kind="thread_dump",
+        subject="pid 17 (java)",
+        outcome="captured",
+        detail=None,
+        file=f"{record_id('test', 'episode', number)}/opened-thread_dump-17.txt",
+        size_bytes=4711,
+        sha256="0" * 64,
+        attributes={"threads": "31", "deadlock": "no"},
+        asked_at=instant(at - timedelta(seconds=1)),
     )
 
 

@@ -29,6 +29,7 @@ from tests.audit.spooling import (
     contention,
     coverage,
     episode,
+    evidence,
     ids,
     ids_seen,
     instant,
@@ -40,7 +41,9 @@ from tests.audit.spooling import (
 
 pytestmark = pytest.mark.spark
 
-NOTHING = {"transitions": 0, "coverage": 0, "contentions": 0, "notifications": 0, "episodes": 0, "annotations": 0}
+NOTHING = dict.fromkeys(
+    ("transitions", "coverage", "contentions", "notifications", "episodes", "annotations", "evidence"), 0
+)
 Ingest = Callable[[], IngestResult]
 
 
@@ -65,10 +68,10 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
 
 
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
-    """Six types, two observers, one ingest; a second one finds nothing new."""
+    """Seven types, two observers, one ingest; a second one finds nothing new."""
     seal(spool, "jm-0", 1, [transition(1), coverage(1), transition(2)])
-    seal(spool, "jm-1", 1, [notification(1), contention(1), episode(1), annotation(1)])
-    rows = {"transitions": 2, "coverage": 1, "contentions": 1, "notifications": 1, "episodes": 1, "annotations": 1}
+    seal(spool, "jm-1", 1, [notification(1), contention(1), episode(1), annotation(1), evidence(1)])
+    rows = dict.fromkeys(NOTHING, 1) | {"transitions": 2}
     assert ingested() == IngestResult(rows=rows, quarantined=0, files=2)
     assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=0)
     assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(2)])
@@ -76,6 +79,7 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
     assert ids_seen(spark, audit, "contentions") == ids([contention(1)])
     assert ids_seen(spark, audit, "annotations") == ids([annotation(1)])
     assert ids_seen(spark, audit, "episodes") == ids([episode(1)])
+    assert ids_seen(spark, audit, "evidence") == ids([evidence(1)])
     assert ids_seen(spark, audit, "notifications") == ids([notification(1)])
 
 

@@ -164,10 +164,10 @@ def test_the_component_finds_the_jobmanager_of_the_example() -> None:
 
 
 def test_the_example_is_what_it_says() -> None:
-    """It uses the component, gives the image a registry, and its pod has no API token and no root."""
+    """It uses the components, gives the image a registry, and its pod has no API token and no root."""
     kustomization = document(EXAMPLE / "kustomization.yaml")
     pod = of_kind("Deployment")["spec"]["template"]["spec"]
-    assert [(EXAMPLE / path).resolve() for path in kustomization["components"]] == [BASE]
+    assert [(EXAMPLE / path).resolve() for path in kustomization["components"]] == [BASE, DEPLOY / "evidence"]
     assert [image["name"] for image in kustomization["images"]] == ["flink-ha-sidecar"]
     assert pod["automountServiceAccountToken"] is False
     assert [one["securityContext"]["runAsNonRoot"] for one in pod["containers"]] == [True]

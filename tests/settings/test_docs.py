@@ -20,6 +20,8 @@ SECTIONS: dict[str, Keys] = {
     "`spool`": keys.SPOOL,
     "`ledger`": keys.LEDGER,
     "`http`": keys.HTTP,
+    "`evidence`": keys.EVIDENCE,
+    "`evidence.tls`": keys.TLS,
     "`rules`": keys.RULE,
     "`route`": keys.ROUTE,
     "`inhibit_rules`": keys.INHIBIT_RULE,

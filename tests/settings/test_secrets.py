@@ -30,6 +30,12 @@ spool: {{url: "file:///var/spool/x", roll_interval: 10s, roll_records: 1000}}
 ledger: {{mode: auto}}
 trust_window: 3s
 http: {{host: 127.0.0.1, port: 9250}}
+evidence:
+  capture: [processes, flink_rest]
+  dir: found
+  keep: 7d
+  tls:
+    ca_file: ca.pem
 rules:
   - alert: FlinkNoLeader
     on: vacant

@@ -8,10 +8,37 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.core.moment import Moment
+from sidecar.core.records import Evidence, record_id
 from sidecar.core.snapshot import Snapshot
 from sidecar.journal import JournalReader
 from sidecar.web.server import Application, WebServer
+from tests.core.scenery import Sidecar
 from tests.shell.scenes import at
+
+
+def captured(sidecar: Sidecar, number: int = 0, **other: Any) -> Evidence:
+    """A piece of evidence of the first failover, with this number."""
+    episode = sidecar.episodes()[0]
+    fields: dict[str, Any] = {
+        "id": record_id("evidence", number),
+        "cluster_id": episode.cluster_id,
+        "external_labels": {},
+        "store": episode.store,
+        "observer": episode.observer,
+        "observed_at": episode.opened_at,
+        "episode_id": episode.id,
+        "occasion": "opened",
+        "kind": "thread_dump",
+        "subject": "pid 17 (java)",
+        "outcome": "captured",
+        "detail": "31 threads, 2 of them blocked",
+        "file": f"{episode.id}/opened-thread_dump-{number}.txt",
+        "size_bytes": 4711,
+        "sha256": "0" * 64,
+        "attributes": {"threads": "31"},
+        "asked_at": episode.opened_at,
+    }
+    return Evidence(**fields | other)
 
 
 class Site:

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from sidecar import history
 from sidecar.core.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.records import AnyRecord
 from sidecar.core.snapshot import Health, Snapshot
-from sidecar.web.pages import POLICY
+from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
 from tests.audit.browser import Page, chromium
 from tests.core.scenery import CLUSTER, A, B, Flink, Sidecar, watching
 from tests.shell.remembering import (
@@ -27,7 +28,7 @@ from tests.shell.remembering import (
     two_failovers,
     with_jobs,
 )
-from tests.shell.site import Site
+from tests.shell.site import Site, captured
 
 _CONTRAST = """(() => {
   const rgb = colour => colour.match(/[\\d.]+/g).map(Number);
@@ -209,6 +210,47 @@ def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
     assert "flink-ha-sidecar annotate" in page
 
 
+def test_what_was_captured_is_on_the_page_of_its_failover(site: Site, tmp_path: Path) -> None:
+    """With the reason where nothing was, and with the name of the file, which is at the sidecar and is no link."""
+    sidecar = two_failovers()
+    dump = captured(sidecar)
+    refused = captured(
+        sidecar, 1, kind="py_spy", outcome="refused", detail="not permitted", subject="", file=None, size_bytes=None
+    )
+    remember(tmp_path, sidecar, [*sidecar.records, dump, refused])
+    show(site, sidecar)
+    page = site.get(f"/episodes/{dump.episode_id}")[1]
+    when = f"{dump.observed_at[:10]} {dump.observed_at[11:23]}"
+    assert (
+        "Evidence What was captured, and what could not be At What Whose Outcome File "
+        f"{when} thread_dump opened pid 17 (java) captured 31 threads, 2 of them blocked {dump.file} 4711 bytes "
+        f"at sidecar-0 {when} py_spy opened \N{EN DASH} refused not permitted \N{EN DASH} Messages"
+    ) in said(page)
+    assert str(dump.file) not in " ".join(Markup(page).links)
+    other = sidecar.episodes()[1].id
+    assert "Evidence None is recorded of it. Messages" in read(site, f"/episodes/{other}")
+
+
+def test_much_evidence_is_a_small_page(site: Site, tmp_path: Path) -> None:
+    """The first 50 pieces, and how many there are."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar, [*sidecar.records, *(captured(sidecar, number) for number in range(60))])
+    show(site, sidecar)
+    page = site.get(f"/episodes/{sidecar.episodes()[0].id}")[1]
+    assert f"The first {EVIDENCE_SHOWN} of 60" in said(page)
+    assert page.count("pid 17 (java)") == EVIDENCE_SHOWN == 50
+    assert len(page) < 50_000
+
+
+def hostile_evidence(sidecar: Sidecar) -> list[AnyRecord]:
+    """Processes call themselves what they like, and Flink's answers hold what users call their jobs."""
+    return [
+        captured(
+            sidecar, subject=HOSTILE, detail=HOSTILE, file=HOSTILE, observer=HOSTILE, attributes={HOSTILE: HOSTILE}
+        )
+    ]
+
+
 def test_a_storm_of_jobs_is_a_small_page(site: Site, tmp_path: Path) -> None:
     """Jobs are counted, and the first 20 shown."""
     sidecar = two_failovers()
@@ -225,16 +267,16 @@ def test_a_storm_of_jobs_is_a_small_page(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/episodes/"])
 def test_hostile_text_is_text(site: Site, tmp_path: Path, path: str) -> None:
-    """Markup, other directions, control characters and 10 kB, in addresses, reasons, facts and answers of receivers."""
+    """Markup, other directions, control characters and 10 kB, in addresses, reasons, facts, evidence and answers of receivers."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0].id
     where = "/" if path == "/" else path + episode
-    remember(tmp_path, sidecar)
+    remember(tmp_path, sidecar, [*sidecar.records, captured(sidecar)])
     show(site, sidecar)
     history.annotate(tmp_path, episode, "</blockquote><script>alert(1)</script>", "<b>")
     ordinary = Markup(site.get(where)[1])
     (tmp_path / "journal.db").unlink()
-    remember(tmp_path, sidecar, hostile_records(sidecar))
+    remember(tmp_path, sidecar, [*hostile_records(sidecar), *hostile_evidence(sidecar)])
     history.annotate(tmp_path, episode, "</blockquote><script>alert(1)</script>", "<b>")
     site.snapshot = hostile_snapshot(sidecar)
     page = site.get(where)[1]
@@ -270,7 +312,7 @@ def test_a_page_may_do_nothing(site: Site, tmp_path: Path) -> None:
 def test_it_fits_the_screen_and_asks_nobody(site: Site, tmp_path: Path, browser: Page, scheme: str) -> None:
     """A phone's and a desk's: nothing scrolls to the side, nothing is fetched or run, all text can be told from what is behind it."""
     sidecar = two_failovers()
-    remember(tmp_path, sidecar, hostile_records(sidecar))
+    remember(tmp_path, sidecar, [*hostile_records(sidecar), *hostile_evidence(sidecar)])
     site.snapshot = hostile_snapshot(sidecar)
     for path, title in (("/", "Flink leaders"), (f"/episodes/{sidecar.episodes()[0].id}", "Failover c22b78ce")):
         for width in (400, 1280):

@@ -83,11 +83,12 @@ def test_files_are_loaded_when_asked_also_unchanged(house: House) -> None:
 
 def test_what_takes_a_restart_is_said(house: House, caplog: pytest.LogCaptureFixture) -> None:
     """It changes nothing by itself, and the rest counts."""
-    house.replaced(TWO + "trust_window: 9s\nexternal_labels: {env: prod}\n")
+    house.replaced(TWO + "trust_window: 9s\nexternal_labels: {env: prod}\nevidence: {capture: [processes]}\n")
     house.adopted.get(timeout=10)
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "external_labels has changed, which takes a restart",
         "trust_window has changed, which takes a restart",
+        "evidence has changed, which takes a restart",
     ]
 
 

@@ -20,7 +20,7 @@ from sidecar.journal import JournalReader
 from tests.core.scenery import Sidecar, job_manager
 from tests.shell.remembering import hostile_records, remember, storm, two_failovers
 from tests.shell.scenes import CLUSTER, at, first_sight, play
-from tests.shell.site import Site
+from tests.shell.site import Site, captured
 
 
 @pytest.fixture
@@ -148,7 +148,8 @@ def test_an_episode_whose_leader_is_back(site: Site, remembered: Sidecar) -> Non
 def test_one_episode_as_data(site: Site, tmp_path: Path) -> None:
     """By the first characters of its id: what `explain` says, and the records that belong to it."""
     sidecar = two_failovers()
-    records = hostile_records(sidecar)
+    dump = captured(sidecar)
+    records = [*hostile_records(sidecar), dump]
     remember(tmp_path, sidecar, records)
     site.snapshot = Snapshot(sidecar.moment, sidecar.state)
     episode = sidecar.episodes()[0]
@@ -160,6 +161,7 @@ def test_one_episode_as_data(site: Site, tmp_path: Path) -> None:
     assert story["transitions_total"] == len(story["transitions"]) == 8
     assert ids(story["notifications"]) == [n.id for n in sidecar.notifications()]
     assert story["annotations"] == [to_builtins(noted)]
+    assert story["evidence"] == [to_builtins(dump)]
 
 
 def test_an_episode_that_is_not_over_is_known_without_the_journal_s_help(
