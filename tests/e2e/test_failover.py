@@ -1,6 +1,7 @@
 """The whole way on real Flink: a killed leader becomes records, one alert, metrics and rows in Spark SQL."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def receiver() -> Iterator[HttpReceiver]:
 def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceiver, tmp_path: Path) -> None:
     """A→null→B for each of the four components, one alert, one episode with its cause, and one row per transition in the audit log."""
     job = lab.submit_job()
-    sidecar = Sidecar(tmp_path, f"flink_conf_dir: {lab.conf_dir}", [receiver.url])
+    cluster = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest, leader_thread_dump]}}"
+    sidecar = Sidecar(tmp_path, cluster, [receiver.url], group_wait="5s")
     sidecar.start()
     sidecar.wait_ready()
     assert {t["component"]: t["kind"] for t in sidecar.transitions()} == dict.fromkeys(COMPONENTS, "DISCOVERED")
@@ -57,6 +59,8 @@ def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceive
     (alert,) = receiver.received
     assert "leader of 3 components changed" in alert.title
     assert all(f"{component}" in alert.body for component in COMPONENTS)
+    assert re.search(rf"{job[:8]}…\): restored from checkpoint [1-9]", alert.body)
+    _assert_evidence_is_kept(sidecar, job)
 
     audit = tmp_path / "audit"
     taken = command("audit", "ingest", "--spool", str(sidecar.spool), "--audit", str(audit))
@@ -79,6 +83,26 @@ def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceive
         "csv",
     )
     assert counted.stdout.splitlines()[-1] == f"{len(seen)},{len(seen)}"
+
+
+def _assert_evidence_is_kept(sidecar: Sidecar, job: str) -> None:
+    """Of the JobManager that stood by, when the leader was gone; of the one that leads now; and of the job."""
+    (episode,) = (record for record in sidecar.records() if record["type"] == "episode")
+    evidence = [record for record in sidecar.records() if record["type"] == "evidence"]
+    assert {record["episode_id"] for record in evidence} == {episode["id"]}
+    captured = {(e["occasion"], e["kind"]) for e in evidence if e["outcome"] == "captured"}
+    assert captured >= {
+        ("opened", "process"),
+        ("opened", "thread_dump"),
+        ("led_again", "thread_dump"),
+        ("led_again", "job"),
+    }
+    dumps = {e["occasion"]: e["file"] for e in evidence if e["kind"] == "thread_dump" and e["outcome"] == "captured"}
+    for file in dumps.values():
+        assert "flink-pekko.actor" in (sidecar.state / "evidence" / file).read_text()
+    (restored,) = (e for e in evidence if e["kind"] == "job")
+    assert restored["subject"] == job
+    assert int(restored["attributes"]["restored_checkpoint_id"]) > 0
 
 
 def test_a_job_that_ends_is_retired_and_alerts_nobody(lab: Lab, receiver: HttpReceiver, tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ class Witness:
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
-        self.sidecar = Sidecar(folder / "sidecar", f"flink_conf_dir: {lab.conf_dir}", [])
+        cluster = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest]}}"
+        self.sidecar = Sidecar(folder / "sidecar", cluster, [])
         self.sidecar.start()
         self.told = folder / "watch.jsonl"
         with self.told.open("wb") as told:
@@ -56,6 +57,11 @@ class Witness:
 
     def watched(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.told.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def evidence(self, kind: str = "", outcome: str = "") -> list[dict[str, Any]]:
+        """All pieces, or those of this kind with this outcome."""
+        found = [record for record in self.sidecar.records() if record["type"] == "evidence"]
+        return [piece for piece in found if not kind or (piece["kind"], piece["outcome"]) == (kind, outcome)]
 
     def wait(self, count: int) -> list[dict[str, Any]]:
         """All transitions, as soon as there are that many of each component."""
@@ -122,6 +128,16 @@ def assert_all_agree(witness: Witness, count: int) -> None:
     assert happened[0] == happened[1]
 
 
+def assert_processes_were_looked_at(evidence: list[dict[str, Any]], times: int) -> None:
+    """At each failover; each that left somebody shows who was there. All of them are one episode: each came before the last was over."""
+    assert len({piece["episode_id"] for piece in evidence}) == 1
+    opened = sorted({piece["asked_at"] for piece in evidence if piece["occasion"] == "opened"})
+    assert len(opened) == times
+    for asked_at in opened[:-1]:
+        captured = {p["kind"] for p in evidence if (p["asked_at"], p["outcome"]) == (asked_at, "captured")}
+        assert captured == {"process", "thread_dump"}
+
+
 def next_leader(lab: Lab, last: JobManager) -> JobManager:
     return wait_for("another JobManager to lead", lambda: found if (found := lab.leading()) is not last else None)
 
@@ -138,12 +154,16 @@ def test_each_way_in_which_a_leader_goes(lab: Lab, witness: Witness) -> None:
     second = next_leader(lab, first)
     seen = witness.wait(3)
     assert_one_failover(seen[known:], died)
+    wait_for("what the next leader says of the job", lambda: witness.evidence("job", "captured"))
 
     died, known = time.time(), len(seen)
     second.pause()
     third = next_leader(lab, second)
     seen = witness.wait(5)
     assert_one_failover(seen[known:], died)
+    (frozen,) = wait_for("a look at the one that stands still", lambda: witness.evidence("thread_dump", "failed"))
+    assert frozen["subject"].startswith(f"pid {second.pid} (")
+    assert frozen["detail"].startswith("it is stopped")
     second.resume()  # it learns that it leads no longer, and stands by: which is no news
 
     died, known = time.time(), len(seen)
@@ -157,6 +177,7 @@ def test_each_way_in_which_a_leader_goes(lab: Lab, witness: Witness) -> None:
     seen = witness.wait(8)
     assert_left_alone(seen[known:], died)
     assert_all_agree(witness, len(seen))
+    assert_processes_were_looked_at(witness.evidence(), times=4)
 
 
 @pytest.mark.parametrize("lab", [OLD], indirect=True)
