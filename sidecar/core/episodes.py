@@ -77,8 +77,8 @@ class Episode(Struct, frozen=True):
     jobs_total: int
     away: int = 0
     """How many of the cluster's own components nobody leads."""
-    vacancies: int = 0
-    """How often it came to that, after all of these had been led."""
+    failovers: int = 0
+    """How many there have been in it: vacancies that began when all of these were led, or leaders that followed each other without one."""
     jobs_away: int = 0
     jobs_ended: int = 0
     longest_ended: int | None = None
@@ -200,7 +200,8 @@ def _counted(episode: Episode, component: ComponentId, left: bool, after: Absenc
     change = int(left) - int(ended or after.since is None)
     if component.job_id is None:
         begins = change > 0 and not episode.away
-        return replace(episode, away=episode.away + change, vacancies=episode.vacancies + begins)
+        failovers = max(episode.failovers + begins, after.leaders)
+        return replace(episode, away=episode.away + change, failovers=failovers)
     if ended:
         longest = max((v for v in (episode.longest_ended, after.vacant) if v is not None), default=None)
         episode = replace(episode, jobs_ended=episode.jobs_ended + 1, longest_ended=longest)

@@ -55,6 +55,8 @@ class Capture(Struct, frozen=True):
     rest_address: str | None = None
     jobs: tuple[str, ...] = ()
     """Of whom Flink is asked."""
+    jobs_beyond: int = 0
+    """How many more moved, of whom it is not."""
     thread_dump: bool = False
     """Whether Flink is asked for one of its JobManager."""
     round: int = 1

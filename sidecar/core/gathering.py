@@ -27,7 +27,7 @@ CALM: Final = 3 * SECOND
 PATIENCE: Final = 30 * SECOND
 """So long jobs without a leader are waited for before Flink is asked without them."""
 LIMIT: Final = 300 * SECOND
-"""A request older than this is not answered any more. Far above the shell's own hard limit."""
+"""A request older than this is not answered any more. Above what the shell lets one wait (120 s) and take (60 s)."""
 MOST_ROUNDS: Final = 10
 """Failovers that follow each other within one episode: so many of them are looked at."""
 MOST_JOBS: Final = 20
@@ -44,7 +44,7 @@ def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> 
     if episode is None or not policy.evidence:
         return cluster, []
     known = episode.gathered
-    if (latest := min(episode.vacancies, MOST_ROUNDS)) > known.round:
+    if (latest := min(episode.failovers, MOST_ROUNDS)) > known.round:
         known = replace(known, asked=(), round=latest)  # the next failover has come before this one was over
     occasions = [occasion for occasion in Occasion if occasion not in known.asked and _is_due(occasion, cluster, now)]
     if not occasions:
@@ -64,9 +64,19 @@ def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[Piece]) -
         if episode and episode.id == capture.episode_id:
             known = replace(episode.gathered, files=episode.gathered.files + files)
             if told:  # newer than what the failover before this one came to
-                known = replace(known, jobs=tuple(map(clean, told[:MOST_TOLD])), jobs_total=len(told))
+                known = replace(
+                    known, jobs=tuple(map(clean, told[:MOST_TOLD])), jobs_total=len(told) + capture.jobs_beyond
+                )
             cluster = replace(cluster, **{name: replace(episode, gathered=known)})
     return cluster
+
+
+def beyond(capture: Capture) -> list[Piece]:
+    """What was not even asked for."""
+    if not capture.jobs_beyond:
+        return []
+    why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
+    return [Piece(Kind.JOB, "others", Outcome.FAILED, why)]
 
 
 def lost(capture: Capture, why: str) -> list[Piece]:
@@ -106,7 +116,9 @@ def _is_due(occasion: Occasion, cluster: ClusterState, now: Moment) -> bool:
     episode = cluster.episode
     if occasion is Occasion.OPENED or episode is None:
         return episode is not None
-    return not episode.away and now.steady - episode.moved_at.steady >= _calm(episode, cluster)
+    # While we cannot see, nobody leads as far as we know: that must not be told as an answer.
+    led_again = cluster.view.complete and not episode.away
+    return led_again and now.steady - episode.moved_at.steady >= _calm(episode, cluster)
 
 
 def _calm(episode: Episode, cluster: ClusterState) -> int:
@@ -126,13 +138,20 @@ def _capture(
     asked = Capture(key, cluster_id, episode.id, occasion, now, Source.PROCESSES, round=number)
     if occasion is Occasion.OPENED:
         return asked if Source.PROCESSES in policy.evidence else None
-    jobs = sorted(_jobs(episode, cluster))[:MOST_JOBS] if Source.FLINK_REST in policy.evidence else []
+    jobs = sorted(_jobs(episode, cluster)) if Source.FLINK_REST in policy.evidence else []
     dump = Source.LEADER_THREAD_DUMP in policy.evidence
     if not jobs and not dump:
         return None
     rest = cluster.components[ComponentId(Component.REST_SERVER)].leadership
     address = rest.leader.address if isinstance(rest, Held) else None
-    return replace(asked, source=Source.FLINK_REST, rest_address=address, jobs=tuple(jobs), thread_dump=dump)
+    return replace(
+        asked,
+        source=Source.FLINK_REST,
+        rest_address=address,
+        jobs=tuple(jobs[:MOST_JOBS]),
+        jobs_beyond=len(jobs[MOST_JOBS:]),
+        thread_dump=dump,
+    )
 
 
 def _jobs(episode: Episode, cluster: ClusterState) -> Iterator[str]:

@@ -138,7 +138,8 @@ def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[P
     clusters = state.clusters
     if known := clusters.get(capture.cluster_id):
         clusters = {**clusters, capture.cluster_id: gathering.gathered(known, capture, pieces)}
-    records = gathering.records(policy, capture, pieces[: gathering.MOST_PIECES], at)
+    all_of_it = [*pieces[: gathering.MOST_PIECES], *gathering.beyond(capture)]
+    records = gathering.records(policy, capture, all_of_it, at)
     return replace(state, clusters=clusters, captures=captures), [Append(record) for record in records]
 
 

@@ -158,6 +158,28 @@ def test_not_even_one_that_comes_at_once_is_overlooked() -> None:
     assert [(capture.round, capture.occasion) for capture in sidecar.asked] == [(1, "opened"), (2, "opened")]
 
 
+def test_a_failover_without_a_visible_vacancy_is_looked_at_as_well() -> None:
+    """Nobody saw the second leader go: the third one has written over its address."""
+    flink, sidecar = gathering()
+    for leader in (B, job_manager("jm-c")):
+        flink.elect(leader)
+        sidecar.sees_changes().waits(1)
+    expected = [(number, occasion) for number in (1, 2) for occasion in Occasion]
+    assert [(capture.round, capture.occasion) for capture in sidecar.asked] == expected
+
+
+def test_while_nothing_is_in_sight_flink_is_not_asked() -> None:
+    """Else it would be told that nobody leads. It is made good afterwards, by the next process too."""
+    flink, sidecar = gathering()
+    fail_over(flink, sidecar)
+    sidecar.is_cut_off().waits(20)
+    assert len(sidecar.asked) == 1
+    sidecar.is_killed().waits(20)
+    assert len(sidecar.asked) == 1
+    sidecar.connects().waits(1)
+    assert sidecar.asked[1].rest_address == "http://jm-b:8081"
+
+
 def test_what_is_known_of_jobs_is_what_the_latest_failover_came_to() -> None:
     """Files are counted, of all."""
     flink, sidecar = gathering()
@@ -220,6 +242,22 @@ def test_of_a_storm_a_few_jobs_are_asked_for() -> None:
         flink.elect(B, component)
     sidecar.sees_changes().waits(2)
     assert sidecar.asked[-1].jobs == tuple(f"{number:032x}" for number in range(MOST_JOBS))
+    assert sidecar.asked[-1].jobs_beyond == 2 * MOST_JOBS + 1
+
+
+def test_that_others_were_not_asked_for_is_recorded() -> None:
+    """And a message counts them too."""
+    flink, sidecar = gathering()
+    fail_over(flink, sidecar)
+    sidecar.waits(1)
+    storm = replace(sidecar.asked[1], jobs_beyond=30)
+    sidecar.state = replace(sidecar.state, captures={storm.id: storm})
+    answer(sidecar, storm, *[RESTORED] * MOST_JOBS)
+    last = recorded(sidecar)[-1]
+    assert (last.kind, last.subject, last.outcome) == ("job", "others", "failed")
+    assert (last.detail or "").startswith("30 more jobs moved")
+    sidecar.waits(10)
+    assert sidecar.sent[-1].body.endswith(f"… and {MOST_JOBS + 30 - MOST_TOLD} more")
 
 
 def test_what_was_captured_is_recorded_as_a_part_of_its_failover() -> None:
