@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -23,4 +24,6 @@ def _end_with_the_parent() -> None:
     try:
         os.read(0, 1)  # nothing more is sent: it returns, or raises, when the other end closes
     finally:
+        if os.getpgrp() == os.getpid():  # what was started from here goes too
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)

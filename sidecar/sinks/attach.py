@@ -4,6 +4,7 @@ The JVM is asked to listen by a file and a SIGQUIT; then it answers at a Unix so
 `sun.tools.attach.VirtualMachineImpl` of Linux.
 """
 
+import errno
 import os
 import signal
 import socket
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.sinks.pieces import FAILED, REFUSED, NotCapturedError, clean
-from sidecar.sinks.processes import PROC, FlinkProcess, has_ended, status
+from sidecar.sinks.processes import PROC, FlinkProcess, has_ended, has_option, maps, status
 
-MOST_BYTES: Final = 16 << 20
-"""Of an answer: what comes after them is cut off."""
+MOST_BYTES: Final = 4 << 20
+"""Of an answer: what comes after them is cut off. A thread takes 1 kB."""
 
 _LISTEN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 10.0
@@ -89,20 +90,42 @@ def _ask_to_listen(process: FlinkProcess, file: Path, owner: tuple[int, int], de
     # A JVM that only starts does not, nor does one with -Xrs (which listens from the start, if it may at all).
     if not int(status(process.pid)["SigCgt"], 16) >> (signal.SIGQUIT - 1) & 1:
         raise NotCapturedError(REFUSED, "it does not catch SIGQUIT: to ask it would be to end it")
-    maps = (PROC / str(process.pid) / "maps").read_bytes()
-    if maps and b"libjvm.so" not in maps:
+    if has_option(process.pid, "-XX:+DisableAttachMechanism"):  # it would write a dump into its own log, each time
+        raise NotCapturedError(REFUSED, "it must not listen: -XX:+DisableAttachMechanism")
+    is_jvm = maps(process.pid, "libjvm.so")
+    if is_jvm is False:
         raise NotCapturedError(REFUSED, "it is no HotSpot JVM, whatever its command line says")
     name = file.name.replace(".java_pid", ".attach_pid")
     with _trigger([_place(process, Path("cwd") / name), _place(process, file.with_name(name))], owner):
-        if not maps or has_ended(process):
+        if is_jvm is None:
             raise NotCapturedError(FAILED, "it has ended")
-        os.kill(process.pid, signal.SIGQUIT)
+        _quit(process)
         while not _listens(process, file, owner[0]):
             if time.monotonic() > deadline:
                 raise NotCapturedError(FAILED, f"it does not begin to listen{_state(process)}")
             if has_ended(process):
                 raise NotCapturedError(FAILED, "it has ended")
             time.sleep(_POLL_SECONDS)
+
+
+def _quit(process: FlinkProcess) -> None:
+    """SIGQUIT, to this process and no other that was given its number. Raises NotCapturedError, OSError."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        pidfd = None  # a kernel before 5.3
+    try:
+        if has_ended(process):
+            raise NotCapturedError(FAILED, "it has ended")
+        if pidfd is None:
+            os.kill(process.pid, signal.SIGQUIT)
+        else:
+            signal.pidfd_send_signal(pidfd, signal.SIGQUIT)
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)
 
 
 @contextmanager

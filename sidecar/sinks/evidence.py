@@ -23,8 +23,8 @@ from sidecar.core.policy import Source
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pieces import PART
 
-CAPACITY: Final = 16
-"""Requests that may wait, to each source. A failover has one to each."""
+CAPACITY: Final = 64
+"""Requests that may wait, to each source. A failover has one to each; several clusters may fail over at once."""
 
 _KEEP: Final = 7 * 24 * 3600.0
 _MOST_BYTES: Final = 200 << 20
@@ -33,6 +33,9 @@ _SPARE: Final = 5.0
 _REAP: Final = 3.0
 _HALF_WRITTEN: Final = 600.0
 """A file that has been half written for so many seconds stays so: whoever wrote it was ended."""
+_LATE: Final = 120.0
+"""A request that has waited for so many seconds is of no use: what there was to be seen is gone."""
+_PRUNE_EVERY: Final = 3600.0
 _STOPPING: Final = "the sidecar is stopping"
 
 # What a child may need to run, and to know whom to trust. Nothing else: the environment often holds secrets.
@@ -74,7 +77,7 @@ class Collector:
         self._changed = threading.Condition()
         self._pruning = threading.Lock()
         # A REST server that does not answer must not delay the look at processes, which end.
-        self._waiting: dict[Source, deque[Capture]] = {
+        self._waiting: dict[Source, deque[_Request]] = {
             source: deque() for source in (Source.PROCESSES, Source.FLINK_REST)
         }
         self._refused: deque[tuple[Capture, str]] = deque()
@@ -105,7 +108,7 @@ class Collector:
             self._stopping = True
             for child in self._children:
                 child.kill()
-            unstarted = [capture for waiting in self._waiting.values() for capture in waiting]
+            unstarted = [request.capture for waiting in self._waiting.values() for request in waiting]
             for waiting in self._waiting.values():
                 waiting.clear()
             self._changed.notify_all()
@@ -120,7 +123,7 @@ class Collector:
         with self._changed:
             waiting = self._waiting[capture.source]
             if not self._stopping and len(waiting) < CAPACITY:
-                waiting.append(capture)
+                waiting.append(_Request(capture, time.monotonic()))
                 self._changed.notify_all()
                 return
             # Not from this thread: it is the one that empties the inbox into which `told` puts the answer.
@@ -144,17 +147,23 @@ class Collector:
         except Exception:  # noqa: BLE001 the worker outlives whatever happens outside
             _log.exception("could not record the evidence of %s", capture.episode_id)
 
-    def _work(self, waiting: deque[Capture]) -> None:
+    def _work(self, waiting: deque["_Request"]) -> None:
         self._prune(None)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: waiting or self._stopping)
+                self._changed.wait_for(lambda: waiting or self._stopping, _PRUNE_EVERY)
                 if self._stopping:
                     return
-                capture = waiting.popleft()
-            name = _name(capture)
-            self._tell(capture, self._capture(capture, name))
-            self._prune(name)
+                request = waiting.popleft() if waiting else None
+            if request is None:
+                self._prune(None)
+                continue
+            capture, name = request.capture, _name(request.capture)
+            if time.monotonic() - request.since > _LATE:
+                self._tell(capture, _none(capture, Outcome.FAILED, f"it had to wait for {_LATE:.0f} s"))
+            else:
+                self._tell(capture, self._capture(capture, name))
+                self._prune(name)
 
     def _capture(self, capture: Capture, name: str) -> Pieces:
         environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
@@ -220,6 +229,11 @@ def _plain(tls: TlsSettings) -> dict[str, str | None]:
     files = {"ca_file": tls.ca_file, "certificate_file": tls.certificate_file, "key_file": tls.key_file}
     password = tls.key_password.reveal() if tls.key_password else None
     return {name: None if file is None else str(file) for name, file in files.items()} | {"key_password": password}
+
+
+class _Request(NamedTuple):
+    capture: Capture
+    since: float
 
 
 class _File(NamedTuple):

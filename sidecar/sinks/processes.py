@@ -3,8 +3,10 @@
 Never a command line or an environment: they hold secrets.
 """
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -81,6 +83,11 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in lines}
 
 
+def has_option(pid: int, option: str) -> bool:
+    """Whether it was started with that. Raises OSError."""
+    return option in _read(pid, "cmdline").split("\0")
+
+
 def has_ended(process: FlinkProcess) -> bool:
     """Whether this very process does not run any more."""
     try:
@@ -122,13 +129,15 @@ def _resident(pid: int) -> str:
 
 def _oom_kills(pid: int) -> str | None:
     """How often the kernel has killed in its cgroup (version 2) for want of memory."""
-    path = next(line[3:] for line in _read(pid, "cgroup").splitlines() if line.startswith("0::"))
+    path = next((line[3:] for line in _read(pid, "cgroup").splitlines() if line.startswith("0::")), None)
+    if path is None:  # it is under cgroup version 1 alone
+        return None
     places = [PROC / str(pid) / "root/sys/fs/cgroup/memory.events"]  # what its own container has there
     if path != "/" and ".." not in path:
         places.insert(0, Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events")
     for place in places:
         try:
-            events: Mapping[str, str] = dict(line.split() for line in place.read_text().splitlines())
+            events: Mapping[str, str] = dict(line.split() for line in _file(place).splitlines())
         except (OSError, ValueError):
             continue
         return str(int(events["oom_kill"]))
@@ -164,8 +173,26 @@ def _stat(pid: int) -> _Seen:
 
 
 def _read(pid: int, name: str) -> str:
-    with (PROC / str(pid) / name).open("rb") as file:
+    return _file(PROC / str(pid) / name)
+
+
+def _file(path: Path) -> str:
+    """What a regular file holds, and no more than there is room for. Another container's root may have anything at any name."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "no regular file")
         return file.read(_MOST_BYTES).decode(errors="replace")
+
+
+def maps(pid: int, library: str) -> bool | None:
+    """Whether the library is mapped into the process; None: nothing is any more, it ends. Raises OSError."""
+    mapped = None
+    with (PROC / str(pid) / "maps").open(errors="replace") as lines:
+        for line in lines:
+            if library in line:
+                return True
+            mapped = False
+    return mapped
 
 
 def _main_class(command: list[str]) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sidecar.sinks.pieces import ABSENT, FAILED, REFUSED, NotCapturedError, clean
 from sidecar.sinks.processes import FlinkProcess, has_ended
 
-MOST_BYTES: Final = 16 << 20
+MOST_BYTES: Final = 4 << 20
 """Of what py-spy says."""
 
 _SECONDS: Final = 10.0
@@ -30,6 +30,8 @@ def stacks(process: FlinkProcess, seconds: float) -> tuple[str, int]:
     for left in reversed(range(_TRIES)):
         answer, said = _run(program, process.pid, deadline)
         if answer is not None:
+            if has_ended(process):  # its number may be another's by now
+                raise NotCapturedError(FAILED, "it has ended")
             try:
                 threads = json.loads(answer)
                 return "".join(map(_thread, threads)), len(threads)

@@ -9,12 +9,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, IncompleteRead
+from queue import Empty, Queue
 from typing import Any, Final
 
 from sidecar.sinks.pieces import FAILED, NotCapturedError, clean
 
-MOST_BYTES: Final = 16 << 20
-"""Of an answer."""
+MOST_BYTES: Final = 2 << 20
+"""Of an answer. As JSON it takes up to thirty times as much memory."""
 
 _SECONDS: Final = 5.0
 """For one request, from the first byte to the last."""
@@ -62,7 +63,7 @@ class RestClient:
                 problem = "cannot be reached: connection refused"
             except (TimeoutError, _TooLateError):
                 raise NotCapturedError(FAILED, "Flink's REST server has not answered in time") from None
-            except (OSError, HTTPException) as error:
+            except (OSError, HTTPException, UnicodeError) as error:
                 said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
                 raise NotCapturedError(FAILED, f"Flink's REST server cannot be asked: {clean(said, 200)}") from error
             if not self.is_patient:
@@ -75,7 +76,7 @@ class RestClient:
         if seconds <= 0:
             raise _TooLateError
         connection = HTTPConnection(self._host, self._port)
-        raw = socket.create_connection((self._host, self._port), seconds)
+        raw = _connected(self._host, self._port, seconds)
         limit = _Limit(raw, seconds)
         try:
             connection.sock = self._tls.wrap_socket(raw, server_hostname=self._host) if self._tls else raw
@@ -110,6 +111,38 @@ def reason(answer: Mapping[str, Any]) -> str:
 
 class _TooLateError(Exception):
     """There was no answer within the limit."""
+
+
+def _connected(host: str, port: int, seconds: float) -> socket.socket:
+    """However many addresses it has, and however slowly its name is resolved. Raises OSError, UnicodeError."""
+    deadline = time.monotonic() + seconds
+    found: Queue[list[Any] | Exception] = Queue()
+
+    def resolve() -> None:
+        try:
+            found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            found.put(error)
+
+    threading.Thread(target=resolve, daemon=True).start()  # nothing else bounds it
+    try:
+        addresses = found.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError from None
+    if isinstance(addresses, Exception):
+        raise addresses
+    problem: OSError = TimeoutError()
+    for family, kind, protocol, _, address in addresses:
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            connection.connect(address)
+        except OSError as error:
+            connection.close()
+            problem = error
+        else:
+            return connection
+    raise problem
 
 
 class _Limit:

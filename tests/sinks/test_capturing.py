@@ -226,12 +226,12 @@ def test_a_jvm_that_does_not_catch_sigquit_lives_on(jvm: Run, alive: Alive) -> N
     assert alive(process.pid)
 
 
-def test_a_jvm_that_must_not_be_asked_is_told_in_time(jvm: Run, alive: Alive) -> None:
-    """It answers the signal in another way, and never listens."""
+def test_a_jvm_that_must_not_listen_is_not_asked_to(jvm: Run, alive: Alive) -> None:
+    """It would answer the signal with a dump in its own log, and never listen."""
     process = jvm("-XX:+DisableAttachMechanism")
-    assert refused(lambda: attach.thread_dump(process, 0.5)) == (
-        "failed",
-        "it does not begin to listen (state S (sleeping))",
+    assert refused(lambda: attach.thread_dump(process, 5)) == (
+        "refused",
+        "it must not listen: -XX:+DisableAttachMechanism",
     )
     assert alive(process.pid)
     assert not Path(f"/.attach_pid{process.pid}").exists()
@@ -357,10 +357,10 @@ def test_a_jvm_that_answers_badly_is_told_in_one_line(
 
 
 def test_a_thread_dump_is_bounded(pretender: Callable[..., FlinkProcess]) -> None:
-    """What comes after 16 MiB is cut off."""
+    """What comes after 4 MiB is cut off."""
     text = attach.thread_dump(pretender("b'0\\n' + b'x' * (20 << 20)"), 10)
     assert len(text) < attach.MOST_BYTES + 100
-    assert text.endswith("x\n… cut off after 16 MiB\n")
+    assert text.endswith("x\n… cut off after 4 MiB\n")
 
 
 def test_the_request_is_a_thread_dump_without_a_walk_through_the_heap(pretender: Callable[..., FlinkProcess]) -> None:
@@ -500,6 +500,51 @@ def test_flinks_processes_are_known_by_what_they_run(
     (tmp_path / "17" / "stat").write_text(f"17 (a) b) S 1 {' 0' * 40}")
     monkeypatch.setattr(processes, "PROC", tmp_path)
     assert [found.subject for found in processes.find(set())] == ([f"pid 17 ({name})"] if name else [])
+
+
+def test_under_cgroup_version_1_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no line of version 2, and no number of kills."""
+    read = processes._read
+    monkeypatch.setattr(processes, "_read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
+    found = processes.attributes(known(os.getpid()))
+    assert {"state", "threads", "rss_bytes", "uid"} <= found.keys()
+    assert "cgroup_oom_kills" not in found
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_what_another_container_has_in_place_of_a_file_is_not_read(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Whoever is root there may put there what hangs, or what never ends."""
+    make(tmp_path / "memory.events")
+    with pytest.raises(OSError):  # noqa: PT011  which one does not matter
+        processes._file(tmp_path / "memory.events")
+
+
+def test_what_a_child_has_started_ends_with_its_parent(alive: Alive, eventually: Eventually) -> None:
+    """py-spy hangs, and the sidecar is killed."""
+    code = """
+import subprocess
+from sidecar.answering import answer_once
+
+answer_once(lambda: subprocess.run(["sh", "-c", "echo $$ >&2; exec sleep 600"]))
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    with child:
+        assert child.stdin
+        assert child.stderr
+        child.stdin.write(b"{}\n")
+        child.stdin.flush()
+        started = int(child.stderr.readline())
+        assert alive(started)
+        child.stdin.close()  # as when the parent is gone
+        assert eventually(lambda: not alive(started))
 
 
 def test_that_nothing_of_flink_is_visible_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from sidecar.core.evidence import Capture, Kind, Occasion, Outcome, Piece
 from sidecar.core.moment import Moment
 from sidecar.core.policy import Source
 from sidecar.settings.model import Secret, TlsSettings
+from sidecar.sinks import evidence
 from sidecar.sinks.evidence import CAPACITY, Collector
 from tests.sinks.rest_server import JOB, Answer, RestServer, flink, silence
 
@@ -175,6 +176,15 @@ def test_a_flink_that_does_not_answer_delays_no_look_at_processes(
     assert told.get(timeout=30)[0] == "c-2"
 
 
+def test_what_has_waited_for_too_long_is_not_captured_any_more(
+    collect: Callable[..., Collector], told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there was to be seen is gone, and the core does not wait for ever."""
+    monkeypatch.setattr(evidence, "_LATE", -1.0)
+    collect().gather(request(None))
+    assert described(told)[2:] == (Outcome.FAILED, "not captured: it had to wait for -1 s")
+
+
 def test_the_second_failover_of_an_episode_has_files_of_its_own(
     collect: Callable[..., Collector], told: Told, folder: Path
 ) -> None:
@@ -269,7 +279,7 @@ def test_beyond_the_capacity_a_request_is_refused_at_once(
     for number in range(1, CAPACITY + 3):
         collector.gather(request(None, number))
     assert [described(told) for _ in range(2)] == [
-        (f"c-{number}", Kind.THREAD_DUMP, Outcome.FAILED, "not captured: 16 others wait")
+        (f"c-{number}", Kind.THREAD_DUMP, Outcome.FAILED, f"not captured: {CAPACITY} others wait")
         for number in (CAPACITY + 1, CAPACITY + 2)
     ]
     assert told.empty()

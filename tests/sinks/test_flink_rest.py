@@ -1,7 +1,9 @@
 """What Flink's REST server says is captured, and whatever else answers there is told in one line, in time."""
 
 import copy
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -140,7 +142,7 @@ def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state
     [
         (Answer(raw=silence), "has not answered in time"),
         (Answer(raw=drip), "has not answered in time"),
-        (Answer(b"[" * (17 << 20)), "answers with more than 16 MiB"),
+        (Answer(b"[" * (3 << 20)), "answers with more than 2 MiB"),
         (Answer(b"<html>"), "answers with status 200 and no JSON object"),
         (Answer(b"[1]"), "answers with status 200 and no JSON object"),
         (Answer(b"[" * 100_000), "answers with status 200 and no JSON object"),
@@ -251,6 +253,27 @@ def test_the_thread_dump_of_the_jobmanager_is_a_file(shelf: Shelf, tmp_path: Pat
     assert (tmp_path / file).read_text() == (
         '"main" Id=1 WAITING\n\tat java.base@17.0.15/jdk.Unsafe.park\n\n"evil�[2J" Id=2 RUNNABLE �\n'
     )
+
+
+@pytest.mark.parametrize("address", ["http://a..b:8081", f"http://{'a' * 64}.b:8081", "http://[....]:8081"])
+def test_a_name_that_is_none_is_a_failure_and_nothing_worse(shelf: Shelf, address: str) -> None:
+    """Whoever can write the leader's address writes what he likes."""
+    [job, dump] = captured(shelf, address, JOB)
+    assert {job.outcome, dump.outcome} == {Outcome.FAILED}
+
+
+def test_a_name_that_is_resolved_slowly_takes_no_longer_than_it_may(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else bounds the resolver."""
+    resolved = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved.wait(60) and [])
+    began = time.monotonic()
+    [job, _] = captured(shelf, "http://jm:8081", JOB, seconds=1.0)
+    assert job.outcome is Outcome.FAILED
+    assert "has not answered in time" in (job.detail or "")
+    assert time.monotonic() - began < 10
+    resolved.set()
 
 
 def test_an_old_flink_has_no_thread_dump(shelf: Shelf) -> None:
