@@ -13,6 +13,7 @@ BENCHES = {
     "A leader that comes and goes": "cycles",
     "Kubernetes": "kubernetes",
     "Many clusters": "clusters",
+    "Evidence": "evidence",
     "Audit": "audit",
     "Compaction": "compaction",
 }
