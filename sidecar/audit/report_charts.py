@@ -11,7 +11,7 @@ from plotly import graph_objects as go
 
 from sidecar.audit.report_data import EDGES, NO_CAUSE, Findings, Lane
 from sidecar.core.leadership import host_port
-from sidecar.core.messages import clean
+from sidecar.core.text import clean
 
 VACANT: Final = "#d6336c"
 UNSEEN: Final = "#adb5bd"

@@ -7,7 +7,8 @@ import click
 from msgspec import json
 
 from sidecar.cli.options import OUTPUT, Output, cluster_options
-from sidecar.core.messages import clean, transition_line
+from sidecar.core.messages import transition_line
+from sidecar.core.text import clean
 
 
 @click.command()

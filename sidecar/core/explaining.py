@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from sidecar.core.errors import OperatorError
 from sidecar.core.leadership import host_port
-from sidecar.core.messages import MOST_LINES, clean, move, transition_line
+from sidecar.core.messages import MOST_LINES, move, transition_line
 from sidecar.core.records import Annotation, AnyRecord, Episode, Evidence, Notification, Transition
+from sidecar.core.text import clean
 
 MOST_KEPT: Final = 1000
 """Of a storm so many transitions are told of jobs, and so many of the cluster's own components; so many notifications, annotations and

@@ -12,12 +12,12 @@ from sidecar.core import episodes
 from sidecar.core.episodes import Episode
 from sidecar.core.evidence import Capture, Kind, Occasion, Outcome, Piece
 from sidecar.core.leadership import Component, ComponentId, Held
-from sidecar.core.messages import clean
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.policy import Policy, Source
 from sidecar.core.recording import envelope
 from sidecar.core.records import Evidence, record_id
 from sidecar.core.state import ClusterState
+from sidecar.core.text import clean
 
 SOON: Final = SECOND // 4
 """So long all must be led again, every job anew, before Flink is asked: a message waits for a few seconds, and is to say it."""

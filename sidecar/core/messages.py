@@ -16,13 +16,11 @@ from sidecar.core.records import (
     Notification,
     Transition,
 )
+from sidecar.core.text import clean
 from sidecar.core.transitions import Kind
 
 MOST_LINES: Final = 25
 """Of one failover's transitions."""
-MOST_CHARACTERS: Final = 200
-"""Of one untrusted value."""
-
 DUPLICATE_NOTE: Final = "This may be a duplicate: an earlier attempt may have arrived."
 
 
@@ -102,12 +100,6 @@ def evidence_line(evidence: Evidence) -> str:
     where = f" in {evidence.file}" if evidence.file else ""
     detail = f": {clean(evidence.detail)}" if evidence.detail else ""
     return f"evidence: {evidence.kind} of {clean(evidence.subject) or '?'}: {evidence.outcome}{where}{detail}"
-
-
-def clean(text: str, at_most: int = MOST_CHARACTERS) -> str:
-    """Untrusted text as one printable, bounded line."""
-    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[: at_most + 1])
-    return shown if len(shown) <= at_most else shown[:at_most] + "…"
 
 
 def move(before: str | None, after: str | None) -> str:

@@ -13,9 +13,9 @@ from sidecar.core import episodes, wording
 from sidecar.core.alerts import Alert, Notice, Reason
 from sidecar.core.causes import Verdict, verdict
 from sidecar.core.episodes import Episode
-from sidecar.core.messages import clean
 from sidecar.core.policy import Policy, Rule, Severity
 from sidecar.core.state import ClusterState
+from sidecar.core.text import clean
 
 MOST_LINES: Final = 25
 """Of alerts: a storm is one message with this many of them, and the number of the others."""

@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 from sidecar.core import contest
 from sidecar.core.alerts import Alert
 from sidecar.core.leadership import Component
-from sidecar.core.messages import clean, move
+from sidecar.core.messages import move
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Rule, Trigger
 from sidecar.core.rules import JOBS
+from sidecar.core.text import clean
 
 
 class Words(NamedTuple):

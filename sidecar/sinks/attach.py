@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sidecar.sinks.pieces import FAILED, REFUSED, NotCapturedError, clean
+from sidecar.core.text import clean
+from sidecar.sinks.pieces import FAILED, REFUSED, NotCapturedError
 from sidecar.sinks.processes import PROC, FlinkProcess, has_ended, has_option, maps, status
 
 MOST_BYTES: Final = 4 << 20

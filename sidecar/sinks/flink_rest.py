@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sidecar.sinks.pieces import ABSENT, CAPTURED, FAILED, NotCapturedError, Shelf, clean, piece
+from sidecar.core.text import clean
+from sidecar.sinks.pieces import ABSENT, CAPTURED, FAILED, NotCapturedError, Shelf, piece
 from sidecar.sinks.rest_client import RestClient, reason
 
 TOTAL_SECONDS: Final = 40.0

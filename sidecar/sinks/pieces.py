@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.core.text import clean
+
 CAPTURED: Final = "captured"
 ABSENT: Final = "absent"
 REFUSED: Final = "refused"
@@ -27,21 +29,14 @@ class NotCapturedError(Exception):
         self.outcome = outcome
 
 
-def clean(text: object, at_most: int = _MOST_CHARACTERS) -> str:
-    """Untrusted text as one printable, bounded line."""
-    cut = str(text)[: at_most + 1]
-    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
-    return shown if len(shown) <= at_most else shown[:at_most] + "…"
-
-
 def piece(kind: str, subject: str, outcome: str, detail: str | None = None, **attributes: object) -> dict[str, Any]:
     """A piece without a file. Attributes that are None are not known."""
     return {
         "kind": kind,
-        "subject": clean(subject),
+        "subject": clean(subject, _MOST_CHARACTERS),
         "outcome": outcome,
-        "detail": clean(detail) if detail else None,
-        "attributes": {name: clean(value) for name, value in attributes.items() if value is not None},
+        "detail": clean(detail, _MOST_CHARACTERS) if detail else None,
+        "attributes": {name: clean(value, _MOST_CHARACTERS) for name, value in attributes.items() if value is not None},
     }
 
 

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.sinks.pieces import ABSENT, FAILED, REFUSED, NotCapturedError, clean
+from sidecar.core.text import clean
+from sidecar.sinks.pieces import ABSENT, FAILED, REFUSED, NotCapturedError
 from sidecar.sinks.processes import FlinkProcess, has_ended
 
 MOST_BYTES: Final = 4 << 20

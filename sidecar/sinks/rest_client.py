@@ -12,7 +12,8 @@ from http.client import HTTPConnection, HTTPException, IncompleteRead
 from queue import Empty, Queue
 from typing import Any, Final
 
-from sidecar.sinks.pieces import FAILED, NotCapturedError, clean
+from sidecar.core.text import clean
+from sidecar.sinks.pieces import FAILED, NotCapturedError
 
 MOST_BYTES: Final = 2 << 20
 """Of an answer. As JSON it takes up to thirty times as much memory."""

@@ -17,10 +17,11 @@ from sidecar import __version__
 from sidecar.core.explaining import Explanation, facts, printable
 from sidecar.core.failovers import Failover
 from sidecar.core.leadership import host_port
-from sidecar.core.messages import clean, move
+from sidecar.core.messages import move
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.records import Transition
 from sidecar.core.snapshot import Snapshot
+from sidecar.core.text import clean
 from sidecar.web.status import clusters
 
 DELIVERIES_SHOWN: Final = 20

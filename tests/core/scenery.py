@@ -323,3 +323,11 @@ def watching(leader: JobManager = A, era: Layout = Layout.Z4, policy: Policy = P
     sidecar = Sidecar(flink, policy).connects().waits(60)
     sidecar.records.clear()
     return flink, sidecar
+
+
+def fail_over(flink: Flink, sidecar: Sidecar, after: float = 2.0) -> None:
+    """A is gone, and B leads everything `after` so many seconds."""
+    flink.vacate()
+    sidecar.sees_changes().waits(after)
+    flink.elect(B)
+    sidecar.sees_changes()

@@ -20,6 +20,7 @@ from tests.core.scenery import (
     B,
     Flink,
     Sidecar,
+    fail_over,
     job_manager,
     watching,
 )
@@ -27,14 +28,6 @@ from tests.core.scenery import (
 C = job_manager("jm-c")
 OTHER_JOB = "00000000000000000000000000000001"
 AWHILE = SETTLED / SECOND + 1
-
-
-def fail_over(flink: Flink, sidecar: Sidecar, after: float = 2.0) -> None:
-    """A is gone, and B leads everything `after` so many seconds."""
-    flink.vacate()
-    sidecar.sees_changes().waits(after)
-    flink.elect(B)
-    sidecar.sees_changes()
 
 
 def the_episode(sidecar: Sidecar) -> Episode:

@@ -23,6 +23,7 @@ from tests.core.scenery import (
     B,
     Flink,
     Sidecar,
+    fail_over,
     job_manager,
     watching,
 )
@@ -54,13 +55,6 @@ def answer(sidecar: Sidecar, capture: Capture, *pieces: Piece) -> None:
 
 def recorded(sidecar: Sidecar) -> list[Evidence]:
     return [record for record in sidecar.records if isinstance(record, Evidence)]
-
-
-def fail_over(flink: Flink, sidecar: Sidecar) -> None:
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes()
 
 
 def test_processes_are_looked_at_as_soon_as_a_component_leaves_its_leader() -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sidecar.core import messages
 from sidecar.core.leadership import host_port
+from sidecar.core.text import MOST_CHARACTERS, clean
 from tests.core.scenery import B, watching
 
 
@@ -29,9 +30,9 @@ def test_an_address_is_told_as_host_and_port(address: str, place: str) -> None:
 @given(st.text(max_size=400))
 def test_no_control_character_reaches_a_message(hostile: str) -> None:
     """An address with line ends, terminal codes or direction marks stays one bounded, printable line."""
-    line = messages.clean(hostile)
+    line = clean(hostile)
     assert line.isprintable()
-    assert len(line) <= messages.MOST_CHARACTERS + 1
+    assert len(line) <= MOST_CHARACTERS + 1
 
 
 def test_a_failover_is_one_line_of_the_log() -> None:

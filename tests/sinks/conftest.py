@@ -1,11 +1,21 @@
-"""Receivers that accept everything."""
+"""Receivers that accept everything, and processes to be looked at."""
 
+import os
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
+from sidecar.sinks.processes import FlinkProcess
 from tests.sinks.receiving import mailbox, webhook
+from tests.sinks.running import Eventually, Run, known
 
 
 @pytest.fixture
@@ -20,3 +30,52 @@ def mail() -> Iterator[MailReceiver]:
     """A mail server that accepts everything."""
     with mailbox() as receiver:
         yield receiver
+
+
+@pytest.fixture
+def jvm(java: Path, tmp_path: Path, eventually: Eventually) -> Iterator[Run]:
+    """Starts a small JVM of nobody's, with these flags; `user` may run it. What it does takes no class but Java's own."""
+    with ExitStack() as cleanup:
+
+        def start(*flags: str, user: int | None = None) -> FlinkProcess:
+            port = free_port()
+            command = [str(java), "-XX:+UseSerialGC", "-Xmx16m", *flags, "-m", "java.rmi/sun.rmi.registry.RegistryImpl"]
+            child = subprocess.Popen([*command, str(port)], cwd="/", user=user, group=user, stderr=subprocess.DEVNULL)
+            cleanup.callback(child.wait, 10)
+            cleanup.callback(child.kill)
+
+            def serves() -> bool:
+                with socket.socket() as probe:
+                    return probe.connect_ex(("127.0.0.1", port)) == 0
+
+            assert eventually(serves)
+            return known(child.pid)
+
+        yield start
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Iterator[Run]:
+    """Starts a Python with this file and these arguments; it has said "ready" when this returns."""
+    with ExitStack() as cleanup:
+
+        def start(code: str, *arguments: str, name: str = "program.py", argv0: str = sys.executable) -> FlinkProcess:
+            program = tmp_path / name
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text(code)
+            command = [argv0, *(arguments or [str(program)])]
+            child = subprocess.Popen(
+                command,
+                executable=sys.executable,
+                cwd=tmp_path,
+                env=os.environ | {"PYTHONHOME": sys.base_prefix},  # which it cannot find by another name
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+            cleanup.enter_context(child)
+            cleanup.callback(os.killpg, child.pid, signal.SIGKILL)
+            assert child.stdout
+            assert child.stdout.readline() == b"ready\n"
+            return known(child.pid, is_java=False)
+
+        yield start

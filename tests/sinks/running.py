@@ -1,0 +1,70 @@
+"""Real processes to be looked at, and what becomes of that."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sidecar.sinks.pieces import NotCapturedError
+from sidecar.sinks.processes import FlinkProcess
+
+NOBODY = 65534
+Alive = Callable[[int], bool]
+Eventually = Callable[[Callable[[], bool]], bool]
+Run = Callable[..., FlinkProcess]
+
+
+def known(pid: int, *, is_java: bool = True) -> FlinkProcess:
+    """A process, as if it were one of Flink."""
+    started = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
+    return FlinkProcess(pid, int(started), is_java, "java" if is_java else "python")
+
+
+def pause(process: FlinkProcess) -> None:
+    """SIGSTOP; it is stopped when this returns."""
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def kill(process: FlinkProcess) -> None:
+    """SIGKILL; it has ended when this returns."""
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def refused(capture: Callable[[], object]) -> tuple[str, str]:
+    """Why it is not captured."""
+    with pytest.raises(NotCapturedError) as caught:
+        capture()
+    return caught.value.outcome, str(caught.value)
+
+
+def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
+    """Why it is not captured, by a process that is another user's. Without root this one is: the process is then that of root, pid 1."""
+    if os.geteuid() != 0:
+        process = known(1, is_java=process.is_java)
+    code = f"""
+import json, os
+from sidecar.sinks import {module}
+from sidecar.sinks.pieces import NotCapturedError
+from sidecar.sinks.processes import FlinkProcess
+process = FlinkProcess(*{list(process)!r})
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
+    os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+try:
+    {module}.{call}(process, 10)
+except NotCapturedError as error:
+    print(json.dumps([error.outcome, str(error)]))
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd="/", capture_output=True, text=True, timeout=30, check=True
+    )
+    outcome, detail = json.loads(answer.stdout)
+    return outcome, detail
