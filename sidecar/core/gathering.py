@@ -46,7 +46,8 @@ def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> 
     known = episode.gathered
     if (latest := min(episode.failovers, MOST_ROUNDS)) > known.round:
         known = replace(known, asked=(), round=latest)  # the next failover has come before this one was over
-    occasions = [occasion for occasion in Occasion if occasion not in known.asked and _is_due(occasion, cluster, now)]
+    due = [Occasion.OPENED, *([Occasion.LED_AGAIN] if _is_led_again(episode, cluster, now) else [])]
+    occasions = [occasion for occasion in due if occasion not in known.asked]
     if not occasions:
         return cluster, []
     known = replace(known, asked=(*known.asked, *occasions))
@@ -112,13 +113,11 @@ def overdue(captures: Mapping[str, Capture], now: Moment) -> list[Capture]:
     return [capture for capture in captures.values() if now.steady - capture.asked_at.steady >= LIMIT]
 
 
-def _is_due(occasion: Occasion, cluster: ClusterState, now: Moment) -> bool:
-    episode = cluster.episode
-    if occasion is Occasion.OPENED or episode is None:
-        return episode is not None
-    # While we cannot see, nobody leads as far as we know: that must not be told as an answer.
-    led_again = cluster.view.complete and not episode.away
-    return led_again and now.steady - episode.moved_at.steady >= _calm(episode, cluster)
+def _is_led_again(episode: Episode, cluster: ClusterState, now: Moment) -> bool:
+    """Whether everybody has been for long enough. Only what is in sight counts: an address that we have lost is not one that is gone."""
+    if episode.away or not cluster.view.complete:
+        return False
+    return now.steady - episode.moved_at.steady >= _calm(episode, cluster)
 
 
 def _calm(episode: Episode, cluster: ClusterState) -> int:
