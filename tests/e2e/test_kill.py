@@ -139,8 +139,10 @@ def _assert_no_link_is_missing(transitions: list[dict[str, Any]]) -> None:
 
 def _assert_each_alert_arrived(notifications: list[dict[str, Any]], receiver: HttpReceiver) -> None:
     queued = [n for n in notifications if n["outcome"] == "queued"]
-    delivered = [n for n in notifications if n["outcome"] == "delivered"]
-    assert len(queued) == len(delivered) > KILLS / 5
+    # Killed between the mark in the ledger and the record of it, the next process finds that it has told this already.
+    settled = [n["delivery_id"] for n in notifications if n["outcome"] in {"delivered", "already_told"}]
+    assert len(settled) > KILLS / 5
+    assert sorted(settled) == sorted(n["delivery_id"] for n in queued)
     plain = [message.body for message in receiver.received if DUPLICATE_NOTE not in message.body]
     assert len(plain) == len(set(plain)), "an alert came twice without a label"
     told = {message.body.replace(f"\n\n{DUPLICATE_NOTE}", "") for message in receiver.received}

@@ -129,8 +129,7 @@ def assert_all_agree(witness: Witness, count: int) -> None:
 
 
 def assert_processes_were_looked_at(evidence: list[dict[str, Any]], times: int) -> None:
-    """At each failover; each that left somebody shows who was there. All of them are one episode: each came before the last was over."""
-    assert len({piece["episode_id"] for piece in evidence}) == 1
+    """At each failover, also where it came before the last one was over; each that left somebody shows who was there."""
     opened = sorted({piece["asked_at"] for piece in evidence if piece["occasion"] == "opened"})
     assert len(opened) == times
     for asked_at in opened[:-1]:
