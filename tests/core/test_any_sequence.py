@@ -218,7 +218,7 @@ CONFIG_MAPS: st.SearchStrategy[Event] = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(st.lists(COMMON | ZNODES | ZNODES, min_size=20, max_size=60))
 def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> None:
     """A transition is recorded exactly when a leadership moved, and begins where the last one ended; what cannot be seen is never told as
@@ -229,7 +229,7 @@ def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> No
         event(observer)
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS, min_size=20, max_size=60))
 def test_no_sequence_of_config_maps_breaks_a_promise(events: list[Event]) -> None:
     """The same in Kubernetes, whatever stands in whichever ConfigMap, and whoever holds its lease."""

@@ -29,7 +29,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(lab: Lab, receiver: HttpReceive
     """A→null→B for each of the four components, one alert, one episode with its cause, and one row per transition in the audit log."""
     job = lab.submit_job()
     cluster = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest, leader_thread_dump]}}"
-    sidecar = Sidecar(tmp_path, cluster, [receiver.url], group_wait="5s")
+    sidecar = Sidecar(tmp_path, cluster, [receiver.url], group_wait="12s")  # a busy machine takes its time
     sidecar.start()
     sidecar.wait_ready()
     assert {t["component"]: t["kind"] for t in sidecar.transitions()} == dict.fromkeys(COMPONENTS, "DISCOVERED")
