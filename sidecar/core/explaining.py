@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.errors import OperatorError
 from sidecar.core.leadership import host_port
-from sidecar.core.messages import MOST_LINES, move, transition_line
+from sidecar.core.messages import MOST_LINES, evidence_outcome, move, transition_line
 from sidecar.core.records import Annotation, AnyRecord, Episode, Evidence, Notification, Transition
 from sidecar.core.text import clean
 
@@ -142,8 +142,8 @@ def _noted(annotation: Annotation) -> Fact:
 
 
 def _of_evidence(evidence: Evidence) -> Fact:
-    what = f"{evidence.kind} of {clean(evidence.subject) or '?'}: {evidence.outcome}"
-    lines = [f"{what} by {clean(evidence.observer)}", evidence.detail, evidence.file and f"file {evidence.file}"]
+    what = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
+    lines = [what, evidence.detail, evidence.file and f"file {evidence.file}"]
     return "evidence", [clean(line) for line in lines if line]
 
 

@@ -80,12 +80,12 @@ def beyond(capture: Capture) -> list[Piece]:
     return [Piece(Kind.JOB, "others", Outcome.FAILED, why)]
 
 
-def lost(capture: Capture, why: str) -> list[Piece]:
-    """In place of what nobody will bring any more."""
+def nothing(capture: Capture, why: str, outcome: Outcome = Outcome.LOST) -> list[Piece]:
+    """In place of what was not captured, or what nobody will bring any more."""
     if capture.source is Source.PROCESSES:
-        return [Piece(Kind.PROCESS, "", Outcome.LOST, why)]
-    dump = [Piece(Kind.THREAD_DUMP, capture.rest_address or "", Outcome.LOST, why)] if capture.thread_dump else []
-    return [*(Piece(Kind.JOB, job, Outcome.LOST, why) for job in capture.jobs), *dump]
+        return [Piece(Kind.PROCESS, "", outcome, why)]
+    dump = [Piece(Kind.THREAD_DUMP, capture.rest_address or "", outcome, why)] if capture.thread_dump else []
+    return [*(Piece(Kind.JOB, job, outcome, why) for job in capture.jobs), *dump]
 
 
 def records(policy: Policy, capture: Capture, pieces: Iterable[Piece], at: Moment) -> Iterator[Evidence]:

@@ -99,7 +99,12 @@ def evidence_line(evidence: Evidence) -> str:
     """What was captured, or why it was not, as one line."""
     where = f" in {evidence.file}" if evidence.file else ""
     detail = f": {clean(evidence.detail)}" if evidence.detail else ""
-    return f"evidence: {evidence.kind} of {clean(evidence.subject) or '?'}: {evidence.outcome}{where}{detail}"
+    return f"evidence: {evidence_outcome(evidence)}{where}{detail}"
+
+
+def evidence_outcome(evidence: Evidence) -> str:
+    """What of whom, and what became of it."""
+    return f"{evidence.kind} of {clean(evidence.subject) or '?'}: {evidence.outcome}"
 
 
 def move(before: str | None, after: str | None) -> str:

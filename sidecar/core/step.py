@@ -82,7 +82,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     began = replace(state, clusters=known, alerts=told, outbox=outbox, alive=now)
     began, effects = _each_cluster(policy, began, now, lambda p, name, c, at: cluster.restart(p, name, c, alive, at))
     for capture in state.captures.values():
-        began, more = _gathered(policy, began, capture, gathering.lost(capture, "the sidecar ended meanwhile"), now)
+        began, more = _gathered(policy, began, capture, gathering.nothing(capture, "the sidecar ended meanwhile"), now)
         effects += more
     return began, effects
 
@@ -120,7 +120,7 @@ def _gather(policy: Policy, state: State, now: Moment) -> Step:
     """Request what evidence is due, before a failover may be over, and record what nobody will bring any more."""
     effects: list[Effect] = []
     for capture in gathering.overdue(state.captures, now):
-        state, more = _gathered(policy, state, capture, gathering.lost(capture, "nobody told what came of it"), now)
+        state, more = _gathered(policy, state, capture, gathering.nothing(capture, "nobody told what came of it"), now)
         effects += more
     for name, known in state.clusters.items():
         after, asked = gathering.ask(policy, name, known, now)
@@ -133,7 +133,7 @@ def _gather(policy: Policy, state: State, now: Moment) -> Step:
 
 def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[Piece], at: Moment) -> Step:
     """A request was answered with `pieces`; with none, it is lost."""
-    pieces = pieces or gathering.lost(capture, "nothing came of it")
+    pieces = pieces or gathering.nothing(capture, "nothing came of it")
     captures = {key: other for key, other in state.captures.items() if key != capture.id}
     clusters = state.clusters
     if known := clusters.get(capture.cluster_id):

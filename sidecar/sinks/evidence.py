@@ -14,11 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from sidecar.child import Child, NoAnswerError
 from sidecar.core.evidence import Capture, Kind, Occasion, Outcome, Piece
-from sidecar.core.gathering import lost
+from sidecar.core.gathering import nothing
 from sidecar.core.policy import Source
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pieces import PART
@@ -221,7 +219,7 @@ def _name(capture: Capture) -> str:
 
 def _none(capture: Capture, outcome: Outcome, why: str) -> Pieces:
     """In place of what was not captured."""
-    return tuple(replace(piece, outcome=outcome) for piece in lost(capture, f"not captured: {why}"))
+    return tuple(nothing(capture, f"not captured: {why}", outcome))
 
 
 def _plain(tls: TlsSettings) -> dict[str, str | None]:
