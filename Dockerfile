@@ -24,9 +24,8 @@ RUN set -eu; \
 # ---- pip and the build backends: beside the environment that is shipped, never in it ----
 FROM base AS tools
 # Where packages come from. Build arguments stay in the image's history: credentials belong into the secret pip.conf.
-ARG PIP_INDEX_URL
-ARG PIP_EXTRA_INDEX_URL
-ARG PIP_CERT
+# Each stage that runs pip declares them again: a stage does not inherit those of the stage it starts from with every engine.
+ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN set -eu; \
@@ -41,15 +40,18 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
     /opt/tools/bin/pip install --require-hashes --only-binary :all: -r build.lock
 
 # ---- the sidecar's dependencies ----
-# Wheels first, checked against the lock; then an installation that asks nobody.
+# Wheels first, checked against the lock; then an installation that asks nobody. pure-sasl (of kazoo) has no wheel for Python 3: its
+# source archive is pinned by hash as well, and built here with the setuptools of build.lock. It is pure Python.
 # Removed is what nothing imports (tests/deploy/test_image.py proves it for the locked versions): the asyncio twin of the
 # Kubernetes client, 68 MB of it, and the packages' own tests.
 # unchecked-hash: the files of an image do not change, so Python need not look at the sources, and no clock matters. pip would
 # compile by time stamp (its --no-compile must be an option: PIP_NO_COMPILE=1 in the environment means the opposite).
 FROM tools AS sidecar-env
+ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
 COPY requirements/sidecar.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
-    /opt/tools/bin/pip wheel --require-hashes --only-binary :all: --wheel-dir wheels -r sidecar.lock
+    /opt/tools/bin/pip wheel --require-hashes --only-binary :all: --no-binary pure-sasl --no-build-isolation \
+      --wheel-dir wheels -r sidecar.lock
 RUN set -eu; \
     /opt/tools/bin/pip --python /opt/flink-ha-sidecar/bin/python install --no-index --no-deps --no-compile wheels/*.whl; \
     cd /opt/flink-ha-sidecar/lib/python3*/site-packages; \
@@ -90,11 +92,12 @@ USER 65532:65532
 CMD ["run"]
 
 # ---- Spark, on top of the sidecar's dependencies ----
-# pyspark is published as a source archive only; its build is pure Python, with the setuptools of build.lock.
+# pyspark too is published as a source archive only, and its build is pure Python.
 FROM sidecar-env AS audit-env
+ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
 COPY requirements/audit.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
-    /opt/tools/bin/pip wheel --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation \
+    /opt/tools/bin/pip wheel --require-hashes --only-binary :all: --no-binary pure-sasl,pyspark --no-build-isolation \
       --wheel-dir audit-wheels -r audit.lock
 RUN set -eu; \
     /opt/tools/bin/pip --python /opt/flink-ha-sidecar/bin/python install --no-index --no-deps --no-compile audit-wheels/*.whl; \

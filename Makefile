@@ -7,11 +7,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# Tests wait for servers more than they compute: twice as many workers as processors, and four at least.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? 2 * n : 4)))
+PYTEST := $(BIN)/python -m pytest
+SEED ?= 1
+CAMPAIGN_ARGS ?=
 
-.PHONY: help setup demo test check bench lock image clean
+.PHONY: help setup fetch demo test test-fast coverage check bench campaign lock image clean
 
 help: ## what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 setup: $(VENV)/.ready ## make .venv with the locked dependencies, and find or install a Java
 
@@ -22,8 +27,19 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml scripts/setup.sh
 demo: setup ## a real Flink, a killed leader, the alert, the metric, the audit row: about a minute
 	@$(BIN)/flink-ha-sidecar demo
 
-test: setup ## all tests: real ZooKeeper, real Flink, real Spark
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+fetch: setup ## Flink, a Kubernetes API server, amtool, promtool and image layers for the tests, into the user's cache, once
+	@$(BIN)/python -m tests.kit.fetch
+
+test: setup $(if $(PYTEST_ARGS),,fetch) ## all tests: real ZooKeeper, real Kubernetes, real Flink, real Spark
+	@$(PYTEST) -n $(WORKERS) -m "not timing" $(PYTEST_ARGS)
+	@echo "Tests that assert seconds, one at a time:"
+	@$(PYTEST) -m timing $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: of the tests asked for, none asserts seconds
+
+test-fast: setup ## while editing: the core, the settings, and all else that needs no server of its own
+	@$(PYTEST) -n $(WORKERS) -m fast $(PYTEST_ARGS)
+
+coverage: setup fetch ## lines and branches of sidecar/ that the tests reach, in their own process
+	@$(PYTEST) -n $(WORKERS) -m "not timing" --cov=sidecar --cov-branch --cov-report=term $(PYTEST_ARGS)
 
 check: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
@@ -33,6 +49,9 @@ check: setup ## ruff, mypy --strict, import-linter
 
 bench: setup ## the figures of docs/benchmarks.md
 	@$(BIN)/python -m tests.bench
+
+campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/operations.md#the-campaign)
+	@$(BIN)/python -m tests.campaign --seed $(SEED) $(CAMPAIGN_ARGS)
 
 lock: ## resolve the dependencies again (needs uv)
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \

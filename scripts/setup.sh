@@ -33,9 +33,6 @@ if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v javac >/dev/null; the
   as_root || die "javac is needed to run every test; run: apt-get install openjdk-17-jdk-headless"
   apt_install openjdk-17-jdk-headless
 fi
-if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
-  bash scripts/build-kube-apiserver.sh >/dev/null || die "the Kubernetes tests need kube-apiserver and etcd: set KUBEBUILDER_ASSETS"
-fi
 if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! PATH=$PATH:/sbin:/usr/sbin command -v tc >/dev/null; then
   as_root || die "tc is needed to run every test (it drops packets); run: apt-get install iproute2"
   apt_install iproute2
@@ -43,6 +40,10 @@ fi
 if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v chromium >/dev/null; then
   as_root || die "chromium is needed to run every test (it opens the audit report); run: apt-get install chromium"
   apt_install chromium
+fi
+if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! { command -v buildah && PATH=$PATH:/usr/sbin command -v debootstrap; } >/dev/null; then
+  as_root || die "buildah and debootstrap are needed to run every test (they build the images); run: apt-get install buildah debootstrap"
+  apt_install buildah debootstrap
 fi
 
 [ -x "$venv/bin/python" ] || { say "making $venv"; "$python" -m venv "$venv"; }

@@ -3,9 +3,9 @@
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from types import FrameType
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -25,9 +25,15 @@ from sidecar.sinks.ledger import SharedLedger
 from sidecar.sinks.notifier import Attempt, Notifier, check_urls
 from sidecar.sinks.spool import Spool
 from sidecar.sinks.spool_place import place_of
+from sidecar.stopping import Stopping
+from sidecar.termination import Termination
 from sidecar.web.server import Application, WebServer
 
 log = logging.getLogger("sidecar")
+
+CLAIM_SECONDS: Final = 20.0
+"""So long a sidecar waits for the one before it to end: above what that one may take."""
+_CLAIM_PAUSE: Final = 0.2
 
 
 class StartError(OperatorError):
@@ -47,28 +53,30 @@ def run(load: Callable[[], Settings]) -> int:
     Raises SettingsError, as `load` does, and StartError.
     """
 
+    died, asked = threading.Event(), threading.Event()
+    # First of all: without a handler SIGHUP would end us.
+    signal.signal(signal.SIGHUP, lambda _signal, _frame: asked.set())
+
     def loaded() -> Settings:
         settings = load()
         check(settings)
         return settings
 
     settings = loaded()
-    ended = threading.Event()
-    died = threading.Event()
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        ended.set()
+    ended = Termination()
 
     def owner_died() -> None:
         died.set()
         ended.set()
 
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, end)
-
-    with ExitStack() as stopping:
-        reloader = _build(settings, stopping, loaded, owner_died)
+    journal = Journal(settings.state_dir)
+    if not _claim(journal, ended):
+        return 0
+    with Stopping() as stopping:
+        reloader = _build(settings, journal, stopping, loaded, owner_died)
         signal.signal(signal.SIGHUP, lambda _signal, _frame: reloader.ask())
+        if asked.is_set():  # what we have loaded may be older than that
+            reloader.ask()
         log.info(
             "flink-ha-sidecar %s watches %s as %s",
             __version__,
@@ -80,18 +88,44 @@ def run(load: Callable[[], Settings]) -> int:
     return 1 if died.is_set() else 0
 
 
+def _claim(journal: Journal, ended: Termination) -> bool:
+    """Wait until no other sidecar uses the state folder: the one before may be about to end. False: it is us who were asked to end.
+
+    Raises StartError.
+    """
+    folder = journal.path.parent
+    deadline = time.monotonic() + CLAIM_SECONDS
+    waiting = False
+    while not journal.claim():
+        if time.monotonic() >= deadline:
+            raise StartError(
+                f"cannot use state_dir {folder}: it is in use by {journal.claimed_by()}; "
+                "end that sidecar, or give each one a state_dir of its own"
+            )
+        if not waiting:
+            log.warning("state_dir %s is in use by %s: waiting for its end", folder, journal.claimed_by())
+        waiting = True
+        if ended.wait(_CLAIM_PAUSE):
+            return False
+    return True
+
+
 def _build(
-    settings: Settings, stopping: ExitStack, loaded: Callable[[], Settings], owner_died: Callable[[], None]
+    settings: Settings,
+    journal: Journal,
+    stopping: Stopping,
+    loaded: Callable[[], Settings],
+    owner_died: Callable[[], None],
 ) -> Reloader:
     policy = settings.policy()
-    journal = Journal(settings.state_dir)
+    stopping.add("the journal", journal.close)
     state = journal.open()
-    stopping.callback(journal.close)
     clock = Clock(state.alive)
 
     spool = Spool(
         place_of(settings.spool.place, settings.observer),
-        JournalReader(settings.state_dir),
+        JournalReader(settings.state_dir, journal.check_soon),
+        observer=settings.observer,
         roll_interval=settings.spool.roll_interval,
         roll_records=settings.spool.roll_records,
     )
@@ -116,6 +150,7 @@ def _build(
     collector = Collector(
         settings.evidence.folder,
         gathered,
+        clusters=settings.clusters,
         tls=settings.evidence.tls,
         keep=settings.evidence.keep,
         most_bytes=settings.evidence.most_bytes,
@@ -136,7 +171,8 @@ def _build(
         lambda: loop.snapshot,
         metrics.renderer(lambda: loop.snapshot, stores),
         clock,
-        lambda: JournalReader(settings.state_dir),
+        lambda: JournalReader(settings.state_dir, journal.check_soon),
+        allowed_hosts=settings.http.names | {settings.observer.lower()},
     )
     try:
         web = WebServer(application, settings.http.host, settings.http.port)
@@ -145,23 +181,21 @@ def _build(
             f"cannot listen on {settings.http.host}:{settings.http.port}: {error.strerror}; set http.port to a free one"
         ) from error
     drivers = Drivers(settings.clusters, clock)
-    # Stopped in reverse: first nothing new is seen, then what is under way is told, then all of it is recorded and sealed.
+    # Stopped in reverse: first nothing new is seen, then what is under way is sent, then all of it is recorded and sealed. What waits for
+    # a store or a receiver that hangs gets so little that recording has time left.
     web.start()
-    stopping.callback(web.stop)
+    stopping.add("the web server", web.stop)
     spool.start()
-    stopping.callback(spool.stop)
+    stopping.add("the spool", spool.stop)
     loop.start()
-    stopping.callback(loop.stop)
-    for ledger in ledgers.values():
-        stopping.callback(ledger.stop)
+    stopping.add("the owner", loop.stop)
+    stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
     notifier.start()
-    stopping.callback(notifier.stop)
     collector.start()
-    stopping.callback(collector.stop)
+    stopping.add("sending and capturing", notifier.stop, collector.stop, at_most=4.0)
     drivers.start(loop.observe)
-    stopping.callback(drivers.stop)
     reloader.start()
-    stopping.callback(reloader.stop)
+    stopping.add("the drivers", drivers.stop, reloader.stop, at_most=3.0)
     return reloader
 
 

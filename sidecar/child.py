@@ -82,8 +82,11 @@ class Child:
                 self._ended = True  # from here on its process id may belong to somebody else
                 self._signal()
                 self._ours.close()
-        with suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(_REAP_SECONDS)
+        except subprocess.TimeoutExpired:
+            # Nobody waits longer for it, but it must not stay a zombie when it does end.
+            threading.Thread(target=self._process.wait, name="reaper", daemon=True).start()
         return self._process.returncode
 
     def _signal(self) -> None:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from sidecar.clock import Clock
 from sidecar.core import annotating
@@ -15,15 +16,33 @@ from sidecar.journal import FILE, JournalError, JournalReader, append
 
 def records(state_dir: Path) -> Iterator[AnyRecord]:
     """All that the journal in `state_dir` still has, the oldest first. Raises JournalError."""
-    if not (state_dir / FILE).is_file():
+    try:
+        there = (state_dir / FILE).is_file()
+    except OSError as error:
+        raise JournalError(
+            f"cannot read {state_dir}: {error.strerror}; run this as the user of that sidecar"
+        ) from error
+    if not there:
         raise JournalError(f"there is no journal in {state_dir}: name the state_dir of a sidecar that has run")
     with closing(JournalReader(state_dir)) as journal:
         yield from journal.remembered()
 
 
-def latest(state_dir: Path, number: int) -> Sequence[AnyRecord]:
-    """The last `number` records, the oldest first. Raises JournalError."""
-    return deque(records(state_dir), maxlen=number)
+class Latest(NamedTuple):
+    """The last records, the oldest first."""
+
+    records: Sequence[AnyRecord]
+    clusters: frozenset[str]
+    """Of which clusters there are any records, also earlier ones."""
+
+
+def latest(state_dir: Path, number: int) -> Latest:
+    """The last `number` records. Raises JournalError."""
+    last, clusters = deque[AnyRecord](maxlen=number), set[str]()
+    for record in records(state_dir):
+        last.append(record)
+        clusters.add(record.cluster_id)
+    return Latest(last, frozenset(clusters))
 
 
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None) -> Annotation:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.settings import Settings, SettingsError
+from sidecar.threads import ServiceThread
 
 LOOK_SECONDS: Final = 5.0
 """How often files are looked at."""
@@ -40,7 +41,7 @@ class Reloader:
         self._seen = _look(settings.files)
         self._asked = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reloader", daemon=True)
+        self._thread = ServiceThread(self._run, "reloader")
 
     def start(self) -> None:
         """Begin to look."""

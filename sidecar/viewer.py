@@ -13,23 +13,14 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.flink_view import FlinkView, LeaderAddress
 from sidecar.core.leaders import Leader, leaders
 from sidecar.core.leadership import ConfigMapPosition, Held
-from sidecar.core.observations import (
-    ChildrenObserved,
-    ClusterObservation,
-    ConfigMapObserved,
-    NodeObserved,
-    NodeRefused,
-    SnapshotCompleted,
-    Started,
-    Ticked,
-)
+from sidecar.core.observations import ClusterObservation, SnapshotCompleted, Started, Ticked, is_trace
 from sidecar.core.policy import Policy
 from sidecar.core.records import Transition
 from sidecar.core.snapshot import Snapshot
 from sidecar.core.state import ClusterState, State
 from sidecar.core.step import Append, step_all
 from sidecar.drivers import Drivers
-from sidecar.settings import ClusterSettings
+from sidecar.settings import ClusterSettings, session_timeouts
 
 _INBOX: Final = 10_000
 _FULL_PAUSE: Final = 0.01
@@ -45,7 +36,9 @@ class ClusterNotSeenError(OperatorError):
 def transitions(cluster: ClusterSettings) -> Generator[Transition, None, None]:
     """What happens from now on, one record after the other, until the caller closes the iterator."""
     clock = Clock()
-    policy = Policy(socket.gethostname(), {cluster.cluster_id: cluster.store})
+    policy = Policy(
+        socket.gethostname(), {cluster.cluster_id: cluster.store}, session_timeouts=session_timeouts(cluster)
+    )
     state, _ = step_all(policy, State(), [Started(clock())])
     with closing(_observations(cluster, clock)) as observations:
         for observation in observations:
@@ -80,7 +73,7 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
         for observation in observations:
             if observation is not None:
                 state, _ = step_all(policy, state, [observation])
-                found = found or _is_something(observation)
+                found = found or is_trace(observation)
             if isinstance(observation, SnapshotCompleted):
                 seen_at = observation.at.steady
                 if not found:
@@ -98,17 +91,6 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
     raise ClusterNotSeenError(
         f"looking at {cluster.place}: not seen whole within {patience:.0f} s; is the address right, and is the store up?"
     )
-
-
-def _is_something(observation: ClusterObservation) -> bool:
-    """Whether it is a trace of a cluster, with a leader or without."""
-    match observation:
-        case NodeObserved(position=None) | ChildrenObserved(names=()) | ConfigMapObserved(uid=None):
-            return False
-        case NodeObserved() | NodeRefused() | ChildrenObserved() | ConfigMapObserved():
-            return True
-        case _:
-            return False
 
 
 def _all_proven(cluster: ClusterState, since: int) -> bool:

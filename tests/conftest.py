@@ -1,8 +1,8 @@
 """Fixtures that start real servers, for every test that wants one."""
 
+import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -12,6 +12,11 @@ from sidecar.lab.distribution import flink_home
 from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit import spark_classes
+from tests.kit.waiting import PATIENCE_SECONDS, until
+
+pytest_plugins = ["tests.kit.groups"]
+spark_classes.use()
 
 NO_SKIPS = "FLINK_HA_SIDECAR_NO_SKIPS" in os.environ
 """Set in CI: a test that cannot run there is a failure."""
@@ -32,6 +37,15 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def _tell(line: str) -> None:
     print(f"lab: {line}", file=sys.stderr)  # noqa: T201 — pytest shows it beside a failure
+
+
+@pytest.fixture(autouse=True)
+def _level_of_the_log() -> Iterator[None]:
+    """A command that was run in this process has made the log more talkative: not for the tests that follow."""
+    log = logging.getLogger("sidecar")
+    before = log.level
+    yield
+    log.setLevel(before)
 
 
 @pytest.fixture(scope="session")
@@ -69,13 +83,10 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], bool]:
-    """Whether a condition becomes true within 10 s."""
+    """Whether a condition becomes true: see `tests.kit.waiting`."""
 
     def wait(condition: Callable[[], bool]) -> bool:
-        deadline = time.monotonic() + 10
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return condition()
+        return until(condition, PATIENCE_SECONDS)
 
     return wait
 

@@ -10,6 +10,9 @@ from sidecar.core.errors import OperatorError
 FILE_UNREADABLE: Final = "FAILED_READ_FILE"
 """How Spark calls it that a file cannot be read. It may be whole in a moment: a compaction is at work."""
 
+_GONE: Final = "PATH_NOT_FOUND"
+"""How it calls it that a file is gone before it is opened."""
+
 _OTHER_WORDS = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; do it again",
     "No space left on device": "no space is left on the device",
@@ -42,6 +45,11 @@ def failing_to(do_what: str) -> Iterator[None]:
         raise
     except Exception as error:  # one border for everything that PySpark, Py4J and the operating system throw
         raise AuditError(f"cannot {do_what}: {reason(error)}") from error
+
+
+def is_of_a_file(error: Exception) -> bool:
+    """Whether Spark raised it because it could not read one of the files."""
+    return any(sign in str(error) for sign in (FILE_UNREADABLE, _GONE))
 
 
 def reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from functools import partial
 from hashlib import sha256
 from threading import Event, Lock
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from pyspark import StorageLevel
@@ -16,21 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sidecar.audit.errors import FILE_UNREADABLE, AuditError, StoppedError, failing_to, reason
+from sidecar.audit.errors import AuditError, StoppedError, failing_to, is_of_a_file, reason
+from sidecar.audit.inspection import Inspection, inspect
 from sidecar.audit.schema import QUARANTINE, RECORDS, table_of
-from sidecar.audit.segments import (
-    COMMON,
-    SUFFIX,
-    Segment,
-    bad_lines,
-    bad_segments,
-    common_records,
-    damages,
-    empty_segments,
-    literally,
-    read_segments,
-)
+from sidecar.audit.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments
 from sidecar.audit.session import own_session
+from sidecar.audit.spool import LOOK_SECONDS, SUFFIX, Changes, listing, pattern
 from sidecar.audit.storage import INGESTING, Storage
 from sidecar.audit.tables import CHECKPOINTS, OURS, Table, Writer
 
@@ -44,7 +35,7 @@ _SETTINGS: Final = {
     # Chunks of segments are read at the same time: Spark would make one partition of a union of single partitions.
     "spark.sql.unionOutputPartitioning": "false",
 }
-_FOLLOW_INTERVAL: Final = "10 seconds"
+_FOLLOW_INTERVAL: Final = f"{LOOK_SECONDS:.0f} seconds"
 _POLL_SECONDS: Final = 0.1
 _FOREVER: Final = "365000d"
 _SEGMENT_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
@@ -68,7 +59,7 @@ class IngestResult(Struct, frozen=True):
     rows: Mapping[str, int]
     """How many rows each table (`transitions`, …) gained."""
     quarantined: int
-    """How many lines, and damaged segments, went to the quarantine."""
+    """How many lines, segments and folders went to the quarantine."""
     files: int
     """How many segments were read."""
 
@@ -76,7 +67,7 @@ class IngestResult(Struct, frozen=True):
 def ingest(
     spark: SparkSession, spool: str, audit: str, *, follow: bool = False, stop: Event | None = None
 ) -> IngestResult:
-    """Bring every record of the spool that is not in the audit log yet into it, and every line that is no record into its quarantine.
+    """Bring every record of the spool that is not in the audit log yet into it, and all that is no record into its quarantine.
 
     `spool` and `audit` are paths or URLs that Spark takes; the audit log is made where there is none. With `follow` it goes on, looking for
     new segments every ten seconds, until `stop` is set. It may be ended at any moment, by `stop` or by force: a record is never in the log
@@ -92,26 +83,49 @@ def ingest(
         stop = stop or Event()
         batches = _Batches(session, source, writer := Writer(session, target))
         with target.locked(INGESTING), closing(writer), suppress(StoppedError):
-            with writer.working(stop):
-                batches.quarantine(empty_segments(source))
             # A checkpoint belongs to one spool.
             checkpoint = f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}"
-            start = partial(_start, session, source, target.at(checkpoint), batches, follow=follow)
-            try:
-                batches.run(start, stop)
-            except Exception as error:
-                # Of a batch that failed, its own error is told; this one is of the stream, and that is its checkpoint in all but odd cases.
-                of_stream = isinstance(error, StreamingQueryException)
-                if not of_stream and not any(sign in str(error) for sign in (target.at(checkpoint), "StreamMetadata")):
-                    raise
-                # A death at the wrong moment may leave a checkpoint that Spark cannot read. It carries no promise: without it, every
-                # segment is looked at again, and what is in the log already is left out.
-                _log.warning(
-                    "beginning without the checkpoint %s, the stream failed with it: %s", checkpoint, reason(error)
-                )
-                target.delete(checkpoint)
-                batches.run(start, stop)
+            going_on = True
+            while going_on:
+                found = listing(source)
+                with writer.working(stop):
+                    batches.quarantine({path: Inspection(problem) for path, problem in found.problems.items()})
+                changed = Changes(source, found)
+                start = partial(_start, session, source, found.roots, target.at(checkpoint), batches, follow=follow)
+                again = bool(found.roots) and _run(batches, start, target, checkpoint, stop, changed, follow=follow)
+                while follow and not stop.wait(_POLL_SECONDS) and not changed():
+                    pass
+                going_on = (follow or again) and not stop.is_set()
         return batches.result()
+
+
+def _run(
+    batches: "_Batches",
+    start: Callable[[], StreamingQuery],
+    target: Storage,
+    checkpoint: str,
+    stop: Event,
+    changed: Changes,
+    *,
+    follow: bool,
+) -> bool:
+    """Run the stream; once more without its checkpoint, if it failed with that. Whether it must begin anew: the spool changed under it."""
+    until = changed if follow else lambda: False  # what is listed already is taken in to the end
+    try:
+        batches.run(start, stop, until)
+    except Exception as error:
+        # Of a batch that failed, its own error is told; this one is of the stream, and that is its checkpoint in all but odd cases.
+        of_stream = isinstance(error, StreamingQueryException)
+        if batches.failure is None and changed.now():
+            return True  # what Spark was to list is not what there is any more
+        if not of_stream and not any(sign in str(error) for sign in (target.at(checkpoint), "StreamMetadata")):
+            raise
+        # A death at the wrong moment may leave a checkpoint that Spark cannot read. It carries no promise: without it, every
+        # segment is looked at again, and what is in the log already is left out.
+        _log.warning("beginning without the checkpoint %s, the stream failed with it: %s", checkpoint, reason(error))
+        target.delete(checkpoint)
+        batches.run(start, stop, until)
+    return False
 
 
 def _audit_folder(session: SparkSession, url: str) -> Storage:
@@ -125,7 +139,7 @@ def _audit_folder(session: SparkSession, url: str) -> Storage:
 
 
 def _start(
-    session: SparkSession, spool: Storage, checkpoint: str, batches: "_Batches", *, follow: bool
+    session: SparkSession, spool: Storage, roots: Sequence[str], checkpoint: str, batches: "_Batches", *, follow: bool
 ) -> StreamingQuery:
     """A stream of the names of new segments: what is in them is read batch by batch, so that one damaged segment holds nothing up."""
     segments = (
@@ -135,8 +149,8 @@ def _start(
         .option("pathGlobFilter", f"*{SUFFIX}")
         .option("maxFileAge", _FOREVER)  # by default a segment that arrives a week late would be ignored
         .option("maxBytesPerTrigger", _BATCH_BYTES)
-        .load(f"{literally(spool.url)}/*")  # the observers, also one whose folder's name Spark would take for hidden
-        .select("path", "modificationTime", "length")
+        .load(pattern(spool, roots))
+        .select("path")
     )
     writer = segments.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint)
     writer = writer.trigger(processingTime=_FOLLOW_INTERVAL) if follow else writer.trigger(availableNow=True)
@@ -144,10 +158,14 @@ def _start(
 
 
 def _in_order(batch: DataFrame) -> list[Segment]:
-    """The segments of a batch as they were written, so that records of one date are close together."""
-    rows = {row.path: row for row in batch.collect()}
-    written = sorted(rows.values(), key=lambda row: (row.modificationTime, row.path))
-    return [Segment(url=row.path, length=row.length) for row in written]
+    """The segments of a batch as they were written, so that records of one date are close together.
+
+    They are taken from the plan: asked for its rows, Spark would look for each file, and fail where one has gone.
+    """
+    partitions: Any = batch._jdf.queryExecution().toRdd().partitions()  # noqa: SLF001  plans have no Python API
+    files = {file.toPath().toString(): file for partition in partitions for file in partition.files()}
+    written = sorted((file.modificationTime(), path, file.fileSize()) for path, file in files.items())
+    return [Segment(url=path, length=length) for _, path, length in written]
 
 
 class _Batches:
@@ -163,15 +181,22 @@ class _Batches:
         self._rows: Counter[str] = Counter()
         self._files = 0
 
-    def run(self, start: Callable[[], StreamingQuery], stop: Event) -> None:
-        """Start the query, and wait until it has ended or `stop` is set. When this returns or raises, no batch is at work any more."""
+    def run(self, start: Callable[[], StreamingQuery], stop: Event, changed: Callable[[], bool]) -> None:
+        """Start the query, and wait until it has ended, `stop` is set, or the spool has `changed` and no batch is at work.
+
+        When this returns or raises, no batch is at work any more.
+        """
         self._ended.clear()
+        self._failure = None
         query = start()
         try:
             while query.isActive and not stop.wait(_POLL_SECONDS):
-                pass
+                if changed() and self._working.acquire(blocking=False):
+                    self._ended.set()
+                    self._working.release()
+                    return
             if (failure := query.exception()) is not None:
-                raise self._failure or failure
+                raise self.failure or failure
         finally:
             self._ended.set()
             query.stop()  # interrupts the batch at work, if any
@@ -189,10 +214,15 @@ class _Batches:
                 self._failure = error
                 raise
 
-    def quarantine(self, damaged: Mapping[str, str]) -> None:
-        """Record segments (URLs) of which something is lost, and what is wrong with each."""
-        if damaged:
-            rows = bad_segments(self._session, self._spool, damaged)
+    @property
+    def failure(self) -> Exception | None:
+        """Why a batch failed; None: if anything did, it was the stream of names."""
+        return self._failure
+
+    def quarantine(self, inspections: Mapping[str, Inspection]) -> None:
+        """Record what is wrong with segments or folders (below the spool, or URLs)."""
+        if inspections:
+            rows = bad_segments(self._session, self._spool, inspections)
             self._rows[_QUARANTINE.name] += self._writer.append(rows, _QUARANTINE)
 
     def result(self) -> IngestResult:
@@ -201,18 +231,32 @@ class _Batches:
         return IngestResult(rows=rows, quarantined=self._rows[_QUARANTINE.name], files=self._files)
 
     def _take(self, segments: Sequence[Segment]) -> None:
-        if not segments:
-            return
+        urls = [segment.url for segment in segments]
+        found = inspect(self._spool, urls)
+        self._files += len(
+            segments
+        )  # before their rows can be seen: an end in between must not make rows of no segment
         try:
-            self._write(segments)
+            self._write(segments, found)
         except Exception as error:
-            if FILE_UNREADABLE not in str(error) or not (damaged := damages(self._spool, segments)):
+            if not is_of_a_file(error):
                 raise
-            self._write_any(read_segments(self._session, self._spool, segments, damaged))
-            self.quarantine(damaged)
-        self._files += len(segments)
+            again = inspect(self._spool, urls, with_hadoop=True)
+            if again == found:
+                raise
+            self._write(segments, found := again)
+        self.quarantine(found)
 
-    def _write(self, segments: Sequence[Segment]) -> None:
+    def _write(self, segments: Sequence[Segment], inspections: Mapping[str, Inspection]) -> None:
+        sound = [segment for segment in segments if segment.url not in inspections]
+        others = [segment for segment in segments if segment.url in inspections and inspections[segment.url].readable]
+        if sound:
+            self._write_sound(sound)
+        if others:
+            damaged = [segment.url for segment in others if inspections[segment.url].problem]
+            self._write_any(read_segments(self._session, self._spool, others, damaged))
+
+    def _write_sound(self, segments: Sequence[Segment]) -> None:
         rows, left = common_records(self._session, segments)
         self._append(rows, COMMON)
         if left.get["others"] or left.get["rejected"]:

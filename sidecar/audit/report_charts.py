@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from html import escape
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from plotly import graph_objects as go
 
@@ -48,6 +48,13 @@ _BAR_PART: Final = 0.85
 _LABEL_CHARACTERS: Final = 40
 
 
+class _Leader(NamedTuple):
+    """A host in one term, and the lanes in which it has had that term."""
+
+    colour: str
+    lanes: set[int]
+
+
 def plain(text: str, most: int = _LABEL_CHARACTERS) -> str:
     """Untrusted text as one printable line that is not too long."""
     shown = clean(text)
@@ -64,10 +71,12 @@ def lane_name(lane: Lane) -> str:
 def leadership(found: Findings) -> Any:
     """Who led, over time: a lane for each leadership."""
     bars: dict[str, list[tuple[int, datetime, datetime, str]]] = defaultdict(list)
-    colours = {lane.cluster_id: _colours(found.lanes, lane.cluster_id) for lane in found.lanes}
+    colours = {
+        cluster_id: _colours(found.lanes, cluster_id) for cluster_id in {lane.cluster_id for lane in found.lanes}
+    }
     for nth, lane in enumerate(found.lanes):
         for stretch in lane.stretches:
-            colour = VACANT if stretch.address is None else colours[lane.cluster_id][stretch.address]
+            colour = VACANT if stretch.address is None else colours[lane.cluster_id][nth, stretch.session_id or ""]
             bars[colour].append((nth, stretch.began, stretch.ended, stretch.address or ""))
         bars[UNSEEN] += [(nth, gap.began, gap.ended, "") for gap in lane.unseen]
     figure = go.Figure()
@@ -192,15 +201,32 @@ def _bars(bars: Sequence[tuple[int, datetime, datetime, str]], colour: str) -> A
     )
 
 
-def _colours(lanes: Iterable[Lane], cluster_id: str) -> dict[str, str]:
-    """One colour for each leader of a cluster, whatever it leads."""
+def _colours(lanes: Sequence[Lane], cluster_id: str) -> dict[tuple[int, str], str]:
+    """The colour of each term of a cluster, by lane and session id: one for each leader, whatever it leads.
+
+    A leader is a host in one term: restarted or elected anew, it is another one. Its components share a session id, or each has its own,
+    and then they are taken together.
+    """
     terms = sorted(
-        (s.began, s.address) for lane in lanes if lane.cluster_id == cluster_id for s in lane.stretches if s.address
+        (stretch.began, nth, stretch.session_id or "", host_port(stretch.address).partition(":")[0])
+        for nth, lane in enumerate(lanes)
+        if lane.cluster_id == cluster_id
+        for stretch in lane.stretches
+        if stretch.address
     )
-    processes = list(dict.fromkeys(host_port(address).partition(":")[0] for _, address in terms))
-    return {
-        address: _LEADERS[processes.index(host_port(address).partition(":")[0]) % len(_LEADERS)] for _, address in terms
-    }
+    leaders = list[_Leader]()
+    of_session, of_host = dict[str, _Leader](), dict[str, _Leader]()
+    last, found = dict[int, str](), dict[tuple[int, str], str]()
+    for _, nth, session_id, host in terms:
+        leader = of_session.get(session_id) or of_host.get(host)
+        if leader is None or (session_id not in of_session and nth in leader.lanes):
+            free = (_LEADERS[(len(leaders) + more) % len(_LEADERS)] for more in range(len(_LEADERS)))
+            leader = _Leader(next(colour for colour in free if colour != last.get(nth)), set())
+            leaders.append(leader)
+        leader.lanes.add(nth)
+        of_session[session_id] = of_host[host] = leader
+        found[nth, session_id] = last[nth] = leader.colour
+    return found
 
 
 def _by_day(figure: Any, found: Findings) -> None:

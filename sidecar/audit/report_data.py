@@ -25,6 +25,8 @@ class Stretch(Struct, frozen=True):
     ended: datetime
     address: str | None = None
     """Who led; None: nobody did."""
+    session_id: str | None = None
+    """In which term."""
 
 
 class Lane(Struct, frozen=True):
@@ -53,6 +55,8 @@ class Findings(Struct, frozen=True):
     begin: datetime
     end: datetime
     """The last thing that is in the log."""
+    known_until: datetime | None
+    """Until when it is known of every cluster whether anybody could see it; None: nothing is known of one."""
     clusters: int
     leaderships: int
     stretches: int
@@ -97,9 +101,11 @@ def _find(session: SparkSession, begin: datetime, end: datetime) -> Findings:
     for name, query in _STEPS.items():
         _asked(session, query, begin, end).createOrReplaceTempView(name)
     (counted,) = ask(_COUNTED)
+    (known,) = ask(_KNOWN)
     return Findings(
         begin=begin,
         end=end,
+        known_until=utc(known.until) if known.until and not known.unknown else None,
         clusters=counted.clusters,
         leaderships=counted.leaderships,
         stretches=counted.stretches,
@@ -119,8 +125,8 @@ def _lanes(ask: Callable[[str], list[Row]]) -> list[Lane]:
     """The leaderships with the most terms, sorted by cluster."""
     stretches, unseen, failovers = (defaultdict[tuple[str, str | None, str | None], list[Any]](list) for _ in range(3))
     for row in ask(_LONGEST):
-        address = row.address if row.state == "HELD" else None
-        stretches[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended), address))
+        leader = (row.address, row.session_id) if row.state == "HELD" else ()
+        stretches[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended), *leader))
     for row in ask(_UNSEEN):
         unseen[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended)))
     for row in ask(_LATEST):
@@ -143,12 +149,21 @@ def utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC)
 
 
-_ASKED_OFTEN: Final = ("leadership", "sight", "failovers", "availability", "unobserved", "alert_deliveries")
+_ASKED_OFTEN: Final = (
+    "leadership",
+    "known_until",
+    "sight",
+    "failovers",
+    "availability",
+    "unobserved",
+    "alert_deliveries",
+)
 """Views that are computed once, a later one from an earlier one."""
 
 _STEPS: Final = {
     "shown": """
-        SELECT cluster_id, component, job_id, state, address, greatest(began_at, :begin) AS began, coalesce(ended_at, :end) AS ended
+        SELECT
+          cluster_id, component, job_id, state, address, session_id, greatest(began_at, :begin) AS began, coalesce(ended_at, :end) AS ended
         FROM leadership
         WHERE coalesce(ended_at, :end) > :begin AND began_at < :end""",
     "lanes": """
@@ -196,7 +211,9 @@ _VACANCIES: Final = """
     FROM failovers WHERE at >= :begin AND vacant_seconds IS NOT NULL GROUP BY ALL ORDER BY ALL"""
 _MTTR: Final = """
     SELECT count(*) AS failovers, count(vacant_seconds) AS measured, approx_percentile(vacant_seconds, 0.5, 10000) AS p50,
-      approx_percentile(vacant_seconds, 0.95, 10000) AS p95, max(vacant_seconds) AS longest
+      approx_percentile(vacant_seconds, 0.95, 10000) AS p95, max(vacant_seconds) AS longest,
+      max(downtime_seconds_at_least) AS down_at_least, max(downtime_seconds_at_most) AS down_at_most,
+      count_if(downtime_seconds_at_most IS NULL) AS without_downtime
     FROM failovers WHERE at >= :begin"""
 _DAYS: Final = """
     SELECT day, sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved
@@ -207,8 +224,16 @@ _WORST: Final = """
     FROM availability WHERE day >= date(:begin) GROUP BY cluster_id, component
     HAVING vacant > 0 OR unobserved > 0 ORDER BY availability, unobserved DESC, cluster_id, component LIMIT :rows"""
 _GAPS: Final = """
-    SELECT cluster_id, began_at, ended_at, seconds FROM unobserved WHERE what = 'BLIND' AND ended_at > :begin
-    ORDER BY seconds DESC, cluster_id LIMIT :rows"""
+    SELECT cluster_id, component, began_at, ended_at, (unix_micros(ended_at) - unix_micros(began_at)) / 1e6D AS seconds
+    FROM (
+      SELECT cluster_id, component, began_at, least(ended_at, until) AS ended_at
+      FROM unobserved JOIN known_until USING (cluster_id) WHERE what <> 'CHANGES'
+    )
+    WHERE ended_at > date(:begin) AND began_at < ended_at
+    ORDER BY seconds DESC, cluster_id, component LIMIT :rows"""
+_KNOWN: Final = """
+    SELECT min(until) AS until, count_if(until IS NULL) AS unknown
+    FROM (SELECT DISTINCT cluster_id FROM shown) FULL JOIN known_until USING (cluster_id)"""
 _ALERTS: Final = """
     SELECT destination, count_if(outcome <> 'already_told') AS queued,
       count_if(outcome = 'delivered') AS delivered, count_if(outcome = 'gave_up') AS gave_up,

@@ -64,13 +64,27 @@ def tiles(found: Findings) -> list[Tile]:
         Tile("Unobserved", _percent(unobserved, observed + unobserved), "of all time; not counted as up"),
         Tile("Failovers", f"{found.mttr.failovers:,}", "one for each component that moved"),
         Tile(
-            "Median vacancy",
+            "No published leader",
             seconds(found.mttr.p50),
-            f"95 of 100: {seconds(found.mttr.p95)} at most" if lasted else "none measured",
+            f"median of a failover; 95 of 100: at most {seconds(found.mttr.p95)}; the longest: {seconds(found.mttr.longest)}"
+            if lasted
+            else "none measured",
         ),
-        Tile("Longest vacancy", seconds(found.mttr.longest), "before another leader took over"),
+        Tile("No working leader", *_downtime(found)),
         Tile("Alerts delivered", f"{delivered:,} of {queued:,}", f"{gave_up:,} given up", "bad" if gave_up else ""),
     ]
+
+
+def _downtime(found: Findings) -> tuple[str, str]:
+    """The longest time without a working leader, and what it means. A leader that died stays published until the store finds out."""
+    mttr = found.mttr
+    if mttr.down_at_least is None:
+        return seconds(None), "none measured"
+    unknown = f"; no upper bound is known of {mttr.without_downtime:,}" if mttr.without_downtime else ""
+    if mttr.down_at_most is None:
+        return f"over {seconds(mttr.down_at_least)}", f"the longest failover{unknown}"
+    least, most = seconds(mttr.down_at_least), seconds(max(mttr.down_at_least, mttr.down_at_most))
+    return least if least == most else f"{least} to {most}", f"the longest failover{unknown}"
 
 
 def pictures(found: Findings) -> list[Picture]:
@@ -123,8 +137,8 @@ def _vacancies(found: Findings) -> Picture:
     unknown = found.mttr.failovers - found.mttr.measured
     return Picture(
         "vacancies",
-        "Time without a leader",
-        f"How long nobody led before another leader took over: {found.mttr.measured:,} failovers."
+        "Time without a published leader",
+        f"How long no leader was published before another leader took over: {found.mttr.measured:,} failovers."
         + (f" Of {unknown:,} more it is not known: no vacancy was seen, or not its beginning." if unknown else ""),
         charts.vacancies(found) if found.vacancies else None,
         _key(component for component, _, _ in found.vacancies),
@@ -145,7 +159,7 @@ def _availability(found: Findings) -> Picture:
     return Picture(
         "availability",
         "Availability",
-        "Each day of all leaderships together: led, without a leader, and unobserved."
+        f"Each day of all leaderships together: led, without a leader, and unobserved. {_known(found)}".strip()
         if found.days
         else "Not known: no observer has recorded what it could see.",
         charts.availability(found) if found.days else None,
@@ -159,17 +173,35 @@ def _availability(found: Findings) -> Picture:
 
 def _unobserved(found: Findings) -> Picture:
     rows = [
-        (plain(row.cluster_id), f"{_minute(row.began_at)}", f"{_minute(row.ended_at)}", seconds(row.seconds))
+        (
+            plain(row.cluster_id),
+            plain(row.component or "all"),
+            _minute(row.began_at),
+            _minute(row.ended_at),
+            seconds(row.seconds),
+        )
         for row in found.gaps
     ]
+    if rows:
+        says = f"The longest stretches in which no observer could see a cluster, or read a component's entry, {TABLE_ROWS} at most."
+    elif found.known_until is None:
+        says = "Not known of every cluster: no observer has recorded yet what it could see."
+    else:
+        says = "From the first that is recorded of each cluster on, somebody could see it all the time."
     return Picture(
         "unobserved",
         "Out of sight",
-        f"The longest stretches in which no observer could see a cluster, {TABLE_ROWS} at most."
-        if rows
-        else "Between the first and the last that is recorded of each cluster, somebody could see it all the time.",
-        table=Table(("Cluster", "From (UTC)", "To (UTC)", "For"), rows),
+        f"{says} {_known(found)}".strip(),
+        table=Table(("Cluster", "Component", "From (UTC)", "To (UTC)", "For"), rows),
     )
+
+
+def _known(found: Findings) -> str:
+    """Until when what is said of sight holds."""
+    if found.known_until is None or found.known_until >= found.end:
+        return ""
+    until = _minute(found.known_until)
+    return f"Of each cluster this is known until its last coverage record (the earliest: {until} UTC); later time is in no figure yet."
 
 
 def _alerts(found: Findings) -> Picture:

@@ -8,9 +8,11 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.errors import FILE_UNREADABLE, AuditError
+from sidecar.audit.errors import AuditError, is_of_a_file
 from sidecar.audit.existing import dates, existing_log, tables
-from sidecar.audit.segments import SUFFIX, Segment, bad_lines, bad_segments, damages, read_segments
+from sidecar.audit.inspection import Inspection, inspect
+from sidecar.audit.segments import Segment, bad_lines, bad_segments, read_segments
+from sidecar.audit.spool import SUFFIX, name_problem
 from sidecar.audit.storage import INGESTING, Storage
 from sidecar.audit.tables import CHECKPOINTS
 
@@ -55,7 +57,9 @@ def _segments(session: SparkSession, audit: Storage, spool_url: str, oldest: dat
     if not spool.is_folder():
         raise AuditError(f"cannot expire segments of {spool_url}: there is no such folder")
     old = [file for file, sealed in spool.written("", SUFFIX).items() if sealed.date() < oldest]
-    missing = _not_ingested(session, audit, spool, old, oldest) if old else set()
+    missing = {file for file in old if name_problem(file)}
+    if named := [file for file in old if file not in missing]:
+        missing |= _not_ingested(session, audit, spool, named, oldest)
     removable = [file for file in old if file not in missing]
     for file in removable:
         spool.delete(file)
@@ -66,13 +70,16 @@ def _not_ingested(
     session: SparkSession, audit: Storage, spool: Storage, files: Sequence[str], oldest: date
 ) -> set[str]:
     """Those of the segments that hold something which is neither in a table nor too old for it."""
-    segments = [Segment(url=spool.at(file), length=spool.size(file)) for file in files]
+    urls = [f"{spool.url}/{file}" for file in files]
+    found = inspect(spool, urls)
+    readable = [url for url in urls if url not in found or found[url].readable]
+    segments = [Segment(url=url, length=spool.size(spool.below(url))) for url in readable]
     try:
-        return _missing(session, audit, spool, segments, {}, oldest)
+        return _missing(session, audit, spool, segments, found, oldest)
     except Exception as error:
-        if FILE_UNREADABLE not in str(error) or not (damaged := damages(spool, segments)):
+        if not is_of_a_file(error) or (again := inspect(spool, urls, with_hadoop=True)) == found:
             raise
-        return _missing(session, audit, spool, segments, damaged, oldest)
+        return _missing(session, audit, spool, segments, again, oldest)
 
 
 def _missing(
@@ -80,17 +87,20 @@ def _missing(
     audit: Storage,
     spool: Storage,
     segments: Sequence[Segment],
-    damaged: Mapping[str, str],
+    inspections: Mapping[str, Inspection],
     oldest: date,
 ) -> set[str]:
-    rows = read_segments(session, spool, segments, damaged)
+    # What nobody could read, or would, is nowhere else.
+    closed = {url for url, found in inspections.items() if not found.readable}
+    damaged = [url for url, found in inspections.items() if found.problem]
+    rows = read_segments(session, spool, [segment for segment in segments if segment.url not in closed], damaged)
     good = rows.where(F.col("reason").isNull() & (F.to_date("record.observed_at") >= F.lit(oldest)))
     wanted = good.select("file", "record.id").unionAll(bad_lines(rows).select("file", "id"))
-    empty = {segment.url: "the file is empty" for segment in segments if segment.length == 0}
-    if torn := {**damaged, **empty}:
-        wanted = wanted.unionAll(bad_segments(session, spool, torn).select("file", "id"))
+    if inspections:
+        wanted = wanted.unionAll(bad_segments(session, spool, inspections).select("file", "id"))
     present = _present(session, audit, wanted)
-    return {row.file for row in wanted.join(present, "id", "left_anti").select("file").distinct().collect()}
+    missing = wanted.join(present, "id", "left_anti").select("file").distinct().collect()
+    return {row.file for row in missing} | {spool.below(url) for url in closed}
 
 
 def _present(session: SparkSession, audit: Storage, wanted: DataFrame) -> DataFrame:

@@ -1,8 +1,8 @@
 """From sealed segments to rows: every line becomes a record, or a reason why it is none."""
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from functools import reduce
+from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct
@@ -10,10 +10,11 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from sidecar.audit.schema import QUARANTINE, RECORDS, any_record
+from sidecar.audit.inspection import MOST_LINE_BYTES, SHOWN_CHARACTERS, Inspection
+from sidecar.audit.schema import RECORDS, any_record
+from sidecar.audit.spool import literally
 from sidecar.audit.storage import Storage
 
-SUFFIX: Final = ".jsonl.gz"
 _LEAST_CHUNK: Final = 1 << 20
 _MOST_CHUNK: Final = 8 << 20
 """Compressed bytes that one task reads, and makes one file of for each of their dates."""
@@ -21,9 +22,9 @@ COMMON: Final = "transition"
 """The type of record that `common_records` takes."""
 _COMMON_START: Final = f'{{"type":"{COMMON}",'
 """How the sidecar begins their lines."""
-_LINE_LIMIT: Final = 8192
 _NAME_LIMIT: Final = 100
-_GLOB: Final = re.compile(r"([{}\[\]*?\\])")
+_TOO_LONG: Final = f"which is more than {MOST_LINE_BYTES:,}"
+_FOUND: Final = "id string, file string, line string, times long, reason string"
 
 # A line is parsed inside `{"record": …, "end": true}`: by itself, Spark would take the first value of a line and ignore what follows it.
 _MISFIT: Final = "misfit"
@@ -96,13 +97,15 @@ def _wrapped() -> Column:
 def _lines(session: SparkSession, segments: Sequence[Segment], *, salvage: bool = False) -> DataFrame:
     """One row per line: `line`, and the encoded `url` of its segment. A partition has segments that follow each other: few dates."""
     reader = session.read.options(lineSep="\n", ignoreCorruptFiles=salvage, recursiveFileLookup=True)
+    # Hadoop leaves out what is longer, rather than holding it in memory. Its limit counts the end of the line too.
+    reader = reader.option("mapreduce.input.linerecordreader.line.maxlength", MOST_LINE_BYTES + 1024)
     if not segments:
         return session.createDataFrame([], "line string, url string")
     texts = [
         reader.text([literally(segment.url) for segment in chunk]).coalesce(1) for chunk in _chunks(session, segments)
     ]
     lines = [text.select(F.col("value").alias("line"), F.col("_metadata.file_path").alias("url")) for text in texts]
-    return reduce(DataFrame.unionAll, lines)
+    return reduce(DataFrame.unionAll, lines).where(F.octet_length("line") <= MOST_LINE_BYTES)
 
 
 def _chunks(session: SparkSession, segments: Sequence[Segment]) -> list[list[Segment]]:
@@ -116,16 +119,12 @@ def _chunks(session: SparkSession, segments: Sequence[Segment]) -> list[list[Seg
     return [*chunks.values()]
 
 
-def literally(path: str) -> str:
-    """A path whose name is a name, where Spark would see a pattern."""
-    return _GLOB.sub(r"\\\1", path)
-
-
 def _reason(parsed: Column | DataFrame) -> Column:
     """Why a line is no record, or null."""
     record = parsed["record"]
     known = record["type"].isin(list(RECORDS))
     said = F.left(record["type"], F.lit(_NAME_LIMIT))
+    latest = F.greatest(record["observed_at"], record["recorded_at"], record["to"])
     years = F.year(record["observed_at"]).between(1970, 9999)  # what every reader of Parquet can show
     return (
         F.when(record.isNull() | parsed["end"].isNull(), "not one JSON object")
@@ -135,36 +134,29 @@ def _reason(parsed: Column | DataFrame) -> Column:
         .when(F.coalesce(record["id"], F.lit("")) == "", "no id")
         .when(record["observed_at"].isNull(), "no observed_at")
         .when(~years, "observed_at is out of range")
+        .when(latest > F.current_timestamp() + F.expr("INTERVAL 1 DAY"), "dated more than a day ahead")
     )
 
 
 def bad_lines(rows: DataFrame) -> DataFrame:
     """The lines of `read_segments` that are no records, as the quarantine keeps them."""
     bad = rows.where(F.col("reason").isNotNull()).groupBy("file", "line", "reason").agg(F.count("*").alias("times"))
-    readable = F.make_valid_utf8(F.left(F.col("line"), F.lit(_LINE_LIMIT)))
+    readable = F.make_valid_utf8(F.left(F.col("line"), F.lit(SHOWN_CHARACTERS)))
     identity = F.sha2(F.concat_ws("\n", "file", "line"), 256)
     return bad.select(
         identity.alias("id"), "file", readable.alias("line"), "times", "reason", F.current_timestamp().alias("at")
     )
 
 
-def bad_segments(session: SparkSession, spool: Storage, damages: Mapping[str, str]) -> DataFrame:
-    """Damaged segments (URLs) and what is wrong with each, as the quarantine keeps them."""
-    files = [(spool.below(segment), f"damaged segment: {damage}") for segment, damage in damages.items()]
-    rows = session.createDataFrame(files, "file string, reason string")
-    columns = {"id": F.sha2("file", 256), "line": F.lit(None), "times": F.lit(1), "at": F.current_timestamp()}
-    return rows.withColumns(columns).select([F.col(field.name).cast(field.dataType) for field in QUARANTINE.fields])
-
-
-def empty_segments(spool: Storage) -> dict[str, str]:
-    """Segments without a single byte, which Spark does not even look at: a disk that lost them. Known of a local spool only."""
-    if spool.local is None:
-        return {}
-    files = (file for file in spool.local.rglob(f"*{SUFFIX}") if not file.name.startswith("."))
-    empty = [file.relative_to(spool.local).as_posix() for file in files if file.stat().st_size == 0]
-    return {spool.at(file): "the file is empty" for file in empty}
-
-
-def damages(spool: Storage, segments: Sequence[Segment]) -> dict[str, str]:
-    """Which of the segments (their URLs) are damaged, and what is wrong with each."""
-    return {segment.url: damage for segment in segments if (damage := spool.damage(segment.url)) is not None}
+def bad_segments(session: SparkSession, spool: Storage, inspections: Mapping[str, Inspection]) -> DataFrame:
+    """What was found out about segments (URLs) before they were read, as the quarantine keeps it: damage, and lines that are too long."""
+    rows = dict[str, tuple[str, str, str | None, int, str]]()
+    for url, found in inspections.items():
+        file = spool.below(url)
+        if found.problem:
+            rows[file] = (sha256(file.encode()).hexdigest(), file, None, 1, found.problem)
+        for line in found.long_lines:
+            times = rows[line.hash][3] + 1 if line.hash in rows else 1
+            rows[line.hash] = (line.hash, file, line.text, times, f"the line has {line.size:,} bytes, {_TOO_LONG}")
+    found_now = session.createDataFrame([*rows.values()], _FOUND)
+    return found_now.withColumn("at", F.current_timestamp())

@@ -1,6 +1,7 @@
 """Ask the audit log, and write the answer as a table, JSON lines or CSV."""
 
 import csv
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
@@ -27,14 +28,20 @@ from pyspark.sql.types import (
 )
 
 from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to
+from sidecar.audit.query import check_query
 from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
+from sidecar.core.text import escaped
 
 Output = Literal["table", "json", "csv"]
 _T = TypeVar("_T")
 
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 1.0
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""With these, spreadsheets take a cell for a formula."""
+_CSV_END: Final = "\r\n"
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WIDTH_ROWS: Final = 1000
 """So many rows of a table are held back to find out how wide its columns are."""
 
@@ -63,15 +70,18 @@ class QueryResult(Struct, frozen=True):
 def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     """Ask the audit log at `audit` (a path or any URL that Spark takes), in a session of its own in which the views are known.
 
-    Raises AuditError when there is no audit log, or when Spark does not understand the query.
+    The query sees nothing but the views. Raises AuditError when there is no audit log, when the query is a command, or when Spark does not
+    understand it.
     """
     session = own_session(spark)
+    session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is no table
 
     def ask() -> DataFrame:
-        register_views(session, audit)
+        register_views(session, audit, query)
         return session.sql(query)
 
     with failing_to("run the query"):
+        check_query(session, query)
         answer = ask()
         fields = answer.schema.fields
         return QueryResult(
@@ -143,19 +153,40 @@ def _text(value: Plain) -> str:
 def _render_json(result: QueryResult, stream: TextIO) -> None:
     if len(set(result.columns)) < len(result.columns):
         raise AuditError("cannot write the answer as JSON: two of its columns have one name; give one another with AS")
-    stream.writelines(_text(dict(zip(result.columns, row, strict=True))) + "\n" for row in result.rows)
+    stream.writelines(escaped(_text(dict(zip(result.columns, row, strict=True)))) + "\n" for row in result.rows)
 
 
 def _render_csv(result: QueryResult, stream: TextIO) -> None:
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(result.columns)
-    writer.writerows(["" if value is None else _text(value) for value in row] for row in result.rows)
+    writer = csv.writer(_Lines(stream), lineterminator=_CSV_END)
+    on_terminal = stream.isatty()
+
+    def cell(value: Plain) -> str:
+        text = "" if value is None else _no_formula(value) if isinstance(value, str) else _text(value)
+        return escaped(text, keep="\t\r\n") if on_terminal else text
+
+    writer.writerow([cell(name) for name in result.columns])
+    writer.writerows([cell(value) for value in row] for row in result.rows)
+
+
+class _Lines:
+    """Writes rows as lines. Only what may end a row is quoted by the csv module, so it is told more ends than these have."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, row: str) -> int:
+        return self._stream.write(row.removesuffix(_CSV_END) + "\n")
+
+
+def _no_formula(text: str) -> str:
+    """A text that a spreadsheet shows as text, as OWASP advises; what looks like a number stays one."""
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text) else text
 
 
 def _render_table(result: QueryResult, stream: TextIO) -> None:
-    rows = ([_visible(_text(value)) for value in row] for row in result.rows)
+    rows = ([escaped(_text(value)) for value in row] for row in result.rows)
     head = list(islice(rows, _WIDTH_ROWS))
-    names = [_visible(name) for name in result.columns]
+    names = [escaped(name) for name in result.columns]
     widths = [max(map(len, column)) for column in zip(names, *head, strict=True)]
     count = 0
 
@@ -171,8 +202,3 @@ def _render_table(result: QueryResult, stream: TextIO) -> None:
     for count, row in enumerate(chain(head, rows), start=1):  # noqa: B007  its last value is the number of rows
         stream.write(line(row, result.numeric))
     stream.write(f"({count} row{'' if count == 1 else 's'})\n")
-
-
-def _visible(text: str) -> str:
-    """Text on one line that cannot command a terminal: what came from a cluster's store is not to be trusted."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

@@ -10,10 +10,12 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -87,6 +89,12 @@ class Storage:
         """What stands directly in the folder `path`."""
         return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path(path)))
 
+    def entries(self, path: str = "") -> dict[str, bool]:
+        """What stands directly in the folder `path`, and whether it is a folder itself."""
+        return {
+            status.getPath().getName(): bool(status.isDirectory()) for status in self._fs.listStatus(self._path(path))
+        }
+
     def files(self, path: str, suffix: str) -> list[str]:
         """The files below `path` whose names end in `suffix`, relative to `path`."""
         return sorted(self.written(path, suffix))
@@ -96,9 +104,9 @@ class Storage:
         if self.local:
             top = self.local / path
             return {
-                file.relative_to(top).as_posix(): datetime.fromtimestamp(file.stat().st_mtime, UTC)
+                file.relative_to(top).as_posix(): datetime.fromtimestamp(status.st_mtime, UTC)
                 for file in top.rglob(f"*{suffix}")
-                if file.is_file()
+                if (status := _status(file)) and stat.S_ISREG(status.st_mode)
             }
         below = self._path(path)
         found, listing = {}, self._fs.listFiles(below, True)
@@ -111,7 +119,24 @@ class Storage:
 
     def size(self, path: str) -> int:
         """How many bytes a file has."""
+        if self.local:
+            return (self.local / path).stat().st_size
         return int(self._fs.getFileStatus(self._path(path)).getLen())
+
+    def pieces(self, path: str, size: int) -> Iterator[bytes]:
+        """What a file holds, at most `size` bytes at a time. Raises OSError, elsewhere what Java raises."""
+        if self.local:
+            # A pipe would have to be waited for, for ever.
+            if not stat.S_ISREG((self.local / path).stat().st_mode):
+                raise OSError(errno.EINVAL, "it is no file")
+            with (self.local / path).open("rb") as file:
+                yield from iter(partial(file.read, size), b"")
+            return
+        stream = self._fs.open(self._path(path))
+        try:
+            yield from iter(lambda: bytes(stream.readNBytes(size)), b"")
+        finally:
+            stream.close()
 
     def make(self, path: str = "") -> None:
         """Make the folder `path`, and those above it."""
@@ -255,6 +280,14 @@ class Storage:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
+
+
+def _status(file: Path) -> os.stat_result | None:
+    """What a file is; None: it has gone, or cannot be looked at."""
+    try:
+        return file.stat()
+    except OSError:
+        return None
 
 
 def _taken(descriptor: int) -> bool:

@@ -1,6 +1,8 @@
 """Reads every byte of an audit log and says what is wrong with it. Changes nothing."""
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -84,6 +86,8 @@ class _Table:
 
     def check(self) -> None:
         """Find out all there is to find out."""
+        for path, problem in _irregular(self._audit, self._name):
+            self._found(path, problem)
         files = [path for path in self.listed if self._belongs(path)]
         self.files = len(files)
         readable = self._readable([path for path in files if self._footer_fits(path)])
@@ -169,6 +173,21 @@ class _Table:
 
     def _found(self, path: str, problem: str) -> None:
         self.findings.append(f"{self._name}/{path}: {problem}")
+
+
+def _irregular(audit: Storage, table: str) -> Iterator[tuple[str, str]]:
+    """What is neither a file nor a folder that can be looked into, below a table, and what it is. Known of a local file system only."""
+    if audit.local is None:
+        return
+    top, closed = audit.local / table, list[OSError]()
+    for folder, folders, files in os.walk(top, onerror=closed.append):
+        for entry in (Path(folder, name) for name in (*folders, *files)):
+            if entry.is_symlink():
+                yield entry.relative_to(top).as_posix(), "not of an audit log: it is a link"
+            elif entry.name in files and entry.exists() and not entry.is_file():
+                yield entry.relative_to(top).as_posix(), "not of an audit log: it is no file"
+    for error in closed:
+        yield Path(error.filename).relative_to(top).as_posix(), f"unreadable: {error.strerror}"
 
 
 def _times(count: int, noun: str) -> str:

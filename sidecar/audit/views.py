@@ -7,12 +7,14 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.errors import AuditError, failing_to
+from sidecar.audit.query import views_named
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage
 from sidecar.audit.tables import OURS
 
 ANSWERS: Final = (
     "leadership",
+    "known_until",
     "sight",
     "leader_timeline",
     "failovers",
@@ -26,14 +28,31 @@ ANSWERS: Final = (
 """In this order: a later one may ask an earlier one."""
 
 
-def register_views(spark: SparkSession, audit: str) -> None:
-    """Make every view of the audit log at `audit` known to the session. Raises AuditError when there is no audit log."""
+def register_views(spark: SparkSession, audit: str, query: str | None = None) -> None:
+    """Make the views of the audit log at `audit` known to the session: those that `query` asks, or all.
+
+    A query asks three of the nineteen, and Spark takes most of a second to make them all. Raises AuditError when there is no audit log.
+    """
     with failing_to(f"open the audit log {audit}"):
         folder = _opened(spark, audit)
+        asked = _asked(spark, query)
         for name in BASE_VIEWS:
-            _table(spark, folder, name).createOrReplaceTempView(name)
+            if name in asked:
+                _table(spark, folder, name).createOrReplaceTempView(name)
         for name in ANSWERS:
-            spark.sql(answer(name)).createOrReplaceTempView(name)
+            if name in asked:
+                spark.sql(answer(name)).createOrReplaceTempView(name)
+
+
+def _asked(spark: SparkSession, query: str | None) -> set[str]:
+    """The views that a query asks, and those that these ask."""
+    asked = views_named(spark, query) if query is not None else None
+    if asked is None:
+        return {*BASE_VIEWS, *ANSWERS}
+    for name in reversed(ANSWERS):
+        if name in asked:
+            asked.update(re.findall(r"\w+", _bare_answer(name)))
+    return asked
 
 
 def views_script(spark: SparkSession, audit: str) -> str:
@@ -67,22 +86,28 @@ def _table_statement(audit: Storage, name: str) -> str:
     create = f"CREATE OR REPLACE TEMPORARY VIEW {name}"
     if audit.is_folder(name):
         path = audit.at(name).replace("\\", "\\\\").replace("'", "\\'")
-        return f"{create} ({', '.join(' '.join(column) for column in columns)}) USING parquet OPTIONS (path '{path}')"
+        given = f"({', '.join(' '.join(column) for column in columns)}) USING parquet OPTIONS (path '{path}')"
+        # The files as they are could be written to by INSERT INTO; a query over them cannot.
+        return f"{create}_files {given};\n{create} AS TABLE {name}_files"
     nothing = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in columns)
     return f"{create} AS SELECT {nothing} WHERE false"
 
 
 def _answer_statement(name: str) -> str:
-    """Without its comments: command lines look for the end of a statement in them."""
-    query = re.sub(r"^\s*--.*\n|\s+--.*$", "", answer(name), flags=re.MULTILINE)
-    return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS\n{query.strip()}"
+    return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS\n{_bare_answer(name)}"
+
+
+def _bare_answer(name: str) -> str:
+    """Without its comments: they name other views, and command lines look for the end of a statement in them."""
+    return re.sub(r"^\s*--.*\n|\s+--.*$", "", answer(name), flags=re.MULTILINE).strip()
 
 
 def _table(spark: SparkSession, audit: Storage, name: str) -> DataFrame:
     """The table as it is now: columns that an older file lacks are null, those of a newer schema are not shown."""
     schema = with_event_date(BASE_VIEWS[name])
     if audit.is_folder(name):
-        return spark.read.schema(schema).parquet(audit.at(name))
+        # The files as they are could be written to by INSERT INTO; a query over them cannot.
+        return spark.read.schema(schema).parquet(audit.at(name)).select("*")
     return spark.createDataFrame([], schema).where(
         "false"
     )  # so that Spark knows it, and does not plan what it would do with rows

@@ -1,8 +1,6 @@
 """`audit …`: the Spark pipeline."""
 
-import signal
 import sys
-import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -10,7 +8,10 @@ from typing import Literal
 import click
 
 from sidecar.cli.options import options
+from sidecar.cli.printing import print_line
+from sidecar.core.text import printable
 from sidecar.settings.durations import parse_duration
+from sidecar.termination import Termination
 
 _LONGEST_DAYS = 36_500
 
@@ -36,10 +37,7 @@ _AUDIT = click.option("--audit", "audit_url", required=True, metavar="URL", help
 def ingest(spool: str, audit_url: str, follow: bool, master: str | None, conf: tuple[str, ...]) -> None:
     """Take new segments in. May be run again at any time: each record is in the audit log once."""
     settings = _settings(conf)
-    stop = threading.Event()
-    if follow:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: stop.set())
+    stop = Termination() if follow else None
     from sidecar.audit.session import spark_session
 
     with spark_session(master, settings) as spark:
@@ -47,7 +45,9 @@ def ingest(spool: str, audit_url: str, follow: bool, master: str | None, conf: t
 
         taken = take_in(spark, spool, audit_url, follow=follow, stop=stop)
     rows = ", ".join(f"{count} {table}" for table, count in taken.rows.items() if count) or "nothing new"
-    quarantined = f"; {taken.quarantined} lines went to quarantine" if taken.quarantined else ""
+    quarantined = ""
+    if taken.quarantined:
+        quarantined = f"; {taken.quarantined} lines or files went to quarantine"
     click.echo(f"{taken.files} segments: {rows}{quarantined}")
 
 
@@ -130,7 +130,7 @@ def compact(
     sizes = f", {done.bytes_before:,} bytes are now {done.bytes_after:,}" if done.dates else ""
     click.echo(f"compacted: {done.files} files of {done.dates} dates of a table{sizes}")
     for path, problem in done.left.items():
-        click.echo(f"{path} was left as it is: {problem}; see audit verify", err=True)
+        click.echo(printable(f"{path} was left as it is: {problem}; see audit verify"), err=True)
     if done.left:
         click.get_current_context().exit(1)
 
@@ -148,7 +148,7 @@ def verify(audit_url: str, master: str | None, conf: tuple[str, ...]) -> None:
 
         result = read_all(spark, audit_url)
     for finding in result.findings:
-        click.echo(finding)
+        print_line(finding)
     click.echo(f"{result.files:,} files, {result.rows:,} rows: {len(result.findings) or 'nothing'} wrong")
     if result.findings:
         click.get_current_context().exit(1)

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import json
 
 from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options
+from sidecar.cli.printing import print_line, print_value
 
 _which_sidecar = options(CONFIG, STATE_DIR, cluster_options)
 
@@ -23,11 +23,10 @@ def timeline(last: int, output: Output, config: Path | None, state_dir: Path | N
     from sidecar import history
     from sidecar.core.messages import record_line
 
-    for record in history.latest(_state_dir(config, state_dir, overrides), last):
-        print(
-            json.encode(record).decode() if output == "json" else f"{record.observed_at} {record_line(record)}",
-            flush=True,
-        )
+    found = history.latest(_state_dir(config, state_dir, overrides), last)
+    named = len(found.clusters) > 1
+    for record in found.records:
+        print_value(record, f"{record.observed_at} {record_line(record, named=named)}", output)
 
 
 @click.command()
@@ -43,8 +42,11 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
     from sidecar.core.explaining import find, in_words
 
     explained = find(history.records(_state_dir(config, state_dir, overrides)), episode)
-    for line in [json.encode(explained).decode()] if output == "json" else in_words(explained):
-        print(line)
+    if output == "json":
+        print_value(explained, "", output)
+        return
+    for line in in_words(explained):
+        print_line(line)
 
 
 @click.command()
@@ -62,7 +64,7 @@ def annotate(
     from sidecar import history
 
     noted = history.annotate(_state_dir(config, state_dir, overrides), episode, reason, author)
-    print(f"noted on episode {noted.episode_id}")
+    print_line(f"noted on episode {noted.episode_id}")
 
 
 def _state_dir(config: Path | None, given: Path | None, overrides: dict[str, Any]) -> Path:

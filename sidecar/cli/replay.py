@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import click
-from msgspec import json
 
 from sidecar.cli.options import OUTPUT, RULES_CONFIG, Output, options
+from sidecar.cli.printing import print_value
 
 
 @click.command()
@@ -27,6 +27,6 @@ def replay(files: tuple[Path, ...], config: Path | None, observer: str | None, o
     found = replayed(files, read_offline(config), observer)
     for told in found.tellings():
         text = f"{told.at} {told.receiver} {told.reason} {told.title}"
-        print(json.encode(told).decode() if output == "json" else text, flush=True)
+        print_value(told, text, output)
     if found.unreadable:
         print(f"flink-ha-sidecar: {found.unreadable} lines could not be read, and were left out", file=sys.stderr)

@@ -1,5 +1,6 @@
 """`run` and `config check`."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ _sidecar_options = options(
 @cluster_options
 def run(config: Path | None, **overrides: Any) -> int:
     """Run the sidecar until SIGTERM."""
+    signal.signal(
+        signal.SIGHUP, signal.SIG_IGN
+    )  # loading takes a moment: until then there is nothing to be loaded again
     from sidecar import app
     from sidecar.settings import load
 

@@ -4,9 +4,9 @@ import signal
 from typing import Any, Literal
 
 import click
-from msgspec import json
 
 from sidecar.cli.options import OUTPUT, Output, cluster_options
+from sidecar.cli.printing import print_value
 from sidecar.core.messages import transition_line
 from sidecar.core.text import clean
 
@@ -31,10 +31,10 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
     if view == "flink":
         for call in viewer.flink_calls(cluster):
             leader = f"{clean(call.leader_address or 'null')} {call.leader_session_id or 'null'}"
-            _print(call, f"{call.at} {_component(call.component, call.job_id):45} {leader}", output)
+            print_value(call, f"{call.at} {_component(call.component, call.job_id):45} {leader}", output)
     else:
         for record in viewer.transitions(cluster):
-            _print(record, f"{record.observed_at} {transition_line(record)}", output)
+            print_value(record, f"{record.observed_at} {transition_line(record)}", output)
 
 
 @click.command()
@@ -47,25 +47,27 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
     help="How long to wait until the store is seen whole, and the leases are known to live.",
 )
 @cluster_options
-def who(output: Output, timeout: float, **overrides: Any) -> None:
+def who(output: Output, timeout: float, **overrides: Any) -> int:
     """Print who leads each component now. Since when, and with how many contenders.
+
+    Exits with 1 where somebody is without a leader, and where the store or the cluster cannot be seen.
 
     In Kubernetes, where a dead leader's address stays, each lease is awaited: until it is renewed, or has run out.
     """
     from sidecar import viewer
     from sidecar.settings import load_cluster
 
-    for leader in viewer.who(load_cluster(overrides), timeout):
+    leaders = viewer.who(load_cluster(overrides), timeout)
+    for leader in leaders:
         component = _component(leader.component, leader.job_id)
         told = clean(leader.leader_address or "") if leader.state == "held" else (leader.reason or "no leader")
         contenders = "?" if leader.contenders is None else str(leader.contenders)
-        _print(leader, f"{component:45} {leader.state:8} since {leader.since}  contenders {contenders}  {told}", output)
+        since = leader.since or "before this look"
+        print_value(
+            leader, f"{component:45} {leader.state:8} since {since:27}  contenders {contenders}  {told}", output
+        )
+    return int(any(leader.state != "held" for leader in leaders))
 
 
 def _component(component: str, job_id: str | None) -> str:
     return f"{component} {job_id}" if job_id else component
-
-
-def _print(value: object, text: str, output: Output) -> None:
-    # One object a line, flushed at once: whoever reads it acts on it.
-    print(json.encode(value).decode() if output == "json" else text, flush=True)

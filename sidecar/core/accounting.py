@@ -1,10 +1,12 @@
-"""What nobody could see: how many writes lie between two looks at a leader's znode, by the counters that ZooKeeper keeps.
+"""What nobody could see: how many changes lie between two looks at a leader's znode, by the counters that ZooKeeper keeps.
+
+A change is a creation, a set or a deletion. The last one before a look is seen, in what stands there or in that nothing does.
 
 Three counters, the surest first:
-- the `version` of one node (the same czxid) counts its writes, whoever looked and whoever was down;
-- while a watch hears each event, the driver counts the writes itself;
-- the parent's `cversion` counts new nodes, also while nobody looked. How often a node was set that came and went unseen, nothing tells:
-  then the number is not knowable, and what is known is a least.
+- the `version` of one node (the same czxid) counts how often it was set, whoever looked and whoever was down;
+- while a watch hears each event, the driver counts the changes itself;
+- the parent's `cversion` counts new nodes, also while nobody looked; those that do not stand any more were deleted. How often a node was
+  set that came and went unseen, nothing tells: then the number is not knowable, and what is known is a least.
 
 In Kubernetes writes are not counted, but elections are, in the lease, since Flink 1.18.
 """
@@ -18,7 +20,7 @@ from sidecar.core.observations import NodeObserved
 
 
 class Gap(Struct, frozen=True):
-    """Writes that nobody saw. `exact` is None where their number is not knowable: then there were `at_least` so many."""
+    """Changes that nobody saw. `exact` is None where their number is not knowable: then there were `at_least` so many."""
 
     exact: int | None = 0
     at_least: int = 0
@@ -84,24 +86,25 @@ def _missed(before: Look | None, node: NodeObserved) -> Gap:
         sets = position.version - before.version
         return _exactly(max(0, sets - 1)) if sets >= 0 else NOT_KNOWABLE  # the store itself went back in time
     if node.writes is not None:
-        return _exactly(max(0, node.writes - 1) if position else node.writes)
+        return _exactly(max(0, node.writes - 1))
     if before is None:
         return NOT_KNOWABLE
     sets = position.version if position else 0
-    born = _born_between(before.births, node.births) if before.path == node.path else None
-    if born is None:
+    if before.path != node.path:
         return Gap(None, sets)
-    came_and_went = max(0, born - int(position is not None))
-    if before.czxid is None and not came_and_went:
-        return _exactly(sets)
-    return Gap(None, came_and_went + sets)
+    stood, stands = int(before.czxid is not None), int(position is not None)
+    born = _born_between(before.births, node.births)
+    created = stands if born is None else max(born, stands)
+    deleted = stood + created - stands
+    missed = max(0, created + deleted + sets - 1)
+    return _exactly(missed) if born is not None and not deleted else Gap(None, missed)
 
 
 def _born_between(before: Births | None, after: Births | None) -> int | None:
     """How many nodes there were new, where both were counted by one parent."""
     if before is None or after is None or before.parent_czxid != after.parent_czxid:
         return None
-    return after.count - before.count
+    return after.count - before.count if after.count >= before.count else None  # the counter, of 32 bits, began anew
 
 
 def _births_still(before: Look | None, node: NodeObserved) -> Births | None:

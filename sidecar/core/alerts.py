@@ -41,12 +41,22 @@ class Alert(Struct, frozen=True):
     """`host:port` of the leader last known before."""
     after: str | None = None
     vacant_seconds: float | None = None
+    """For how long no leader was published before the new one."""
+    downtime_seconds_at_least: float | None = None
+    """For how long no leader worked before the new one: bounds, as in records."""
+    downtime_seconds_at_most: float | None = None
     count: int | None = None
     """Of what the rule counts."""
     episode_id: str | None = None
     ended: Moment | None = None
+    missing: str | None = None
+    """Out of sight because there is no such cluster: in words."""
     is_event: bool = False
     """Something happened, and is told also when it is over by then. Else something is so, and is told while it is."""
+    subjects: tuple[str, ...] = ()
+    """What it may be the same as, for whoever does not know since when it holds: its own subject, then those that include it."""
+    certain: bool = True
+    """Whether its id says since when it holds. A sidecar that starts in the middle of it does not know."""
 
 
 class Member(Struct, frozen=True):

@@ -78,6 +78,10 @@ class Facts(Struct, frozen=True):
     store: Store
     orderly: bool = False
     """The leader took its own address away."""
+    left: int = 0
+    """How many times one of the cluster's own components left a leader."""
+    withdrawn: int = 0
+    """In how many of these its leader had removed the address itself."""
     released: bool = False
     """The holder gave its lease up while its addresses were still there. One that ends in order takes them away first."""
     lapsed: str | None = None
@@ -144,7 +148,17 @@ def _by_who_wrote(facts: Facts) -> Verdict | None:
     if facts.foreign:
         return _sure(Cause.TAMPERED, "A leader's address was written outside of any JobManager's session.")
     if facts.deleted:
-        return _sure(Cause.TAMPERED, "The ConfigMap was deleted, by hand or with the cluster: no JobManager does that.")
+        return Verdict(
+            Cause.TAMPERED,
+            Confidence.MEDIUM,
+            (
+                "The ConfigMap was deleted with the leader's addresses in it, by hand or with the cluster.",
+                (
+                    "A JobManager that ends for good (its application has finished) deletes it too: if it did not remove its "
+                    "addresses before, it leaves the same facts."
+                ),
+            ),
+        )
     return None
 
 
@@ -152,7 +166,11 @@ def _by_what_was_written(facts: Facts) -> Verdict | None:
     if facts.returned and facts.lapsed:
         return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same leader went on, with its old session id.")
     if facts.returned and not facts.loss:
-        return _sure(Cause.REWRITTEN_BY_FLINK, "The leader's address was gone, and the same leader wrote it again.")
+        return _sure(
+            Cause.REWRITTEN_BY_FLINK,
+            "The leader's address was gone, and the same leader wrote it again.",
+            "The store does not tell who had removed it.",
+        )
     if facts.upgraded:
         before, after = facts.upgraded
         return _sure(Cause.ROLLING_UPGRADE, f"The leader before was Flink {before}, the one after is Flink {after}.")
@@ -167,8 +185,11 @@ def _by_the_store(facts: Facts) -> Verdict | None:
         return _sure(Cause.STORE_REELECTION, lost, "ZooKeeper elected a leader of its own in between.")
     if not facts.succeeded:
         return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, "Nobody leads yet, so nothing tells who was lost."))
-    if facts.returned or _same_process(facts):
-        return _sure(Cause.STORE_OUTAGE, lost, "The process that led before leads again.")
+    again = "The process that led before leads again."
+    if facts.returned or facts.same_process:
+        return _sure(Cause.STORE_OUTAGE, lost, again)
+    if _same_process(facts):
+        return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, again, _COUNTED_ON))
     return _by_who_contends(facts, lost)
 
 
@@ -177,9 +198,9 @@ def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
     at_once = facts.loss is None or facts.loss.ended is None or facts.opened - facts.loss.ended.steady <= AT_ONCE
     if facts.contended is not None and facts.contend is not None:
         if facts.contend >= facts.contended:
-            return _sure(
-                Cause.STORE_OUTAGE, lost, "Another process leads, and as many contend as before: none was lost."
-            )
+            other = "Another process leads, and as many contend as before."
+            restarted = "A JobManager that was lost and started again in the meantime leaves the same facts."
+            return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other, restarted))
         fewer = (
             f"{facts.contend} JobManagers contend, before it were {facts.contended}: the store or one of them was lost."
         )
@@ -189,7 +210,10 @@ def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
 
 
 def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
-    if facts.orderly:
+    handed_over = facts.orderly and not facts.same_process  # one that lives may withdraw too, and be elected again
+    if handed_over and facts.withdrawn < facts.left:
+        return Verdict(Cause.GRACEFUL_HANDOVER, Confidence.MEDIUM, (_partly(facts), _CUT_SHORT))
+    if handed_over:
         return _sure(Cause.GRACEFUL_HANDOVER, "The leader took its own addresses away.")
     if (facts.lapsed or facts.released) and _same_process(facts):
         return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same process took it again.")
@@ -199,20 +223,17 @@ def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
 def _by_who_leads(facts: Facts) -> Verdict | None:
     unseen = ("It happened while this observer could not look.",) if facts.unseen else ()
     confidence = Confidence.MEDIUM if facts.unseen else Confidence.HIGH
+    if facts.same_process:
+        return Verdict(Cause.SAME_PROCESS_REELECTION, confidence, ("One process led before and after.", *unseen))
     if _same_process(facts):
-        why = (
-            "One process led before and after."
-            if facts.same_process
-            else "It counts its endpoints on: the same process."
-        )
-        return Verdict(Cause.SAME_PROCESS_REELECTION, confidence, (why, *unseen))
+        return Verdict(Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM, (_COUNTED_ON, *unseen))
     if facts.same_place and facts.same_process is False:
         return Verdict(
             Cause.RESTARTED_IN_PLACE, confidence, ("Another process leads where the one before did.", *unseen)
         )
     if facts.same_place and facts.counted_on is False:
         why = "The leader is where it was, and counts its endpoints from the beginning: a new process."
-        return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, *unseen))
+        return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, _SAME_ADDRESS, *unseen))
     return None
 
 
@@ -222,12 +243,32 @@ def _by_its_end(facts: Facts) -> Verdict | None:
     ended = (
         _lapsed(facts) if facts.store is Store.KUBERNETES else "Its session in ZooKeeper ended, by no doing of its own."
     )
-    if not facts.succeeded:
-        return Verdict(Cause.JOBMANAGER_LOST, Confidence.MEDIUM, (ended, "Nobody leads yet."))
-    if facts.quiet_end:
-        also = "This version of Flink leaves the same traces when it is ended in order."
-        return Verdict(Cause.JOBMANAGER_LOST, Confidence.MEDIUM, (ended, "Another process leads.", also))
-    return _sure(Cause.JOBMANAGER_LOST, ended, "Another process leads.")
+    leads = "Another process leads." if facts.succeeded else "Nobody leads yet."
+    if facts.released and facts.succeeded:
+        # A JobManager that ends itself removes its addresses before it gives its lease up.
+        return _sure(Cause.JOBMANAGER_LOST, ended, leads)
+    also = "This version of Flink leaves the same traces when it is ended in order." if facts.quiet_end else _HALTED
+    return Verdict(Cause.JOBMANAGER_LOST, Confidence.MEDIUM, (ended, leads, also))
+
+
+_HALTED: Final = (
+    "A JobManager that is ended (SIGTERM) and halts before it has removed its addresses leaves the same facts: "
+    "Flink halts after 5 s, finished or not."
+)
+_CUT_SHORT: Final = (
+    "It was ended (SIGTERM) and halted before it had removed them all: Flink halts after 5 s, finished or not. "
+    "One that is killed while it ends leaves the same facts."
+)
+_SAME_ADDRESS: Final = "Another JobManager that is known by the same address leaves the same facts."
+_COUNTED_ON: Final = (
+    "The leader is where it was, and its endpoints have higher numbers: the same process, "
+    "unless a new one happened to begin with higher numbers."
+)
+
+
+def _partly(facts: Facts) -> str:
+    were = "was removed by its leader" if facts.withdrawn == 1 else "were removed by their leader"
+    return f"{facts.withdrawn} of {facts.left} addresses {were}, the others were left behind."
 
 
 def _same_process(facts: Facts) -> bool:

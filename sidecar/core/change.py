@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from sidecar.core import accounting, contest, episodes
 from sidecar.core.causes import Loss
+from sidecar.core.downtime import Gone, LastLed, last_led
 from sidecar.core.episodes import Episode
 from sidecar.core.leadership import Blindness, Component, ComponentId, Held, Unknown, Vacant
 from sidecar.core.moment import SECOND, Moment
@@ -44,6 +45,10 @@ class Change:
         self.fewer = cluster.fewer
         self.last_episode = cluster.last_episode
         self.standby = cluster.standby
+        self.confirmed = cluster.confirmed
+        self.stale = cluster.stale
+        self.missing = cluster.missing
+        self.departed = cluster.departed
         self.records: list[Transition | Coverage | Contention | EpisodeRecord] = []
 
     def outcome(self) -> Outcome:
@@ -65,6 +70,10 @@ class Change:
             self.fewer,
             self.last_episode,
             self.standby,
+            self.confirmed,
+            self.stale,
+            self.missing,
+            self.departed,
         )
         return after, self.records
 
@@ -81,6 +90,9 @@ class Change:
     # -- our view ------------------------------------------------------------------------------------------------------
 
     def view_changed(self, connection: ConnectionState) -> None:
+        # A view that was stale has been gone since it was confirmed last.
+        gone_at = self.view.turned_at if self.stale else self.at
+        self.confirmed, self.stale = None, False
         if connection is ConnectionState.CONNECTED:
             # A fresh look at everything begins: what nobody could read before may be readable or gone now.
             for component, known in self.before.components.items():
@@ -90,12 +102,28 @@ class Change:
             return
         deadline = self.view.obscure_at
         if deadline is None and self.view.connection is not None:
-            deadline = self.at.steady + self.policy.trust_window
+            deadline = gone_at.steady + self.policy.trust_window
         self.cover(Sighting.BLIND, self.at)
         loss = self.view.loss
         if self.view.connection is ConnectionState.CONNECTED and (loss is None or loss.ended is not None):
-            loss = Loss(self.at)
+            loss = Loss(gone_at)
         self.view = replace(self.view, connection=connection, complete=False, obscure_at=deadline, loss=loss)
+
+    def something_found(self) -> None:
+        """There is such a cluster. Where there was none before, nobody has been without a leader for longer than since now."""
+        if self.missing:
+            self.missing = None
+            for component, known in self.before.components.items():
+                if isinstance(known.leadership, Vacant):
+                    self.components[component] = replace(known, since=self.at)
+
+    def aged(self, *, stale: bool) -> None:
+        """The view has become `stale`, which it has been since it was confirmed last; or it is fresh again."""
+        self.stale = stale
+        if stale and self.confirmed:
+            self.cover(Sighting.BLIND, self.confirmed.at)
+        else:
+            self.cover(Sighting.SEEING, self.at)
 
     def snapshot_completed(self) -> None:
         for component in self.before.components:
@@ -178,28 +206,49 @@ class Change:
                 blind = Unknown(reason, seen.path)
                 if kind is not None or seen.path:
                     self.components[component] = replace(
-                        known, leadership=blind, since=self._since(known, kind), vacated_at=None
+                        self._dated(known, kind),
+                        leadership=blind,
+                        vacated_at=None,
+                        last_led=None,
+                        published_at=None,
                     )
             case Sight.NO_LEADER:
                 vacated = self.at if kind is Kind.REVOKED else known.vacated_at
                 self.components[component] = replace(
-                    known, leadership=Vacant(), since=self._since(known, kind), vacated_at=vacated
+                    self._dated(known, kind), leadership=Vacant(), vacated_at=vacated, published_at=None
                 )
             case _:
                 assert seen.leader is not None  # noqa: S101  the sights that are left all have a leader
                 assert seen.position is not None  # noqa: S101  and it stands somewhere
                 self.components[component] = replace(
-                    known,
+                    self._dated(known, kind),
                     leadership=Held(seen.leader, seen.position),
-                    since=self._since(known, kind),
                     last_known=seen.leader,
                     last_position=seen.position,
                     vacated_at=None,
+                    last_led=None,
+                    published_at=known.published_at if kind is None else self._published_at(kind),
                 )
+
+    def _published_at(self, kind: Kind) -> int | None:
+        """When a leader that is seen now published itself, where that is now."""
+        return self.at.steady if self.view.complete and kind is not Kind.DISCOVERED else None
+
+    def _last_led(self, known: ComponentState, seen: Seen) -> LastLed | None:
+        """When the leader that was known may have worked last, now that it is gone."""
+        if not isinstance(known.leadership, Held):
+            return None
+        gone = Gone(
+            known.leadership.position, self.at.steady, known.published_at, seen.reason, in_sight=self.view.complete
+        )
+        timeout = self.policy.session_timeouts.get(self.cluster_id)
+        return last_led(gone, timeout, self.view.loss, self.before.leases)
 
     def _record(self, component: ComponentId, known: ComponentState, seen: Seen, kind: Kind) -> ComponentState:
         """`known` as the next transition will find it: this one has told what was missed."""
         before = known.contest
+        if kind in {Kind.REVOKED, Kind.CHANGED}:
+            known = replace(known, last_led=self._last_led(known, seen))
         if seen.leader and known.last_known:
             after = contest.succeeded(before, known.last_known.session_id, seen.leader.session_id, self.at)
             known = replace(known, contest=after)
@@ -234,7 +283,11 @@ class Change:
         )
         if self.episode and absence and absence.episode_id == self.episode.id and transition.kind != Kind.OBSCURED:
             transition = replace(transition, episode_id=self.episode.id)
-        self.records.append(transition)
+        self.record_departed(component)
+        if component.job_id and transition.kind == Kind.REVOKED and self.episode is None:
+            self.departed = {**self.departed, component: transition}
+        else:
+            self.records.append(transition)
         return known if absence is known.absence else replace(known, absence=absence)
 
     def _open(self, transition: Transition) -> None:
@@ -257,9 +310,19 @@ class Change:
                 joined = replace(absence, episode_id=episode.id)
                 self.components[component] = replace(known, absence=joined)
                 episode = replace(episode, jobs_away=episode.jobs_away + episodes.is_away(absence))
+                self.record_departed(component, episode_id=episode.id)
         self.episode = episode
+        self.record_departed(*self.departed)
         if episode.facts.loss and self.view.loss:
             self.view = replace(self.view, loss=replace(self.view.loss, obscured=False))
+
+    def record_departed(self, *components: ComponentId, episode_id: str | None = None) -> None:
+        """Record that these jobs have left, where that is not recorded yet: in the episode, or by themselves."""
+        for component in components:
+            if transition := self.departed.get(component):
+                self.records.append(replace(transition, episode_id=episode_id))
+        if any(component in self.departed for component in components):
+            self.departed = {c: left for c, left in self.departed.items() if c not in components}
 
     def _contended(self) -> int | None:
         """How many JobManagers contended before anything moved: who was lost may have left its latch a moment before its address."""
@@ -291,8 +354,11 @@ class Change:
             if known := self.known(component):
                 yield component, known
 
-    def _since(self, known: ComponentState, kind: Kind | None) -> Moment:
-        return known.since if kind is None or kind is Kind.READDRESSED else self.at
+    def _dated(self, known: ComponentState, kind: Kind | None) -> ComponentState:
+        """`known`, with when what follows began."""
+        if kind is None or kind is Kind.READDRESSED:
+            return known
+        return replace(known, since=self.at, discovered=kind is Kind.DISCOVERED)
 
 
 def without_leader(known: ComponentState) -> Sight:

@@ -4,32 +4,26 @@ A row is in the journal before anybody is told. It is claimed (SENDING) before i
 rows may have arrived: they are sent again, labelled as a possible duplicate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
-from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerts import Reason
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import DeliverySettled, Outcome
 from sidecar.core.policy import Severity
 
-FIRST_RETRY: Final = 2 * SECOND
-SLOWEST_RETRY: Final = 600 * SECOND
-LONGEST_WAIT: Final = 3600 * SECOND
-"""Of what a service may ask for: one that asks for a year would be silent for ever."""
-GIVES_WAY_AFTER: Final = 3
-"""Attempts. A row that is rejected once more then makes room for a newer one of its group, which it would hold up for a day."""
-GIVE_UP_AFTER: Final = 24 * 3600 * SECOND
+EARLY_RETRY: Final = 30 * SECOND
+"""So long after its last attempt a message may be tried again before its pause is over: its destination took another one, or a newer one
+of its group was queued."""
+PROBE_GAP: Final = 5 * SECOND
+"""Between an attempt that failed and that of another message to the same destination: one that is down is not tried for each."""
+_ANYTHING: Final = ""
+"""In place of the alerts of a message of which it is not known what it is about."""
 SENDING_LIMIT: Final = 300 * SECOND
 """A claim older than this belongs to a sender that will not answer any more. Far above a sender's own hard limit."""
-LEDGER_PATIENCE: Final = 15 * SECOND
-"""So long a message waits for a ledger that is out of reach. Then it is sent without a claim, as a possible duplicate."""
-LEDGER_PAUSE: Final = 2 * SECOND
-"""Between two looks at a ledger that is out of reach, or at a claim that somebody else holds."""
 CAPACITY: Final = 1000
 """Rows per destination. Beyond it the oldest one that waits is given up, and recorded as such."""
 
@@ -50,6 +44,9 @@ class Part(Struct, frozen=True):
     """0: it is not over."""
     is_event: bool = False
     """It happens once: what is not so any more may become so again."""
+    subjects: tuple[str, ...] = ()
+    """As of its alert."""
+    certain: bool = True
 
 
 class Delivery(Struct, frozen=True):
@@ -75,21 +72,29 @@ class Delivery(Struct, frozen=True):
     parts: tuple[Part, ...] = ()
     """What of it every observer may have to tell. Nothing: it is ours alone."""
     repeat_interval: int = 0
+    send_resolved: bool = True
+    """Whether its destination is notified when something is over."""
     stage: Stage = Stage.WAITING
     attempt: int = 0
     possible_duplicate: bool = False
+    failed_at: int | None = None
+    """When (steady) its last attempt failed. None: there was none, or the service asks for a pause."""
     without_ledger_since: int | None = None
     """Since when (steady) the ledger has been out of reach of it."""
+    held_since: int | None = None
+    """Since when (steady) it has waited for the ledger, whether that was out of reach or another observer had a claim."""
+    fails_open: bool = False
+    """It is sent without a claim: nobody can be asked, or others claim it for ever. Decided where it is recorded."""
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether it says nothing but that somebody watches."""
+        return self.reason is Reason.HEARTBEAT
 
     @property
     def is_shared(self) -> bool:
         """Whether it has to be claimed in the ledger before it is sent: not when that was out of reach for too long."""
         return bool(self.parts) and not self.fails_open
-
-    @property
-    def fails_open(self) -> bool:
-        """Whether it is sent without a claim, as nobody can be asked."""
-        return self.without_ledger_since is not None and self.next_at - self.without_ledger_since >= LEDGER_PATIENCE
 
 
 Outbox = Mapping[str, Delivery]
@@ -104,36 +109,62 @@ class Settled(Struct, frozen=True):
 
 
 def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Settled]]:
-    """The outbox with more to deliver, and what had to be given up to make room."""
+    """The outbox with more to deliver, and what had to be given up to make room.
+
+    A newer message of a group ends the pause of those that it may have to wait for.
+    """
     grown = dict(outbox)
     given_up = []
     for delivery in deliveries:
-        waiting = [d for d in grown.values() if d.destination == delivery.destination and d.stage is Stage.WAITING]
+        waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_heartbeat]
         if len(waiting) >= CAPACITY:
-            given_up.append(Settled(grown.pop(waiting[0].id), "gave_up", "the outbox is full"))
+            given_up.append(Settled(grown.pop(waiting.pop(0).id), "gave_up", "the outbox is full"))
+        group = [other for other in waiting if other.fingerprint == delivery.fingerprint]
+        grown |= without_pause(group, delivery.queued_at.steady)
         grown[delivery.id] = delivery
     return grown, given_up
 
 
-def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
-    """Claim what is due: at most one delivery per destination is under way, so that a slow destination delays only itself.
+def with_heartbeats(outbox: Outbox, beats: Sequence[Delivery], *, blind: bool) -> Outbox:
+    """The outbox with these heartbeats. One that still waits is dropped when it is replaced, or while nothing can be seen."""
+    replaced = {beat.destination for beat in beats}
+    dropped = {
+        other.id
+        for other in outbox.values()
+        if other.is_heartbeat and other.stage is Stage.WAITING and (blind or other.destination in replaced)
+    }
+    if not beats and not dropped:
+        return outbox
+    kept = {key: other for key, other in outbox.items() if key not in dropped}
+    return {**kept, **{beat.id: beat for beat in beats}}
 
-    What is told of one group stays in order: an all-clear waits behind the alarm that is to be tried again.
-    """
+
+def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
+    """Claim what is due: at most one delivery per destination is under way, so that a slow destination delays only itself."""
+    lost = {
+        delivery.id
+        for delivery in outbox.values()
+        if delivery.stage is Stage.SENDING and now.steady - delivery.next_at >= SENDING_LIMIT
+    }
+    outbox = released(outbox, lost, now) if lost else outbox
     changed: dict[str, Delivery] = {}
     busy: set[str] = set()
+    due: set[str] = set()
+    failed: dict[str, Delivery] = {}
     for delivery in outbox.values():
+        if delivery.failed_at is not None:
+            failed[delivery.destination] = max(failed.get(delivery.destination, delivery), delivery, key=_failed_at)
         if delivery.stage is Stage.SENDING:
-            if now.steady - delivery.next_at < SENDING_LIMIT:
-                busy.add(delivery.destination)
-            else:
-                changed[delivery.id] = release(delivery, now)
-    claimed = []
-    spoken_for: set[tuple[str, str]] = set()
-    for delivery in outbox.values():
-        waiting = delivery.stage is Stage.WAITING and (delivery.destination, delivery.fingerprint) not in spoken_for
-        spoken_for.add((delivery.destination, delivery.fingerprint))
-        if waiting and delivery.destination not in busy and now.steady >= delivery.next_at:
+            busy.add(delivery.destination)
+        elif now.steady >= delivery.next_at:
+            due.add(delivery.destination)
+    claimed: list[Delivery] = []
+    due -= busy
+    ready = {key: delivery for key, delivery in outbox.items() if delivery.destination in due} if due else {}
+    for delivery in sorted(that_may_go(ready), key=lambda delivery: not delivery.is_heartbeat):
+        last = failed.get(delivery.destination, delivery)
+        is_probe_due = last is delivery or now.steady >= _failed_at(last) + PROBE_GAP
+        if delivery.destination not in busy and now.steady >= delivery.next_at and is_probe_due:
             busy.add(delivery.destination)
             sending = replace(delivery, stage=Stage.SENDING, attempt=delivery.attempt + 1, next_at=now.steady)
             changed[delivery.id] = sending
@@ -141,59 +172,41 @@ def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
     return ({**outbox, **changed} if changed else outbox), claimed
 
 
-def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
-    """The outbox after an attempt ended, and the outcome to record. None: nobody waits for this any more.
+def that_may_go(outbox: Outbox) -> Iterator[Delivery]:
+    """Those that wait, but for those that depend on an earlier one of their group: an all-clear never overtakes its alarm.
 
-    What a service asks of us when it limits the rate, it asks of all that goes there.
+    Two messages depend on each other when they share an alert, or when it is not known what one of them is about.
     """
-    delivery = outbox.get(settled.delivery_id)
-    if delivery is None or delivery.stage is not Stage.SENDING:
-        return outbox, None
-    if settled.outcome in {Outcome.HELD, Outcome.NO_LEDGER}:
-        return _waiting_for_ledger(outbox, delivery, settled)
-    delivery = replace(delivery, possible_duplicate=delivery.possible_duplicate or settled.possible_duplicate)
-    rest = {key: other for key, other in outbox.items() if key != delivery.id}
-    detail = settled.detail or None
-    if settled.outcome in {Outcome.DELIVERED, Outcome.ALREADY_TOLD}:
-        attempts = delivery.attempt - (settled.outcome is Outcome.ALREADY_TOLD)  # which was none
-        return rest, Settled(replace(delivery, attempt=attempts), settled.outcome, detail)
-    too_late = settled.at.steady - delivery.queued_at.steady >= GIVE_UP_AFTER
-    if settled.outcome is Outcome.UNDELIVERABLE or too_late:
-        return rest, Settled(delivery, "gave_up", detail)
-    if settled.outcome is Outcome.REJECTED and delivery.attempt >= GIVES_WAY_AFTER and _has_successor(delivery, outbox):
-        return rest, Settled(delivery, "gave_up", f"{settled.detail}; a newer message of its group takes its place")
-    again = replace(
-        delivery,
-        stage=Stage.WAITING,
-        next_at=settled.at.steady + back_off(delivery, settled),
-        possible_duplicate=delivery.possible_duplicate or settled.outcome is Outcome.TIMED_OUT,
-        without_ledger_since=None,
-    )
-    held_up = {}
-    if settled.outcome is Outcome.RATE_LIMITED:
-        held_up = {
-            key: replace(other, next_at=max(other.next_at, again.next_at))
-            for key, other in rest.items()
-            if other.destination == delivery.destination and other.stage is Stage.WAITING
-        }
-    return {**outbox, **held_up, delivery.id: again}, Settled(delivery, settled.outcome, detail)
+    ahead: dict[tuple[str, str], set[str]] = {}
+    for delivery in outbox.values():
+        earlier = ahead.setdefault((delivery.destination, delivery.fingerprint), set())
+        about = {part.alert_id for part in delivery.parts} or {_ANYTHING}
+        depends = earlier and (_ANYTHING in about or _ANYTHING in earlier or not about.isdisjoint(earlier))
+        if delivery.stage is Stage.WAITING and not depends:
+            yield delivery
+        earlier |= about
 
 
-def _waiting_for_ledger(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
-    """Nothing was sent: looked at again in a moment, which is no attempt. That the ledger is given up is recorded."""
-    now = settled.at.steady
-    since = None
-    if settled.outcome is Outcome.NO_LEDGER:
-        since = now if delivery.without_ledger_since is None else delivery.without_ledger_since
-    again = replace(
-        delivery,
-        stage=Stage.WAITING,
-        attempt=delivery.attempt - 1,
-        next_at=now + LEDGER_PAUSE,
-        without_ledger_since=since,
-    )
-    record = Settled(again, Outcome.NO_LEDGER, settled.detail or None) if again.fails_open else None
-    return {**outbox, delivery.id: again}, record
+def _failed_at(delivery: Delivery) -> int:
+    return delivery.failed_at or 0
+
+
+def without_pause(waiting: Iterable[Delivery], now: int) -> dict[str, Delivery]:
+    """Those of them that wait since they failed, due now, or EARLY_RETRY after they were tried."""
+    return {
+        delivery.id: replace(delivery, next_at=min(delivery.next_at, max(now, delivery.failed_at + EARLY_RETRY)))
+        for delivery in waiting
+        if delivery.failed_at is not None
+    }
+
+
+def released(outbox: Outbox, lost: Collection[str], now: Moment) -> Outbox:
+    """The outbox after the senders of these are gone. The time of a heartbeat is over."""
+    return {
+        key: release(delivery, now) if key in lost else delivery
+        for key, delivery in outbox.items()
+        if not (key in lost and delivery.is_heartbeat)
+    }
 
 
 def release(delivery: Delivery, now: Moment) -> Delivery:
@@ -203,23 +216,5 @@ def release(delivery: Delivery, now: Moment) -> Delivery:
     return replace(delivery, stage=Stage.WAITING, next_at=now.steady, possible_duplicate=True)
 
 
-def back_off(delivery: Delivery, settled: DeliverySettled) -> int:
-    """How long to wait after the attempt that just failed, with ±20 % that differs from row to row: doubling, or the slowest where it was
-    rejected. Never less than the service asked for, up to LONGEST_WAIT.
-    """
-    delay = min(FIRST_RETRY << min(delivery.attempt - 1, 20), SLOWEST_RETRY)
-    if settled.outcome is Outcome.REJECTED:
-        delay = SLOWEST_RETRY
-    spread = crc32(f"{delivery.id}/{delivery.attempt}".encode()) % 401 - 200
-    asked = min(settled.retry_after or 0, LONGEST_WAIT)
-    return max(delay + delay * spread // 1000, asked + FIRST_RETRY * (spread + 200) // 400 if asked else 0)
-
-
-def _has_successor(delivery: Delivery, outbox: Outbox) -> bool:
-    """Whether something newer is to be told of the same group there."""
-    same = [
-        other.id
-        for other in outbox.values()
-        if (other.destination, other.fingerprint) == (delivery.destination, delivery.fingerprint)
-    ]
-    return same[-1] != delivery.id
+def waiting_for(outbox: Outbox, destination: str) -> list[Delivery]:
+    return [other for other in outbox.values() if other.destination == destination and other.stage is Stage.WAITING]

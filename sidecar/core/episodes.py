@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from sidecar.core import configmaps, layout, leases
 from sidecar.core.causes import RELATED, Facts, Loss
+from sidecar.core.downtime import Downtime
 from sidecar.core.evidence import Gathered
 from sidecar.core.leadership import (
     Component,
@@ -60,8 +61,12 @@ class Absence(Struct, frozen=True):
     """When it left a leader last (steady)."""
     vacant: int | None = None
     """For how long nobody was seen to lead it, all in all; None: it was not seen to be vacant."""
+    downtime: Downtime = Downtime()
+    """For how long no leader of it worked, all in all."""
     leaders: int = 0
     """How many have led it since it left."""
+    withdrew: bool = False
+    """Whether the leader that it left last had removed its address itself (ZooKeeper: heard a moment after that it left)."""
 
 
 class Episode(Struct, frozen=True):
@@ -99,7 +104,9 @@ def key(cluster_id: str, store: Store, led: Collection[LeaderInformation], place
 
 def _begun(place: Position) -> str:
     """What tells a leader that came back from the same one before, whoever looks: where in the store's history it began to lead."""
-    return str(place.czxid) if isinstance(place, ZNodePosition) else place.returned or ""
+    if isinstance(place, ZNodePosition):
+        return f"{place.czxid} {place.returned}" if place.returned else str(place.czxid)
+    return place.returned or ""
 
 
 def leaves(transition: Transition, absence: Absence | None) -> bool:
@@ -168,7 +175,9 @@ def moved(
         return episode, absence
     known = absence if absence and (away or (episode and absence.episode_id == episode.id)) else None
     known = known or Absence(episode.id if episode else None)
-    after = _absence_after(replace(known, left_at=at.steady) if left else known, transition, leader, at)
+    if left:
+        known = replace(known, left_at=at.steady, withdrew=transition.reason == leases.REMOVED)
+    after = _absence_after(known, transition, leader, at)
     if episode and known.episode_id == episode.id:
         episode = _counted(episode, component, left, after, ended=transition.kind == Kind.RETIRED)
         if component.job_id is None:
@@ -193,7 +202,14 @@ def _absence_after(known: Absence, transition: Transition, leader: LeaderInforma
     vacant = known.vacant
     if transition.vacant_seconds is not None:
         vacant = (vacant or 0) + round(transition.vacant_seconds * SECOND)
-    return replace(known, since=None, vacant=vacant, leaders=known.leaders + (not transition.same_leader))
+    leaders = known.leaders + (not transition.same_leader)
+    downtime = known.downtime + _downtime(transition)
+    return replace(known, since=None, vacant=vacant, downtime=downtime, leaders=leaders)
+
+
+def _downtime(transition: Transition) -> Downtime:
+    at_least, at_most = transition.downtime_seconds_at_least, transition.downtime_seconds_at_most
+    return Downtime(round((at_least or 0) * SECOND), None if at_most is None else round(at_most * SECOND))
 
 
 def _counted(episode: Episode, component: ComponentId, left: bool, after: Absence, *, ended: bool) -> Episode:
@@ -214,10 +230,13 @@ def _counted(episode: Episode, component: ComponentId, left: bool, after: Absenc
 def with_departure(facts: Facts, transition: Transition) -> Facts:
     """`facts`, now that one of the cluster's own components has left. In Kubernetes the reason says by whose doing."""
     reason = transition.reason or ""
+    withdrew = reason == leases.REMOVED
     return replace(
         facts,
         split=facts.split or transition.split,
-        orderly=facts.orderly or reason == leases.REMOVED,
+        orderly=facts.orderly or withdrew,
+        left=facts.left + 1,
+        withdrawn=facts.withdrawn + withdrew,
         released=facts.released or reason == leases.RELEASED,
         deleted=facts.deleted or reason in {leases.CONFIG_MAP_GONE, leases.MADE_ANEW},
         lapsed=facts.lapsed or (reason if reason.startswith(leases.NOT_RENEWED) else None),

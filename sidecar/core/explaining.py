@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from sidecar.core.errors import OperatorError
 from sidecar.core.leadership import host_port
-from sidecar.core.messages import MOST_LINES, evidence_outcome, move, transition_line
+from sidecar.core.messages import MOST_LINES, evidence_outcome, lasted, move, transition_line
 from sidecar.core.records import Annotation, AnyRecord, Episode, Evidence, Notification, Transition
-from sidecar.core.text import clean
+from sidecar.core.text import clean, printable
 
 MOST_KEPT: Final = 1000
 """Of a storm so many transitions are told of jobs, and so many of the cluster's own components; so many notifications, annotations and
@@ -86,11 +86,6 @@ def facts(explained: Explanation) -> Iterator[Fact]:
         yield "from", [f"{begin.observed_at}, and not over yet: its cause is decided when it is"]
 
 
-def printable(text: str) -> str:
-    """All of a text, as `clean` makes it printable."""
-    return "".join(map(clean, text))
-
-
 class _Found:
     """What was found of one episode so far."""
 
@@ -156,7 +151,12 @@ def _of_episode(episode: Episode) -> Iterator[Fact]:
     followed = [f"{episode.failovers} leaders followed each other"] if episode.failovers > 1 else []
     yield "leader", [move(host_port(episode.before_address or ""), host_port(episode.after_address or "")), *followed]
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
-    yield "no leader", [vacant or "was never seen to be missing"]
+    published = f"published: {vacant}" if vacant else "was never seen to be missing"
+    if episode.downtime_seconds_at_least is None:
+        yield "no leader", [published]
+    else:
+        down = lasted(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
+        yield "no leader", [published, f"working: {down}"]
     if episode.jobs_total:
         missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
         ended = f", {episode.jobs_ended} ended in it" if episode.jobs_ended else ""

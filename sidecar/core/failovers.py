@@ -30,6 +30,8 @@ class Failover(Struct, frozen=True, kw_only=True):
     jobs_total: int
     vacant_seconds: float | None
     vacant_seconds_by_component: dict[str, float]
+    downtime_seconds_at_least: float | None
+    downtime_seconds_at_most: float | None
     before_session_id: str | None
     before_address: str | None
     after_session_id: str | None
@@ -71,6 +73,8 @@ def _under_way(cluster_id: str, cluster: ClusterState, episode: episodes.Episode
         jobs_total=episode.jobs_total,
         vacant_seconds=None,
         vacant_seconds_by_component={},
+        downtime_seconds_at_least=None,
+        downtime_seconds_at_most=None,
         before_session_id=str(episode.before.session_id),
         before_address=episode.before.address,
         after_session_id=str(episode.after.session_id) if episode.after else None,

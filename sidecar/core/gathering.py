@@ -92,7 +92,7 @@ def records(policy: Policy, capture: Capture, pieces: Iterable[Piece], at: Momen
     """One for each piece."""
     for number, piece in enumerate(pieces):
         yield Evidence(
-            id=record_id("evidence", capture.id, number),
+            id=record_id("evidence", capture.id, number, at.wall, at.steady),
             episode_id=capture.episode_id,
             occasion=capture.occasion.value,
             kind=piece.kind.value,

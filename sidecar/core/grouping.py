@@ -113,28 +113,22 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
         and group.route in routes
         and fingerprint == _fingerprint(routes[group.route], group.labels)
     }
-    told: dict[str, tuple[Alert, bool]] = {}
-    for group in alerts.groups.values():
-        for member in group.members.values():
-            if member.alert.rule in rules and member.alert.cluster_id in policy.stores:
-                alert = replace(member.alert, labels=_relabelled(member.alert, policy, rules[member.alert.rule]))
-                told[alert.id] = (alert, member.told or told.get(alert.id, (alert, False))[1])
-    for alert, was_told in told.values():
+    for alert, waiting in _relabelled_alerts(alerts, policy, rules):
         taken = [(route, *_group(alerts.groups, route, alert)) for route in matching(policy.route, alert.labels)]
-        stays = any(alert.id in group.members for _, _, group in taken)
+        is_owed = not waiting.issubset(fingerprint for _, fingerprint, _ in taken)
         for route, fingerprint, _ in taken:
             group = _group(regrouped, route, alert)[1]
             before = alerts.groups.get(fingerprint)
             known = before.members.get(alert.id) if before else None
-            # Who is told of something that is over sooner than another has forgotten it by now.
-            if known is None and alert.ended and (was_told or stays):
+            # What is over is no news to a new group, unless a group that is gone had not been notified of it yet.
+            if known is None and alert.ended and not is_owed:
                 continue
             if before and fingerprint not in regrouped:
                 group = replace(group, flush_at=before.flush_at, told_at=before.told_at)
             member = replace(known, alert=alert) if known else Member(alert)
             group = replace(group, members={**group.members, alert.id: member})
             waits = known is not None and group.flush_at is not None
-            regrouped[fingerprint] = group if waits else _rescheduled(group, route, now)
+            regrouped[fingerprint] = (_brought_forward if waits else _rescheduled)(group, route, now)
     pending = {
         key: replace(waiting, alert=replace(waiting.alert, labels=_relabelled(waiting.alert, policy, rules[key[0]])))
         for key, waiting in alerts.pending.items()
@@ -142,6 +136,20 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
     }
     failovers = {name: known for name, known in alerts.failovers.items() if name in policy.stores}
     return Alerts(pending, regrouped, failovers)
+
+
+def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Mapping[str, Rule]) -> Iterator[tuple[Alert, set[str]]]:
+    """The alerts that some rule of `policy` makes, and the groups (fingerprints) that have not been notified of them yet."""
+    found: dict[str, Alert] = {}
+    waiting: dict[str, set[str]] = {}
+    for fingerprint, group in alerts.groups.items():
+        for key, member in group.members.items():
+            if member.alert.rule in rules and member.alert.cluster_id in policy.stores:
+                labels = _relabelled(member.alert, policy, rules[member.alert.rule])
+                found[key] = replace(member.alert, labels=labels)
+                waiting.setdefault(key, set()).update([] if member.told else [fingerprint])
+    for key, alert in found.items():
+        yield alert, waiting[key]
 
 
 def labels_of(
@@ -187,6 +195,14 @@ def _rescheduled(group: Group, route: Route, now: Moment) -> Group:
             return replace(group, flush_at=max(group.told_at + route.repeat_interval, now.steady))
         due = max(due, group.told_at + route.group_interval)
     return replace(group, flush_at=due if group.flush_at is None else min(group.flush_at, due))
+
+
+def _brought_forward(group: Group, route: Route, now: Moment) -> Group:
+    """A group that waits, with its next time under another policy: not later than the new intervals of `route` allow."""
+    latest = _rescheduled(replace(group, flush_at=None), route, now).flush_at
+    if group.flush_at is None or latest is None:
+        return group
+    return replace(group, flush_at=min(group.flush_at, max(latest, now.steady + route.group_interval)))
 
 
 def _has_news(members: Iterable[Member]) -> bool:

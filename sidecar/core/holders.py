@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from sidecar.core import accounting, configmaps, leases
+from sidecar.core import accounting, configmaps, episodes, leases
 from sidecar.core.change import Change, without_leader
 from sidecar.core.leadership import Blindness, ComponentId, ConfigMapPosition, Held, LeaderInformation, Unknown, Vacant
 from sidecar.core.leases import Clock, Lease, Verdict
-from sidecar.core.observations import ConfigMapObserved
+from sidecar.core.observations import ConfigMapObserved, NotProcessed
 from sidecar.core.recording import Seen
 from sidecar.core.state import ComponentState
 from sidecar.core.transitions import Sight, compare, kind_of
@@ -34,6 +34,15 @@ def config_map_observed(change: Change, told: ConfigMapObserved) -> None:
         change.jobs_listed(name, listed)
     for component in _covered(change, name):
         _judge(change, component, complete=change.view.complete)
+
+
+def not_processed(change: Change, failed: NotProcessed) -> None:
+    """Of no leader in that ConfigMap is anything known; the next time it is told of is a first time."""
+    components = tuple(_covered(change, failed.path))
+    change.leases = {name: lease for name, lease in change.leases.items() if name != failed.path}
+    for component in components:
+        if known := change.known(component):
+            change.apply(component, known, Seen(Sight.NO_VIEW, path=failed.path, reason=failed.reason))
 
 
 def snapshot_completed(change: Change) -> None:
@@ -125,7 +134,9 @@ def _returned(known: ComponentState, leader: LeaderInformation, position: Config
         return position.resource_version
     if leader != known.last_known or not isinstance(known.last_position, ConfigMapPosition):
         return None
-    return position.resource_version if isinstance(known.leadership, Vacant) else known.last_position.returned
+    # After blindness only its absence remembers that it had left.
+    left = isinstance(known.leadership, Vacant) or episodes.is_away(known.absence)
+    return position.resource_version if left else known.last_position.returned
 
 
 def _is_quiet(known: ComponentState, seen: Seen) -> bool:

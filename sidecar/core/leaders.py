@@ -3,10 +3,10 @@
 from msgspec import Struct
 
 from sidecar.core import configmaps, layout
-from sidecar.core.leadership import Blindness, Held, Position, Unknown, Vacant, ZNodePosition
-from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.leadership import Blindness, Held, Leadership, Position, Unknown, Vacant, ZNodePosition
+from sidecar.core.moment import Timestamp, stored_at, timestamp
 from sidecar.core.snapshot import Snapshot
-from sidecar.core.state import contending
+from sidecar.core.state import ClusterState, contending
 
 
 class Leader(Struct, frozen=True):
@@ -18,8 +18,10 @@ class Leader(Struct, frozen=True):
     state: str
     leader_address: str | None
     leader_session_id: str | None
-    since: Timestamp
-    """When this was first seen to be so; the leader's own write, where the store tells its time."""
+    since: Timestamp | None
+    """When it became so: the leader's own write, where the store tells its time, else when that was seen. Null where nobody saw it."""
+    observed_since: Timestamp
+    """Since when this observer has seen it so."""
     reason: str | None
     contenders: int | None
     flink: str | None
@@ -34,17 +36,18 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
             cluster.components.items(), key=lambda item: (item[0].job_id or "", item[0].component)
         ):
             held = known.leadership if isinstance(known.leadership, Held) else None
-            written = held.position.mtime * 1000 if held and isinstance(held.position, ZNodePosition) else None
+            written = stored_at(held.position.mtime) if held and isinstance(held.position, ZNodePosition) else None
             found.append(
                 Leader(
                     cluster_id,
                     component.component.value,
                     component.job_id,
-                    {Held: "held", Vacant: "vacant", Unknown: "unknown"}[type(known.leadership)],
+                    _state(cluster, known.leadership),
                     held.leader.address if held else None,
                     str(held.leader.session_id) if held else None,
-                    timestamp(known.since.wall if written is None else written),
-                    _reason(known.leadership.reason) if isinstance(known.leadership, Unknown) else None,
+                    written or (None if known.discovered else timestamp(known.since.wall)),
+                    timestamp(known.since.wall),
+                    _reason(cluster, known.leadership),
                     contending(cluster.contenders),
                     _flink(cluster_id, held.position) if held else None,
                 )
@@ -59,9 +62,19 @@ def _flink(cluster_id: str, position: Position) -> str | None:
     return configmaps.layout_of(cluster_id, position.name, position.key)
 
 
-def _reason(blindness: Blindness) -> str:
+def _state(cluster: ClusterState, leadership: Leadership) -> str:
+    if cluster.missing:
+        return "unknown"
+    return {Held: "held", Vacant: "vacant", Unknown: "unknown"}[type(leadership)]
+
+
+def _reason(cluster: ClusterState, leadership: Leadership) -> str | None:
+    if cluster.missing:
+        return "nothing of this cluster was ever found"
+    if not isinstance(leadership, Unknown):
+        return None
     return {
         Blindness.UNSEEN: "not seen yet",
         Blindness.VIEW_LOST: "the store is out of sight",
         Blindness.UNREADABLE: "what is written cannot be read",
-    }[blindness]
+    }[leadership.reason]

@@ -58,6 +58,8 @@ class ZNodePosition(Struct, frozen=True, tag="znode"):
     version: int
     ephemeral_owner: int
     mtime: int
+    returned: str | None = None
+    """Set when the store went back in time (a restored snapshot) and shows this write again: differs for each return."""
 
     @property
     def epoch(self) -> int:

@@ -26,6 +26,8 @@ from sidecar.core.observations import ConfigMapObserved
 from sidecar.core.wire import Unreadable
 
 REMOVED: Final = "the address was removed"
+CLEARED: Final = "another holder, the old address removed"
+"""Who removed it is not known: takeover and removal were seen at once."""
 CONFIG_MAP_GONE: Final = "the ConfigMap is gone"
 MADE_ANEW: Final = "the ConfigMap was deleted and made anew"
 NOTHING_WRITTEN: Final = "no address is written"
@@ -71,6 +73,10 @@ class Lease(Struct, frozen=True):
     """For how long it had not been renewed, when it was seen to have run out."""
     lapsed: bool = False
     """It ran out, and was not renewed since."""
+    renewed_at: int | None = None
+    """When its holder was last seen to renew or take it (steady): it was alive then. None: not seen in this term."""
+    renewed_every: int | None = None
+    """The longest time between two renewals that were seen in this term; None: there were no two."""
     counts: bool | None = None
     """Whether `leaderTransitions` counts elections. Up to Flink 1.17 it counts renewals; None: no renewal has shown it yet."""
 
@@ -138,11 +144,27 @@ def take(before: Lease | None, told: ConfigMapObserved, clock: Clock, last: Last
         elif quiet_for >= record.lapses_after:
             lease = replace(lease, lapsed=True, quiet_for=quiet_for)
     known = before if before and before.uid == lease.uid else None
+    lease = _renewed(lease, known, clock)
     written = _written(known, told, lease.term, last)
     first_look = known is None or known.seen_at < clock.connected_at
     if first_look and told.name == configmaps.cluster_config_map(told.cluster_id):
         written = _without_left(known, written)
     return replace(lease, written=written, counts=_counts(known, record))
+
+
+def _renewed(lease: Lease, before: Lease | None, clock: Clock) -> Lease:
+    """`lease`, with when its holder was last seen to be alive: a change that came while nobody could look tells no time."""
+    if before is None:
+        return lease
+    in_sight = before.seen_at >= clock.connected_at
+    if lease.term != before.term:
+        return replace(lease, renewed_at=clock.now if in_sight else None)
+    if lease.record == before.record or not in_sight:
+        return replace(lease, renewed_at=before.renewed_at, renewed_every=before.renewed_every)
+    if before.renewed_at is None:
+        return replace(lease, renewed_at=clock.now)
+    pause = max(clock.now - before.renewed_at, before.renewed_every or 0)
+    return replace(lease, renewed_at=clock.now, renewed_every=pause)
 
 
 def judge(cluster_id: str, leases: Leases, component: ComponentId, held: Position | None) -> Verdict:
@@ -165,12 +187,19 @@ def _judge_place(lease: Lease | None, name: str, key: str, held: ConfigMapPositi
     position = ConfigMapPosition(name, key, lease.uid, lease.resource_version, term.holder_identity, term.acquire_time)
     written = lease.written.get(key)
     if written is None:
-        missing = (MADE_ANEW if held.uid != lease.uid else REMOVED) if held else NOTHING_WRITTEN
-        return Verdict(None, position, path, missing)
+        return Verdict(None, position, path, _missing(lease, held) if held else NOTHING_WRITTEN)
     if isinstance(lease.record, Unreadable):
         return Verdict(lease.record, position, path)
     reason = _vacancy(lease, written)
     return Verdict(None if reason else written.leader, position, path, reason)
+
+
+def _missing(lease: Lease, held: ConfigMapPosition) -> str:
+    """Why the address is gone that was `held` there."""
+    if held.uid != lease.uid:
+        return MADE_ANEW
+    holder = lease.term.holder_identity if lease.term else ""
+    return REMOVED if holder in {"", held.holder_identity} else CLEARED
 
 
 def _vacancy(lease: Lease, written: Written) -> str | None:

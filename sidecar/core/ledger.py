@@ -4,7 +4,7 @@ Whoever has something to tell claims it before it is sent and marks it as told a
 is gone, and whoever has waited long enough for it takes it over: then the message may have arrived already, and says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +22,16 @@ KEPT: Final = 7 * 24 * 3600 * SECOND
 """What nobody has touched for so long is forgotten."""
 MOST_ALERTS: Final = 500
 """Of one group that are remembered as told: the latest. Of a larger notification so many stand for all."""
+MOST_INTERVALS: Final = 2
+"""Repeat intervals for which nobody needs to say again that something lasts."""
+MOST_ENTRIES: Final = 2000
+"""That are believed. Of MOST_BYTES no more are made."""
+LONGEST_ID: Final = 100
+"""Characters of an alert's id. Ours have 36."""
+LONGEST_NAME: Final = 1000
+"""Characters of what names an entry, an observer or an attempt."""
+CLOCK_SKEW: Final = 2 * 3600 * SECOND
+"""By so much the clocks of observers may differ. A time further in the future is not believed."""
 MOST_BYTES: Final = 256 << 10
 """Of the document. What was told longest ago goes first."""
 
@@ -91,10 +101,10 @@ def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
 def repeats(ledger: Ledger, delivery: Delivery) -> bool:
     """Whether it says, as if it were new, what was told before: by an observer that saw less of it, or saw it before it was over."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    known = [part.alert_id in entry.told and not _began_anew(entry, part) for part in delivery.parts]
+    known = [_told(entry, part) is not None and not _began_anew(entry, part) for part in delivery.parts]
     match delivery.reason:
         case Reason.FIRST:
-            return any(known)
+            return any(known) or any(_may_be_another(entry, part) for part in delivery.parts)
         case Reason.GREW:
             return all(known)
     return False
@@ -109,14 +119,14 @@ def may_have_arrived(ledger: Ledger, delivery: Delivery) -> bool:
     """Whether an attempt was made to tell something of it, and nobody knows what became of that."""
     entry = ledger.entries.get(name_of(delivery), Entry())
     unsure = {*entry.unsure, *(entry.claim.about if entry.claim else ())}
-    news = [part.alert_id for part in delivery.parts if _is_news(entry, part)]
+    news = [part.alert_id for part in delivery.parts if _is_news(entry, part, delivery)]
     return not unsure.isdisjoint(news or [part.alert_id for part in delivery.parts])
 
 
 def oldest_news(ledger: Ledger, delivery: Delivery) -> int:
     """When the first of it happened that the ledger does not know: whoever could not say since then what was told may have told it."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    news = (part.began for part in delivery.parts if _is_news(entry, part))
+    news = (part.began for part in delivery.parts if _is_news(entry, part, delivery))
     return min((delivery.queued_at.wall, *news))
 
 
@@ -134,6 +144,9 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
     for part in delivery.parts:
         over = told.pop(part.alert_id, 0)  # the latest stand last
         told[part.alert_id] = part.ended or (0 if _began_anew(entry, part) else over)
+        for subject in part.subjects[:1]:
+            over = told.pop(subject, 0)
+            told[subject] = part.ended or (over if over >= part.began else 0)
     latest = dict([*told.items()][-MOST_ALERTS:])
     other = entry.claim if entry.claim and entry.claim.by != observer else None
     parts = {part.alert_id for part in delivery.parts}
@@ -151,13 +164,55 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
 
 
 def read(content: bytes) -> Ledger:
-    """The ledger that a document holds. What nobody can read is none: told again is better than never told."""
+    """The ledger that a document holds, of which not everything need be so: see `believed`. What nobody can read is none: told again is
+    better than never told.
+    """
     if not content:
         return Ledger()
     try:
         return json.decode(content, type=Ledger)
-    except (DecodeError, UnicodeDecodeError):
+    except (DecodeError, UnicodeDecodeError, RecursionError):
         return Ledger()
+
+
+def believed(ledger: Ledger, wall: int) -> Ledger:
+    """What of it can be so, for everybody may have written it: bounded in every way, and nothing in it happens in the future.
+
+    What was told at a time that cannot be may have been told: it is in doubt.
+    """
+    names = [name for name in ledger.entries if len(name) <= LONGEST_NAME]
+    if len(names) > MOST_ENTRIES:
+        names = sorted(names, key=lambda name: -ledger.entries[name].changed_at)[:MOST_ENTRIES]
+    entries = {name: _believed(ledger.entries[name], wall) for name in names}
+    return Ledger(1, entries, ledger.began if _is_past(ledger.began, wall) else 0)
+
+
+def _believed(entry: Entry, wall: int) -> Entry:
+    told = {alert: entry.told[alert] for alert in _ids(entry.told)}
+    timely = _is_past(entry.at, wall) and _is_past(entry.changed_at, wall)
+    doubted = dict.fromkeys(alert for alert, over in told.items() if not (timely and _is_past(over, wall)))
+    claim = entry.claim
+    if claim:
+        claim = replace(claim, about=_ids(claim.about))
+        if max(len(claim.by), len(claim.token)) > LONGEST_NAME:
+            doubted |= dict.fromkeys(claim.about)
+            claim = None
+    return Entry(
+        {alert: over for alert, over in told.items() if alert not in doubted},
+        entry.at if timely else 0,
+        entry.by[:LONGEST_NAME],
+        claim,
+        tuple(dict.fromkeys((*_ids(entry.unsure), *doubted)))[-MOST_ALERTS:],
+        entry.changed_at if timely else wall,
+    )
+
+
+def _ids(alerts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(alert for alert in alerts if len(alert) <= LONGEST_ID)[-MOST_ALERTS:]
+
+
+def _is_past(time: int, wall: int) -> bool:
+    return 0 <= time <= wall + CLOCK_SKEW
 
 
 def written(ledger: Ledger, wall: int) -> bytes:
@@ -172,20 +227,42 @@ def written(ledger: Ledger, wall: int) -> bytes:
 
 
 def _has_news(entry: Entry, delivery: Delivery) -> bool:
-    if any(_is_news(entry, part) for part in delivery.parts):
+    if any(_is_news(entry, part, delivery) for part in delivery.parts):
         return True
     # All observers say it again at about the same time: half the interval tells this time from the last one, whatever their clocks say.
     again = delivery.reason is Reason.REPEAT_INTERVAL_ELAPSED
     return again and delivery.queued_at.wall - entry.at >= delivery.repeat_interval // 2
 
 
-def _is_news(entry: Entry, part: Part) -> bool:
-    over = entry.told.get(part.alert_id)
+def _is_news(entry: Entry, part: Part, delivery: Delivery) -> bool:
+    over = _told(entry, part)
     if over is None:
         return True
     if over == 0:
-        return part.ended > 0
+        if part.alert_id not in entry.told and not delivery.send_resolved:
+            return True  # where nobody hears that something is over, what was told may have been over long ago
+        # While it lasts, somebody says it again in each interval. What nobody has said for so long before it began was something else.
+        forgotten = not part.is_event and part.began - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
+        return part.ended > 0 or forgotten
     return _began_anew(entry, part)
+
+
+def _told(entry: Entry, part: Part) -> int | None:
+    """When it was over by what was told, 0 while it lasts; None: nobody has told it.
+
+    Who does not know since when it holds takes what was told of its subject for it. And who does learns from there that it is over.
+    """
+    over = entry.told.get(part.alert_id)
+    for subject in part.subjects:
+        told = entry.told.get(subject)
+        if (over is None and not part.certain) or (over == 0 and told and told >= part.began):
+            over = told
+    return over
+
+
+def _may_be_another(entry: Entry, part: Part) -> bool:
+    """Whether somebody who did not know since when has told of its subject since it began."""
+    return entry.at >= part.began and any(entry.told.get(subject) == 0 for subject in part.subjects)
 
 
 def _doubted(entry: Entry, claim: Claim | None) -> Entry:
@@ -197,7 +274,7 @@ def _doubted(entry: Entry, claim: Claim | None) -> Entry:
 
 def _began_anew(entry: Entry, part: Part) -> bool:
     """Whether the same has begun again since it was told that it is over."""
-    over = entry.told.get(part.alert_id, 0)
+    over = _told(entry, part) or 0
     return not part.is_event and over > 0 and part.began > over
 
 

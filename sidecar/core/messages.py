@@ -6,6 +6,7 @@ Addresses and job ids come from the store and are untrusted: control characters 
 from typing import Final
 
 from sidecar.core.leadership import host_port
+from sidecar.core.moment import SECOND, bounds
 from sidecar.core.records import (
     Annotation,
     AnyRecord,
@@ -28,11 +29,14 @@ def transition_line(transition: Transition) -> str:
     """What happened, as one line of a log or a terminal."""
     before, after = (clean(address or "") for address in (transition.before_address, transition.after_address))
     where = f"{before} -> {after}" if before and after else before or after or transition.reason or ""
-    vacant = f"  vacant for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
+    vacant = (
+        f"  no published leader for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
+    )
+    down = working(transition.downtime_seconds_at_least, transition.downtime_seconds_at_most)
     missed = f"  {_missed(transition)}" if transition.unobserved_at_least else ""
     component = f"{transition.component} {transition.job_id}" if transition.job_id else transition.component
     why = f"  {transition.reason}" if transition.reason and transition.kind == Kind.REVOKED else ""
-    return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{why}{vacant}{missed}".rstrip()
+    return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{why}{vacant}{f'  {down}' if down else ''}{missed}".rstrip()
 
 
 def _missed(transition: Transition) -> str:
@@ -43,11 +47,22 @@ def _missed(transition: Transition) -> str:
 def episode_line(episode: Episode) -> str:
     """A failover that is over, as one line of a log."""
     moved = move(host_port(episode.before_address or ""), host_port(episode.after_address or ""))
-    lasted = f", vacant for {episode.vacant_seconds:.3f} s" if episode.vacant_seconds is not None else ""
+    lasted = f", no published leader for {episode.vacant_seconds:.3f} s" if episode.vacant_seconds is not None else ""
+    down = working(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
     jobs = f", {episode.jobs_affected} of {episode.jobs_total} jobs" if episode.jobs_total else ""
     missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
     what = f"failover {moved}" if episode.failovers else "no failover"
-    return f"{what}: {episode.cause} ({episode.confidence}){lasted}{jobs}{missing} [{episode.id}]"
+    return f"{what}: {episode.cause} ({episode.confidence}){lasted}{f', {down}' if down else ''}{jobs}{missing} [{episode.id}]"
+
+
+def working(at_least: float | None, at_most: float | None) -> str:
+    """For how long no leader worked, in words: seconds, as records have them. Nothing where nothing is known."""
+    return f"no working leader for {lasted(at_least, at_most)}" if at_least is not None else ""
+
+
+def lasted(at_least: float, at_most: float | None) -> str:
+    """Bounds in seconds, for people."""
+    return bounds(round(at_least * SECOND), None if at_most is None else round(at_most * SECOND))
 
 
 def coverage_line(coverage: Coverage) -> str:
@@ -55,8 +70,12 @@ def coverage_line(coverage: Coverage) -> str:
     return f"{coverage.state} from {coverage.from_} to {coverage.to}"
 
 
-def record_line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of record
-    """What happened, as one line of a log or a terminal."""
+def record_line(record: AnyRecord, *, named: bool = False) -> str:
+    """What happened, as one line of a log or a terminal; `named`: in which cluster, too."""
+    return f"{clean(record.cluster_id)}: {_line(record)}" if named else _line(record)
+
+
+def _line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of record
     match record:
         case Transition():
             return transition_line(record)

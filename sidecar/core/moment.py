@@ -1,6 +1,7 @@
 """Time as the core is told it."""
 
 from datetime import UTC, datetime, timedelta
+from math import ceil, floor
 from typing import NewType
 
 from msgspec import Struct
@@ -12,6 +13,8 @@ Timestamp = NewType("Timestamp", str)
 """RFC 3339, UTC, always six digits of a second: `2026-11-20T08:12:04.882702Z`. Sorts as text."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MILLIS = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z."""
 
 
 class Moment(Struct, frozen=True, order=True):
@@ -30,7 +33,26 @@ def timestamp(wall: int) -> Timestamp:
     return Timestamp((_EPOCH + timedelta(microseconds=wall)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
 
+def stored_at(millis: int) -> Timestamp | None:
+    """A store's own time of a write, `millis` since the epoch, as text; None where no store can mean it: before 1970, after 9999."""
+    return timestamp(millis * 1000) if 0 <= millis <= _LATEST_MILLIS else None
+
+
 def seconds(micros: int) -> str:
     """A duration for people: one digit below ten seconds, none above."""
     value = micros / SECOND
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+
+
+def bounds(at_least: int, at_most: int | None) -> str:
+    """A duration of which bounds are known, for people: `8.8 to 16 s`, `at least 2.0 s` where the upper one is not known (None).
+
+    The bounds are rounded outwards.
+    """
+    if at_least == at_most:
+        return seconds(at_least)
+    low = floor(at_least / SECOND * 10) / 10 if at_least < 10 * SECOND else floor(at_least / SECOND)
+    if at_most is None:
+        return f"at least {seconds(round(low * SECOND))}"
+    high = ceil(at_most / SECOND * 10) / 10 if at_most < 10 * SECOND else ceil(at_most / SECOND)
+    return f"{seconds(round(low * SECOND)).removesuffix(' s')} to {seconds(round(high * SECOND))}"

@@ -42,10 +42,12 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "before": {"host": "jm-0", "address": "jm-0:6123"},
     "after": {"host": "jm-1", "address": "jm-1:6123"},
     "vacant_seconds": 4.25,
+    "downtime_seconds_at_least": 4.25,
+    "downtime_seconds_at_most": 17.5,
     "count": 3,
     "episode_id": "0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11",
     "cause": "jobmanager_lost",
-    "confidence": "high",
+    "confidence": "medium",
     "jobs_moved": 4,
     "jobs_away": 1,
     "jobs_total": 5,
@@ -240,6 +242,7 @@ def _fields(telling: _Telling) -> dict[str, object]:
         "before": _leader(first.before),
         "after": _leader(first.after),
         "vacant_seconds": max((a.vacant_seconds for a in alerts if a.vacant_seconds is not None), default=0.0),
+        **_downtime(alerts),
         "count": first.count or 0,
         "episode_id": episode.id if episode else "",
         "cause": found.cause.value if found else "unknown",
@@ -247,6 +250,17 @@ def _fields(telling: _Telling) -> dict[str, object]:
         "jobs_moved": jobs.moved if jobs else 0,
         "jobs_away": jobs.away if jobs else 0,
         "jobs_total": jobs.total if jobs else 0,
+    }
+
+
+def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:
+    """For how long no leader worked, the longest of all; 0 where nobody knows."""
+    at_least = [each.downtime_seconds_at_least or 0.0 for each in alerts]
+    at_most = [each.downtime_seconds_at_most for each in alerts]
+    known = [each for each in at_most if each is not None]
+    return {
+        "downtime_seconds_at_least": max(at_least),
+        "downtime_seconds_at_most": max(known) if len(known) == len(at_most) else 0.0,
     }
 
 

@@ -33,6 +33,8 @@ class Outcome(StrEnum):
     """Refused as it is: an address, a token or a limit that somebody may repair. Tried again slowly."""
     UNDELIVERABLE = "undeliverable"
     """Trying again cannot help: no such receiver, or a URL that nothing can send to."""
+    NOT_SENT = "not_sent"
+    """The service's plugin sends nothing for such a message: nothing went out, and trying again changes nothing."""
     ALREADY_TOLD = "already_told"
     """Another observer has told it: nothing was sent."""
     HELD = "held"
@@ -65,6 +67,16 @@ class SnapshotCompleted(SeenInCluster, frozen=True):
     """
 
 
+class ViewConfirmed(SeenInCluster, frozen=True):
+    """The view is no older than `at`: everything that was in the store at that moment has been observed.
+
+    A driver confirms again within `again_within` microseconds while it can see. Observations arrive in order, so that a confirmation that
+    is late, wherever it is delayed, means that the view is old.
+    """
+
+    again_within: int
+
+
 class NodeObserved(SeenInCluster, frozen=True):
     """The value of a path that may hold leader information, or that there is nothing (`position` None)."""
 
@@ -72,7 +84,7 @@ class NodeObserved(SeenInCluster, frozen=True):
     data: bytes = b""
     position: ZNodePosition | None = None
     writes: int | None = None
-    """How often the path was created or set since it was last told of; None where nobody could count."""
+    """How often the path was created, set or deleted since it was last told of; None where nobody could count."""
     births: Births | None = None
     """How often there was a new node at this path until now, where its parent counts nothing else."""
 
@@ -97,6 +109,15 @@ class ChildrenObserved(SeenInCluster, frozen=True):
     names: tuple[str, ...] = ()
 
 
+class NothingFound(SeenInCluster, frozen=True):
+    """Everything was read, and nothing of a Flink cluster has been there since the driver began."""
+
+    place: str
+    """Where it was looked for, in words."""
+    beside: tuple[str, ...] | None = None
+    """The ids of the clusters that are beside it; None: which there are cannot be read."""
+
+
 class ConfigMapObserved(SeenInCluster, frozen=True):
     """One ConfigMap as it stands, or that there is none (`uid` None). Told again, unchanged, when somebody looked and nothing had changed.
 
@@ -115,6 +136,14 @@ class StoreObserved(SeenInCluster, frozen=True):
     """How far the store is: ZooKeeper's newest transaction. Told when the connection is made, in a new epoch, and now and then."""
 
     zxid: int
+
+
+class NotProcessed(SeenInCluster, frozen=True):
+    """An observation of a cluster that could not be processed: what it was about is not known from then on."""
+
+    path: str
+    """The znode's, or the name of the ConfigMap."""
+    reason: str
 
 
 class DeliverySettled(Observed, frozen=True):
@@ -157,13 +186,29 @@ class Stopped(Observed, frozen=True):
 ClusterObservation = (
     ViewObserved
     | SnapshotCompleted
+    | ViewConfirmed
     | NodeObserved
     | PlaceRemoved
     | NodeRefused
     | ChildrenObserved
     | StoreObserved
     | ConfigMapObserved
+    | NothingFound
 )
 """What a driver may tell."""
 
-Observation = ClusterObservation | DeliverySettled | EvidenceGathered | Started | PolicyLoaded | Ticked | Stopped
+
+def is_trace(observation: "Observation") -> bool:
+    """Whether it shows that something of a Flink cluster is there, with a leader or without."""
+    match observation:
+        case NodeObserved(position=None) | ChildrenObserved(names=()) | ConfigMapObserved(uid=None):
+            return False
+        case NodeObserved() | NodeRefused() | ChildrenObserved() | ConfigMapObserved():
+            return True
+        case _:
+            return False
+
+
+Observation = (
+    ClusterObservation | NotProcessed | DeliverySettled | EvidenceGathered | Started | PolicyLoaded | Ticked | Stopped
+)

@@ -122,6 +122,8 @@ class Policy(Struct, frozen=True):
     inhibit_rules: tuple[InhibitRule, ...] = ()
     receivers: Mapping[str, tuple[Destination, ...]] = {}
     heartbeats: tuple[Heartbeat, ...] = ()
+    session_timeouts: Mapping[str, int] = {}
+    """After how long without a word of a JobManager ZooKeeper ends its session, by cluster: Flink's own setting, where it is known."""
     link: str | None = None
     """Where people find our pages."""
     evidence: frozenset[Source] = frozenset()

@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from msgspec import Struct
 
-from sidecar.core import layout
+from sidecar.core import downtime, layout
 from sidecar.core.accounting import NOT_KNOWABLE, Gap
 from sidecar.core.causes import Cause, Confidence, Loss, verdict
 from sidecar.core.contest import Contest
@@ -20,7 +20,7 @@ from sidecar.core.leadership import (
     host_port,
 )
 from sidecar.core.leadership import Position as StorePosition
-from sidecar.core.moment import SECOND, Moment, Timestamp, seconds, timestamp
+from sidecar.core.moment import SECOND, Moment, Timestamp, seconds, stored_at, timestamp
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy import Policy
 from sidecar.core.records import Contention, Coverage, Position, Transition, record_id
@@ -72,8 +72,9 @@ class Scribe:
 
     def coverage(self, view: View, until: Moment) -> Coverage:
         """What this observer could see, from where it was last recorded `until` then."""
+        stretch = (view.since.wall, view.since.steady, until.wall, until.steady, view.sighting)
         return Coverage(
-            id=record_id("coverage", self._cluster_id, self._policy.observer, view.since.wall, view.since.steady),
+            id=record_id("coverage", self._cluster_id, self._policy.observer, *stretch),
             from_=timestamp(view.since.wall),
             to=timestamp(until.wall),
             state=view.sighting.value,
@@ -81,10 +82,13 @@ class Scribe:
         )
 
     def contention(self, latch: str, names: Sequence[str], before: Sequence[str] | None) -> Contention:
-        """Who contends at `latch`. Curator never gives a name twice, so the names of before and after say which change it was."""
+        """Who contends at `latch`. Curator never gives a name twice, so the names of before and after say which change it was. A first
+        look is no change: it is this observer's own.
+        """
         component = layout.latched(latch)
+        own = (self._policy.observer, self._at.wall, self._at.steady) if before is None else ()
         return Contention(
-            id=record_id("contention", self._cluster_id, latch, before, names),
+            id=record_id("contention", self._cluster_id, latch, before, names, *own),
             component=component.value if component else None,
             contenders=len(names),
             contenders_before=None if before is None else len(before),
@@ -101,12 +105,18 @@ class Scribe:
         connection: ConnectionState | None,
         contenders: Mapping[str, tuple[str, ...]],
     ) -> Transition:
-        """What happened to `component`, of which this was `known`; of its contest, what has become of `contest`."""
+        """What happened to `component`, of which this was `known`; of its contest, what has become of `contest`.
+
+        `known.last_led` is of the leader before this one.
+        """
         held = known.leadership if isinstance(known.leadership, Held) else None
         before = held.leader if held else None
         position = seen.position or (held.position if held and kind is not Kind.OBSCURED else None)
         gap, elections = _counted(known) if kind is not Kind.OBSCURED else (None, None)
         vacant = self._at.steady - known.vacated_at.steady if seen.leader and known.vacated_at else None
+        same_leader = bool(seen.leader and known.last_known and seen.leader.session_id == known.last_known.session_id)
+        led = known.last_led
+        down = downtime.until(led, self._at.steady, same_leader=same_leader) if seen.leader and led else None
         return Transition(
             id=self._transition_id(component, known, seen, kind),
             component=component.component.value,
@@ -119,9 +129,7 @@ class Scribe:
             after_address=seen.leader.address if seen.leader else None,
             last_known_session_id=str(known.last_known.session_id) if known.last_known else None,
             last_known_address=known.last_known.address if known.last_known else None,
-            same_leader=bool(
-                seen.leader and known.last_known and seen.leader.session_id == known.last_known.session_id
-            ),
+            same_leader=same_leader,
             same_process=_same_process(known, seen),
             unobserved=gap.exact if gap else None,
             unobserved_at_least=gap.at_least if gap else None,
@@ -131,9 +139,10 @@ class Scribe:
             returned=seen.leader is not None and seen.leader.session_id in contest.earlier,
             split=known.contest.since is not None,
             vacant_seconds=round(vacant / SECOND, 6) if vacant is not None else None,
+            **downtime.in_seconds(down),
             view=connection.value if connection else "NOT_CONNECTED",
             reason=seen.reason,
-            written_at=timestamp(seen.position.mtime * 1000) if isinstance(seen.position, ZNodePosition) else None,
+            written_at=stored_at(seen.position.mtime) if isinstance(seen.position, ZNodePosition) else None,
             position=_recorded(position) if position else None,
             **self._envelope,
         )
@@ -152,6 +161,7 @@ class Scribe:
             vacant[Component.JOB] = max(vacant.get(Component.JOB, 0), episode.longest_ended)
         by_component = {str(name): round(micros / SECOND, 6) for name, micros in sorted(vacant.items())}
         before, after = episode.before, episode.after
+        down = [known.absence.downtime for known in own if known.absence]
         return EpisodeRecord(
             id=episode.id,
             opened_at=timestamp(episode.opened_at.wall),
@@ -166,6 +176,7 @@ class Scribe:
             jobs_total=episode.jobs_total,
             vacant_seconds=max((s for name, s in by_component.items() if name != Component.JOB), default=None),
             vacant_seconds_by_component=by_component,
+            **downtime.in_seconds(downtime.longest(down)),
             before_session_id=str(before.session_id),
             before_address=before.address,
             after_session_id=str(after.session_id) if after else None,
@@ -178,9 +189,10 @@ class Scribe:
         """An episode in which nothing happened but to us: it is ours alone. `leader`: of the dispatcher, before and after."""
         ended = loss.ended or self._at
         lasted = seconds(ended.steady - loss.began.steady)
+        stretch = (loss.began.wall, loss.began.steady, ended.wall, ended.steady)
         session, address = (str(leader.session_id), leader.address) if leader else (None, None)
         return EpisodeRecord(
-            id=record_id("episode", self._cluster_id, self._policy.observer, loss.began.wall, loss.began.steady),
+            id=record_id("episode", self._cluster_id, self._policy.observer, *stretch),
             opened_at=timestamp(loss.began.wall),
             closed_at=timestamp(ended.wall),
             cause=Cause.OBSERVER_BLIND.value,
@@ -230,10 +242,13 @@ class Scribe:
 
 
 def _written(leader: LeaderInformation, position: StorePosition) -> tuple[object, ...]:
-    """What tells one writing of a leader from all others, whoever looks."""
+    """What tells one writing of a leader from all others, whoever looks. A store that was wiped counts from the beginning again, so its
+    numbers alone do not.
+    """
     match position:
         case ZNodePosition():
-            return position.czxid, position.mzxid
+            stat = (position.czxid, position.mzxid, position.mtime, position.returned)
+            return leader.session_id, leader.address, *stat
         case ConfigMapPosition():
             term = (position.uid, position.holder_identity, position.acquire_time)
             return leader.session_id, leader.address, *term, position.returned
@@ -243,7 +258,7 @@ def _begun(leader: LeaderInformation, position: StorePosition) -> tuple[object, 
     """What tells one run of a job from another of the same id."""
     match position:
         case ZNodePosition():
-            return (position.czxid,)
+            return position.czxid, position.returned
         case ConfigMapPosition():
             return leader.address, position.uid, position.returned
 

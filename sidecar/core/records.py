@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 5
+SCHEMA: Final = 6
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -70,7 +70,13 @@ class Transition(Record, frozen=True, kw_only=True, tag="transition"):
     `unobserved_at_least` so many.
     """
     vacant_seconds: float | None
-    """For how long nobody was seen to lead before this leader; null: there was no vacancy, or its beginning was not seen."""
+    """For how long no leader was published before this one; null: there was no vacancy, or its beginning was not seen."""
+    downtime_seconds_at_least: float | None = None
+    """For how long no leader worked before this one: so long at least. A leader that dies stays published until the store finds out.
+    Null: not known.
+    """
+    downtime_seconds_at_most: float | None = None
+    """The same: so long at most, counted from when the store last heard of the leader before."""
     view: str
     reason: str | None
     """OBSCURED: why we cannot see. Without a leader, in Kubernetes: the fact from which that was derived."""
@@ -152,9 +158,13 @@ class Episode(Record, frozen=True, kw_only=True, tag="episode"):
     """Of those affected: how many nobody led when we stopped waiting for them."""
     jobs_total: int
     vacant_seconds: float | None
-    """The longest time for which nobody was seen to lead one of the cluster's own components; null: none was seen to be vacant."""
+    """The longest time for which no leader of one of the cluster's own components was published; null: none was seen to be vacant."""
     vacant_seconds_by_component: dict[str, float]
     """The same by component; `job`: the longest of all jobs."""
+    downtime_seconds_at_least: float | None = None
+    """For how long no leader of one of these components worked: so long at least, of the one for which it was longest. Null: not known."""
+    downtime_seconds_at_most: float | None = None
+    """The same: so long at most. Null: not known of all of them."""
     before_session_id: str | None
     before_address: str | None
     after_session_id: str | None

@@ -14,6 +14,7 @@ from sidecar.core.evidence import Capture
 from sidecar.core.leadership import ComponentId
 from sidecar.core.leases import Lease
 from sidecar.core.moment import Moment
+from sidecar.core.records import Transition
 from sidecar.core.state import ClusterState, ComponentState, Standby, State, View
 
 _K = TypeVar("_K")
@@ -27,6 +28,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "standby": (str, Standby),
     "component": (tuple[str, ComponentId], ComponentState),
     "lapsed": (tuple[str, str], LeaderElectionRecord),
+    "departed": (tuple[str, ComponentId], Transition),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -34,6 +36,8 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "capture": (str, Capture),
 }
 """Key and value of each kind of row."""
+KINDS: Final = frozenset(_TYPES)
+"""All kinds of rows."""
 
 _NO_COMPONENTS: Final[Mapping[ComponentId, ComponentState]] = {}
 
@@ -69,6 +73,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
             )
             yield from components
             yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
+            yield from _diff("departed", old.departed if old else {}, new.departed if new else {}, prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -96,6 +101,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             episode=found["episode"].get(name),
             last_episode=found["last_episode"].get(name),
             standby=found["standby"].get(name, Standby()),
+            departed={left: t for (cluster, left), t in found["departed"].items() if cluster == name},
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

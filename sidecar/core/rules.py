@@ -43,7 +43,14 @@ def react(alerts: Alerts, policy: Policy, record: AnyRecord, cluster: ClusterSta
                 if rule.on is Trigger.SAME_PROCESS_REELECTION and record.cause == Cause.SAME_PROCESS_REELECTION:
                     alert = _alert(policy, rule, record.cluster_id, None, at, record.id, episode_id=record.id)
                     before, after = _place(record.before_address), _place(record.after_address)
-                    event = replace(alert, before=before, after=after, vacant_seconds=record.vacant_seconds)
+                    event = replace(
+                        alert,
+                        before=before,
+                        after=after,
+                        vacant_seconds=record.vacant_seconds,
+                        downtime_seconds_at_least=record.downtime_seconds_at_least,
+                        downtime_seconds_at_most=record.downtime_seconds_at_most,
+                    )
                     alerts = grouping.fire(alerts, policy, replace(event, ended=at, is_event=True), at)
     return alerts
 
@@ -99,6 +106,8 @@ def _transition(
         before=_place(transition.last_known_address),
         after=_place(transition.after_address),
         vacant_seconds=transition.vacant_seconds,
+        downtime_seconds_at_least=transition.downtime_seconds_at_least,
+        downtime_seconds_at_most=transition.downtime_seconds_at_most,
     )
     return grouping.fire(alerts, policy, alert, at)
 
@@ -125,13 +134,25 @@ def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState
     for name, cluster in clusters.items():
         if alerts.evaluated.get(name) is not cluster or name in alerts.failovers:
             alerts = _evaluated(alerts, policy, name, cluster, now)
-    due = [pending.alert for pending in alerts.pending.values() if now.steady >= pending.due]
+    blindness = {rule.alert for rule in policy.rules if rule.on is Trigger.BLIND}
+    due = {
+        key: pending.alert
+        for key, pending in alerts.pending.items()
+        if pending.due <= (now.steady if key[0] in blindness else _known_until(policy, clusters.get(key[1]), now))
+    }
     if due:
-        waiting = {key: pending for key, pending in alerts.pending.items() if now.steady < pending.due}
+        waiting = {key: pending for key, pending in alerts.pending.items() if key not in due}
         alerts = replace(alerts, pending=waiting)
-    for alert in due:
+    for alert in due.values():
         alerts = grouping.fire(alerts, policy, alert, now)
     return alerts
+
+
+def _known_until(policy: Policy, cluster: ClusterState | None, now: Moment) -> int:
+    """Until when (steady) what is known of a cluster is trusted to be so: what lasts is not decided on an older view than that."""
+    if cluster is None or cluster.confirmed is None:
+        return now.steady
+    return min(now.steady, cluster.confirmed.at.steady + policy.trust_window)
 
 
 def _evaluated(alerts: Alerts, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Alerts:
@@ -144,15 +165,16 @@ def _evaluated(alerts: Alerts, policy: Policy, name: str, cluster: ClusterState,
     for rule in policy.rules:
         lasting = [alert for alert in active if alert.rule == rule.alert]
         firing = {alert.component: alert for alert in lasting}
-        in_sight = cluster.view.complete or rule.on is Trigger.BLIND
+        in_sight = cluster.leaders_in_sight or rule.on is Trigger.BLIND
         found = _found(rule, policy, name, cluster, alerts, now) if in_sight else {}
+        known_until = now.steady if rule.on is Trigger.BLIND else _known_until(policy, cluster, now)
         for component, alert in found.items():
             due = alert.began.steady + rule.hold_for
             if component in firing:
                 if rule.on is Trigger.EPISODES and alert.count != firing[component].count:
                     alerts = grouping.recounted(alerts, firing[component].id, alert.count)
                 continue
-            if now.steady >= due:
+            if known_until >= due:
                 begun.append(alert)
             else:
                 key, waiting = (rule.alert, name, component), Pending(due, alert)
@@ -179,10 +201,11 @@ def _found(
     match rule.on:
         case Trigger.VACANT:
             return _vacancies(rule, policy, name, cluster)
-        case Trigger.BLIND if not cluster.view.complete:
+        case Trigger.BLIND if not cluster.leaders_in_sight:
             loss = cluster.view.loss
             began = loss.began if loss and loss.ended is None else cluster.view.turned_at
-            return {None: _alert(policy, rule, name, None, began, policy.observer, began.wall)}
+            alert = _alert(policy, rule, name, None, began, policy.observer, began.wall)
+            return {None: replace(alert, missing=str(cluster.missing) if cluster.missing else None)}
         case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
             left = sorted(other for names in cluster.contenders.values() for other in names)
             return {None: _alert(policy, rule, name, None, since, *left)}
@@ -212,12 +235,23 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
                 continue
             left = known.last_known
             alert = _alert(policy, rule, name, component, began, left and left.session_id)
-            found[component] = replace(alert, before=_place(left.address) if left else None)
+            subjects = [component, JOBS] if component.job_id and not left else [component]
+            found[component] = replace(
+                alert,
+                before=_place(left.address) if left else None,
+                subjects=tuple(_subject(rule, name, about) for about in subjects),
+                certain=left is not None,
+            )
     if waiting:
         episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
         count = sum(number for _, number in waiting.values())
-        found[JOBS] = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode)
+        alert = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode)
+        found[JOBS] = replace(alert, subjects=(_subject(rule, name, JOBS),))
     return found
+
+
+def _subject(rule: Rule, name: str, component: ComponentId) -> str:
+    return record_id("subject", rule.alert, name, component)
 
 
 def _lasts(rule: Rule, alert: Alert, found: Mapping[ComponentId | None, Alert], cluster: ClusterState) -> bool:

@@ -2,19 +2,41 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from itertools import product
+from typing import Final, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from sidecar.core import evidence
+from sidecar.core.alerts import Reason
+from sidecar.core.causes import Cause
+from sidecar.core.leadership import Component
 from sidecar.core.moment import Moment
+from sidecar.core.observations import Outcome
+from sidecar.core.policy import Policy
 from sidecar.core.records import AnyRecord, Episode, Evidence, Notification, Transition
 from sidecar.core.state import State
 from sidecar.core.transitions import Kind
+
+_Labels = TypeVar("_Labels", bound=tuple[str, ...])
 
 DELAY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """Upper bounds in seconds of the histogram "store write → seen"."""
 
 _SEEN_WRITES: Final = frozenset({Kind.GRANTED.value, Kind.CHANGED.value, Kind.READDRESSED.value})
+
+
+_UNTOLD: Final = {Outcome.HELD, Outcome.UNDELIVERABLE}
+"""Outcomes of an attempt that become another one, or none, in the record."""
+_OUTCOMES: Final = ("queued", "gave_up", *(outcome.value for outcome in Outcome if outcome not in _UNTOLD))
+_TOLD: Final = tuple(
+    (reason.value, outcome)
+    for reason in Reason
+    if reason is not Reason.HEARTBEAT
+    for outcome in (("suppressed",) if reason.value.startswith("SUPPRESSED") else _OUTCOMES)
+)
+"""Reasons of notifications, each with what may become of them."""
 
 
 class Delays(Struct, frozen=True):
@@ -41,6 +63,22 @@ class Tally(Struct, frozen=True):
     """Those that are over, by cluster, cause."""
     evidence: Mapping[tuple[str, str, str], int] = {}
     """Pieces, by cluster, kind, outcome."""
+
+    def begun(self, policy: Policy) -> "Tally":
+        """The tally with a 0 for all that may be counted under `policy` and has not been: who counts from the first one misses it."""
+        clusters = list(policy.stores)
+        told = {destination.receiver for at in policy.receivers.values() for destination in at}
+        told -= {beat.destination.receiver for beat in policy.heartbeats}
+        pieces = product(clusters, evidence.Kind, evidence.Outcome) if policy.evidence else ()
+        return replace(
+            self,
+            transitions=_from_0(product(clusters, Component, Kind), self.transitions),
+            episodes=_from_0(product(clusters, Cause), self.episodes),
+            notifications=_from_0(
+                ((receiver, *known) for receiver in sorted(told) for known in _TOLD), self.notifications
+            ),
+            evidence=_from_0(pieces, self.evidence),
+        )
 
     def with_records(self, records: Iterable[AnyRecord]) -> "Tally":
         """The tally after these records too."""
@@ -80,6 +118,8 @@ class Health(Struct, frozen=True):
     """Records in the journal that are in no segment yet."""
     rules_problem: str | None = None
     """Why the rules on disk are not those that count."""
+    unprocessed: int = 0
+    """Observations that could not be processed, since the process began."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -94,7 +134,13 @@ class Snapshot(Struct, frozen=True):
     def ready(self) -> bool:
         """Every watched cluster has been seen whole, and can be seen now."""
         clusters = self.state.clusters.values()
-        return bool(clusters) and all(cluster.view.complete for cluster in clusters)
+        return bool(clusters) and all(cluster.in_sight for cluster in clusters)
+
+
+def _from_0(known: Iterable[tuple[str, ...]], counted: Mapping[_Labels, int]) -> dict[_Labels, int]:
+    """What was counted, and 0 for all that is `known` to be counted, by the plain text of their labels."""
+    begun = {cast("_Labels", tuple(str(label) for label in labels)): 0 for labels in known}
+    return begun | dict(counted)
 
 
 def _seconds_between(earlier: str, later: str) -> float:

@@ -11,6 +11,7 @@ from sidecar.core.alerts import Alerts
 from sidecar.core.causes import Loss
 from sidecar.core.contest import Contest
 from sidecar.core.deliveries import Delivery
+from sidecar.core.downtime import LastLed
 from sidecar.core.episodes import Absence, Episode
 from sidecar.core.evidence import Capture
 from sidecar.core.leadership import (
@@ -24,7 +25,11 @@ from sidecar.core.leadership import (
 from sidecar.core.leases import Lease
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
+from sidecar.core.records import Transition
+from sidecar.core.text import clean
 
+_MOST_SHOWN: Final = 20
+"""Of the clusters that are beside one that is not there."""
 _TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
 
 
@@ -33,6 +38,7 @@ class ComponentState(Struct, frozen=True):
 
     leadership: Leadership
     since: Moment
+    """When it was first seen to be so."""
     last_known: LeaderInformation | None = None
     """The leader seen last, kept through vacancy, blindness and restarts."""
     last_position: Position | None = None
@@ -46,8 +52,14 @@ class ComponentState(Struct, frozen=True):
     contest: Contest = Contest()
     vacated_at: Moment | None = None
     """When the present vacancy was seen to begin."""
+    last_led: LastLed | None = None
+    """Of the present vacancy: when the leader before it may have worked last."""
+    published_at: int | None = None
+    """When the leader of now was seen to publish itself (steady); None: it led already when somebody looked."""
     absence: Absence | None = None
     """Its part in the latest episode in which it left a leader."""
+    discovered: bool = False
+    """It was so already when it was first seen: since when, nobody saw."""
     registered: bool | None = None
     """Jobs: whether Flink would recover the job. False: it would have, and has forgotten it. None: it was never seen in a job store."""
 
@@ -77,6 +89,31 @@ class View(Struct, frozen=True):
     """Since when `sighting` is so."""
     loss: Loss | None = None
     """When the store was last out of sight, since the sidecar began."""
+
+
+class Confirmed(Struct, frozen=True):
+    """How old our view is: the last moment of which everything is known to have been observed, and until when that is fresh (steady)."""
+
+    at: Moment
+    until: int
+
+
+class Missing(Struct, frozen=True):
+    """Nothing of the cluster is there, nor was as long as anybody remembers: its id may be wrong, or it has never been started."""
+
+    place: str
+    beside: tuple[str, ...] | None
+    """The ids of the clusters beside it; None: which there are is not known."""
+
+    def __str__(self) -> str:
+        if self.beside is None:
+            there = "which clusters are beside it cannot be read"
+        elif self.beside:
+            shown = ", ".join(clean(name) for name in self.beside[:_MOST_SHOWN])
+            there = f"clusters found beside it: {shown}" + (", …" if len(self.beside) > _MOST_SHOWN else "")
+        else:
+            there = "no other cluster is beside it either"
+        return f"no such cluster: nothing was ever found under {clean(self.place)}; {there}"
 
 
 class Fewer(Struct, frozen=True):
@@ -131,6 +168,33 @@ class ClusterState(Struct, frozen=True):
     last_episode: Episode | None = None
     """The failover that was over last, since the sidecar began."""
     standby: Standby = Standby()
+    confirmed: Confirmed | None = None
+    """None: this driver has not confirmed the present view; its age is not known."""
+    stale: bool = False
+    """The view is complete, and older than it may be: a confirmation is overdue."""
+
+    missing: Missing | None = None
+    departed: Mapping[ComponentId, Transition] = {}
+    """REVOKED of jobs that have just left, not recorded yet: in a moment it is known to which failover they belong, if to any."""
+
+    @property
+    def ever_led(self) -> bool:
+        """Whether the cluster has ever had a leader, as long as anybody remembers."""
+        return any(known.last_known for known in self.components.values())
+
+    def is_overdue(self, now: Moment) -> bool:
+        """Whether the view has not been confirmed for longer than it may be."""
+        return self.confirmed is not None and now.steady > self.confirmed.until
+
+    @property
+    def leaders_in_sight(self) -> bool:
+        """Whether the store is in sight, and the cluster is there: else no rule concludes anything about its leaders."""
+        return self.in_sight and self.missing is None
+
+    @property
+    def in_sight(self) -> bool:
+        """Whether the store is seen whole, and the view is fresh: only then does no leader mean that there is none."""
+        return self.view.complete and not self.stale
 
 
 def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core import cluster, deliveries, gathering, grouping, rules
+from sidecar.core import cluster, deliveries, gathering, grouping, rules, settling
 from sidecar.core.alerts import Alerts, Notice, Reason, Suppressed
 from sidecar.core.change import Outcome
 from sidecar.core.deliveries import Delivery, Part, Settled
@@ -76,7 +76,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     """Take up the state that an earlier process left: forget clusters that are not watched any more, release its claims."""
     alive = state.alive or now
     known = {name: state.clusters.get(name) or fresh_cluster(now) for name in policy.stores}
-    outbox = {key: deliveries.release(delivery, now) for key, delivery in state.outbox.items()}
+    outbox = deliveries.released(state.outbox, state.outbox.keys(), now)
     # Nothing is in sight yet, so nothing waits to have been so for long enough.
     told = replace(grouping.rerouted(state.alerts, policy, now), pending={})
     began = replace(state, clusters=known, alerts=told, outbox=outbox, alive=now)
@@ -92,25 +92,26 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     state, more = _each_cluster(policy, state, now, cluster.tick)
     effects += more
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
-    blind = {name for name, seen in state.clusters.items() if not seen.view.complete}
+    blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
     told, notices, suppressed = grouping.tell(evaluated, policy, blind, now)
     queued = [delivery for notice in notices for delivery in _deliveries(policy, state, notice, now)]
     outbox, given_up = deliveries.queue(state.outbox, queued) if queued else (state.outbox, [])
-    outbox, claimed = deliveries.claim(outbox, now)
     told, beats = _heartbeats(policy, told, blind, now)
+    outbox = deliveries.with_heartbeats(outbox, beats, blind=bool(blind))
+    outbox, claimed = deliveries.claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
     if told is not state.alerts or outbox is not state.outbox or alive is not state.alive:
         state = replace(state, alerts=told, outbox=outbox, alive=alive)
     effects += (Append(_suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
-    effects += (Send(delivery) for delivery in (*claimed, *beats))
+    effects += (Send(delivery) for delivery in claimed)
     return state, effects
 
 
 def _answered(policy: Policy, state: State, answer: DeliverySettled | EvidenceGathered) -> Step:
     """The shell tells what became of an effect."""
     if isinstance(answer, DeliverySettled):
-        outbox, settled = deliveries.settle(state.outbox, answer)
+        outbox, settled = settling.settle(state.outbox, answer)
         return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], answer.at)
     capture = state.captures.get(answer.capture_id)
     return _gathered(policy, state, capture, answer.pieces, answer.at) if capture else (state, [])
@@ -168,7 +169,7 @@ def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> It
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
             yield Delivery(
-                id=record_id("delivery", notice.fingerprint, notice.reason, now.wall, now.steady, destination.name),
+                id=_delivery_id(policy, notice, destination.name, now),
                 destination=destination.name,
                 receiver=destination.receiver,
                 cluster_id=min(alert.cluster_id for alert in notice.alerts),
@@ -183,9 +184,14 @@ def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> It
                 episode_id=message.episode_id,
                 parts=_parts(notice),
                 repeat_interval=notice.route.repeat_interval,
+                send_resolved=destination.send_resolved,
                 queued_at=now,
                 next_at=now.steady,
             )
+
+
+def _delivery_id(policy: Policy, notice: Notice, destination: str, now: Moment) -> str:
+    return record_id("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady, destination)
 
 
 def _parts(notice: Notice) -> tuple[Part, ...]:
@@ -194,7 +200,14 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
         return ()
     alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also what we alone can tell: it is news to the ledger
     return tuple(
-        Part(alert.id, alert.began.wall, alert.ended.wall if alert.ended else 0, alert.is_event)
+        Part(
+            alert.id,
+            alert.began.wall,
+            alert.ended.wall if alert.ended else 0,
+            alert.is_event,
+            alert.subjects,
+            alert.certain,
+        )
         for alert in alerts[:MOST_ALERTS]
     )
 
@@ -252,7 +265,7 @@ def _suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notifica
 def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
     delivery = settled.delivery
     return Notification(
-        id=record_id("notification", delivery.id, delivery.attempt, settled.outcome),
+        id=record_id("notification", delivery.id, delivery.attempt, settled.outcome, at.wall, at.steady),
         alert=delivery.alert,
         fingerprint=delivery.fingerprint,
         receiver=delivery.receiver,

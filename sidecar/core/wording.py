@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from sidecar.core import contest
 from sidecar.core.alerts import Alert
 from sidecar.core.leadership import Component
-from sidecar.core.messages import move
+from sidecar.core.messages import move, working
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.policy import Rule, Trigger
 from sidecar.core.rules import JOBS
@@ -23,7 +23,7 @@ class Words(NamedTuple):
     line_over: str
 
 
-_MOVED: Final = "{what}: {move} at {began}{vacant}"
+_MOVED: Final = "{what}: {move} at {began}{vacant}{down}"
 
 WORDS: Final = {
     Trigger.LEADER_CHANGED: Words("leader of {what} changed{moves}", "the failover of {what} is over", _MOVED, _MOVED),
@@ -35,7 +35,7 @@ WORDS: Final = {
         "no leader for {what}",
         "{what} led again",
         "{what}: no leader since {began}{formerly}",
-        "{what}: {led} at {ended}, vacant for {lasted}",
+        "{what}: {led} at {ended}, no published leader for {lasted}",
     ),
     Trigger.SPLIT: Words(
         "split leadership of {what}: {before} and {after}",
@@ -76,17 +76,30 @@ WORDS: Final = {
 }
 
 
+NO_CLUSTER: Final = Words(
+    "no such cluster",
+    "the cluster is there",
+    "{missing}",
+    "something of the cluster is there since {ended}",
+)
+"""Of what is out of sight because it is not there."""
+
+
 def headline(rule: Rule, alerts: Sequence[Alert], *, over: bool) -> str:
     """What happened to all of them, in a few words."""
-    words = WORDS[rule.on]
+    words = _words(rule, alerts[0])
     return (words.title_over if over else words.title).format_map(_said(rule, alerts))
 
 
 def line(rule: Rule, alert: Alert) -> str:
     """What happened, to what, when."""
-    words = WORDS[rule.on]
+    words = _words(rule, alert)
     over = alert.ended is not None and not alert.is_event
     return (words.line_over if over else words.line).format_map(_said(rule, [alert]))
+
+
+def _words(rule: Rule, alert: Alert) -> Words:
+    return NO_CLUSTER if alert.missing else WORDS[rule.on]
 
 
 def host(host_port: str | None) -> str | None:
@@ -98,6 +111,7 @@ def _said(rule: Rule, alerts: Sequence[Alert]) -> dict[str, str]:
     first = alerts[0]
     jobs = first.component == JOBS
     led = f"led by {clean(first.after)} again" if first.after else "its job ended"
+    down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
     return {
         "what": _what(alerts),
         "began": timestamp(first.began.wall),
@@ -109,10 +123,14 @@ def _said(rule: Rule, alerts: Sequence[Alert]) -> dict[str, str]:
         "moves": _moves(alerts),
         "formerly": f" (before: {clean(first.before)})" if first.before else "",
         "led": "led again, or ended" if jobs else led,
-        "vacant": "" if first.vacant_seconds is None else f", vacant for {seconds(int(first.vacant_seconds * SECOND))}",
+        "vacant": ""
+        if first.vacant_seconds is None
+        else f", no published leader for {seconds(int(first.vacant_seconds * SECOND))}",
+        "down": f", {down}" if down else "",
         "count": str(first.count),
         "total": str(sum(alert.count or 0 for alert in alerts)),
         "within": seconds(rule.within),
+        "missing": first.missing or "",
     }
 
 

@@ -232,7 +232,7 @@ def _end(process: "subprocess.Popen[str]", name: str, *, checked: bool = True) -
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:
-        status = process.wait(timeout=20)
+        status = process.wait(timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         status = process.wait()

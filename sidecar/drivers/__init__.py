@@ -2,8 +2,8 @@
 
 # ruff: noqa: PLC0415  a library that is not needed is not loaded: each is a third of the memory
 
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
@@ -33,10 +33,12 @@ class Drivers:
             driver.start(observer)
 
     def stop(self) -> None:
-        """All at once: each may take seconds."""
-        with ThreadPoolExecutor(len(self._drivers)) as pool:
-            for stopped in [pool.submit(driver.stop) for driver in self._drivers]:
-                stopped.result()
+        """All at once: each may take seconds. In threads that do not keep the process when it does not wait for them."""
+        stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in self._drivers]
+        for stop in stops:
+            stop.start()
+        for stop in stops:
+            stop.join()
 
     def _in_kubernetes(self, cluster: KubernetesSettings) -> LeaderRetrievalDriver:
         from sidecar.drivers.kubernetes import Access, KubernetesDriver

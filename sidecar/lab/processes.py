@@ -27,8 +27,8 @@ _ATTEMPTS = 3
 
 # Below the range from which Linux takes ports for outgoing connections (32768 and up): none of those can come in between.
 _PORTS = range(20_000, 30_000)
-_given_ports: set[int] = set()
-_given_ports_lock = threading.Lock()
+_reserved: set[int] = set()
+_reserving = threading.Lock()
 
 # Linux sends the signal of PR_SET_PDEATHSIG when the *thread* ends that started the child: this one lasts as long as the interpreter.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
@@ -44,18 +44,37 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now; never the same one twice in this process.
+    """A port of 127.0.0.1 on which no process listens; no two calls on this machine get the same one while their processes live.
 
-    Another process may still take it before it is used, so what binds it must be ready to choose again: see `Server`.
+    A process that does not ask here may still take it before it is used, so what binds it must be ready to choose again: see `Server`.
     """
-    with _given_ports_lock:
+    with _reserving:
         for port in random.sample(_PORTS, len(_PORTS)):
-            if port not in _given_ports and _can_be_bound(port):
-                _given_ports.add(port)
+            if port not in _reserved and _reserve(port):
+                _reserved.add(port)
                 return port
     raise LabError(
         f"no free port of 127.0.0.1 is left between {_PORTS.start} and {_PORTS.stop - 1}: end what listens there"
     )
+
+
+def _reserve(port: int) -> bool:
+    """Whether this process has reserved `port`, for as long as it lives.
+
+    The reservation is a name in Linux's abstract socket namespace: the kernel gives it to one process at a time, frees it when that process
+    ends, however it ends, and keeps it where the ports are, in the network namespace.
+    """
+    reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        reservation.bind(f"\0flink-ha-sidecar/port/{port}")
+    except OSError:
+        reservation.close()
+        return False
+    if not _can_be_bound(port):
+        reservation.close()
+        return False
+    reservation.detach()  # stays open until the process ends
+    return True
 
 
 def _can_be_bound(port: int) -> bool:

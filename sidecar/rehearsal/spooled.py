@@ -2,8 +2,8 @@
 
 import gzip
 import zlib
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ from uuid import UUID
 
 from msgspec import MsgspecError, Struct, field, json
 
+from sidecar.core.episodes import LOOK_BACK
 from sidecar.core.errors import OperatorError
 from sidecar.core.leadership import Component
 from sidecar.core.moment import SECOND
@@ -22,6 +23,10 @@ from sidecar.rehearsal.sight import Sight
 _LONGEST_LINE: Final = 1 << 20
 _FAR: Final = 366 * 24 * 3600 * SECOND
 """A record so long after the one before it has a wrong time."""
+_LATE: Final = LOOK_BACK + 5 * SECOND
+"""The REVOKED of a job is recorded so long after it was observed: LOOK_BACK, and what a busy sidecar needs."""
+NO_RECORD: Final = (MsgspecError, ValueError, RecursionError)
+"""What a line raises that is no record. RecursionError: it is nested a thousand levels deep."""
 _REMEMBERED: Final = 100_000
 """So many ids: a segment that is there twice is told once."""
 
@@ -77,12 +82,16 @@ class Spooled:
                     sight.covered(_micros(record.from_), _micros(record.to), record.state)
                 elif record.kind == Kind.OBSCURED:
                     sight.noticed(at)
-            except (MsgspecError, ValueError):
+            except NO_RECORD:
                 continue  # counted when it is read for its content
         return found
 
     def records(self, observer: str, found: Found) -> Iterator[tuple[int, AnyRecord]]:
         """What `observer` recorded, each with its time (microseconds since the epoch), which never goes back. Raises ReplayError."""
+        return _in_order(self._recorded(observer, found))
+
+    def _recorded(self, observer: str, found: Found) -> Iterator[tuple[int, AnyRecord]]:
+        """What `observer` recorded, each with the time at which it was observed, as the files hold it. Raises ReplayError."""
         decoder = json.Decoder(AnyRecord)
         known: OrderedDict[str, None] = OrderedDict()
         latest = 0
@@ -94,7 +103,7 @@ class Spooled:
                 _check(record)
                 if latest and at - latest > _FAR:
                     raise ValueError("out of time")
-            except (MsgspecError, ValueError):
+            except NO_RECORD:
                 self.unreadable += 1
                 continue
             own = record.observer == observer and record.cluster_id in found.stores
@@ -103,7 +112,30 @@ class Spooled:
                 if len(known) > _REMEMBERED:
                     known.popitem(last=False)
                 latest = max(latest, at)
-                yield latest, record
+                yield at, record
+
+
+def _in_order(records: Iterable[tuple[int, AnyRecord]]) -> Iterator[tuple[int, AnyRecord]]:
+    """`records`, each with a time that never goes back. The REVOKED of a job comes where it was observed: it is recorded later."""
+    waiting: deque[tuple[int, AnyRecord]] = deque()
+    yielded = latest = 0
+    for at, record in records:
+        place = len(waiting)
+        if latest - _LATE <= at < latest and _is_departure(record):
+            while place and waiting[place - 1][0] > at:
+                place -= 1
+            waiting.insert(place, (max(at, yielded), record))
+        else:
+            latest = max(latest, at)
+            waiting.append((latest, record))
+        while latest - waiting[0][0] > _LATE:
+            yielded, _ = waiting[0]
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _is_departure(record: AnyRecord) -> bool:
+    return isinstance(record, Transition) and record.kind == Kind.REVOKED and record.job_id is not None
 
 
 def lines(files: Sequence[Path]) -> Iterator[bytes]:

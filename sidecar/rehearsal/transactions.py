@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from msgspec import MsgspecError, Struct, json
+from msgspec import Struct, json
 
 from sidecar.core import layout
 from sidecar.core.deliveries import Delivery
@@ -26,7 +26,7 @@ from sidecar.core.observations import (
 from sidecar.core.policy import Store
 from sidecar.core.routing import every
 from sidecar.rehearsal.retelling import Telling
-from sidecar.rehearsal.spooled import lines
+from sidecar.rehearsal.spooled import NO_RECORD, lines
 from sidecar.rehearsal.voice import TICK, Voice
 from sidecar.settings.offline import Offline
 
@@ -156,7 +156,7 @@ class Transactions:
                     bytes.fromhex(operation.hex or "")
                 if latest and transaction.t_ms - latest > _FAR:
                     raise ValueError("out of time")
-            except (MsgspecError, ValueError):
+            except NO_RECORD:
                 self.unreadable += 1
                 continue
             latest = max(latest, transaction.t_ms)
@@ -169,7 +169,7 @@ def are_transactions(files: Sequence[Path]) -> bool:
     for line in islice(lines(files), 10):
         try:
             decoder.decode(line)
-        except MsgspecError:
+        except NO_RECORD:
             continue
         return True
     return False

@@ -15,6 +15,7 @@ from sidecar.settings.model import (
     SpoolSettings,
     TlsSettings,
     ZooKeeperSettings,
+    session_timeouts,
 )
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "ZooKeeperSettings",
     "load",
     "load_cluster",
+    "session_timeouts",
 ]

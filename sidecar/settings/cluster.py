@@ -51,13 +51,15 @@ def find_cluster(*places: Place) -> ClusterSettings:
     way = next((way for place in places for way in _WAYS if way in place), "flink_conf")
     others = {*_WAYS} - {way}
     given = ChainMap(*(dict(place) for place in places if others.isdisjoint(place)))
+    flinks: Place | None = None
     if way == "flink_conf":
-        given = ChainMap(*given.maps, dict(read_flink_conf(given.get(way) or _flink_conf_dir())))
+        flinks = read_flink_conf(given.get(way) or _flink_conf_dir())
+        given = ChainMap(*given.maps, dict(flinks))
     if "kubernetes" in given:
         _demand_none_of(keys.ZOOKEEPER, "ZooKeeper", given, f"Kubernetes ({given['kubernetes'].where})")
         return read_kubernetes(given)
     _demand_none_of(keys.KUBERNETES, "Kubernetes", given, f"ZooKeeper ({given['zookeeper'].where})")
-    return _zookeeper(given)
+    return _zookeeper(given, flinks)
 
 
 def _demand_none_of(foreign: Keys, store: str, given: Place, actual: str) -> None:
@@ -80,10 +82,12 @@ def _flink_conf_dir() -> Given:
     )
 
 
-def _zookeeper(given: Place) -> ZooKeeperSettings:
-    def value(key: str) -> Given:
+def _zookeeper(given: Place, flinks: Place | None) -> ZooKeeperSettings:
+    """`flinks`: what Flink's own configuration says, where it was read."""
+
+    def value(key: str, place: Place = given) -> Given:
         default = keys.ZOOKEEPER.defaults[key] or ""
-        return given.get(key) or Given(default, default, f"the default of {key}")
+        return place.get(key) or Given(default, default, f"the default of {key}")
 
     root, cluster_id = value("root"), value("cluster_id")
     for path in (root, cluster_id):
@@ -96,6 +100,7 @@ def _zookeeper(given: Place) -> ZooKeeperSettings:
         namespace=namespace(root.text, cluster_id.text),
         cluster_id=name,
         session_timeout=_patience(value("session_timeout")),
+        flink_session_timeout=_patience(value("session_timeout", flinks)) if flinks is not None else None,
         connection_timeout=_patience(value("connection_timeout")),
         tolerate_suspended=value("tolerate_suspended_connections").flag(),
         tls=read_tls(given),

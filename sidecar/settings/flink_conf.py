@@ -134,8 +134,8 @@ def read_flink_conf(conf_dir: Given) -> Mapping[str, Given]:
     return files[0].options
 
 
-class _HighAvailability(NamedTuple):
-    """What one file says."""
+class HighAvailability(NamedTuple):
+    """What one file says: `mode` is Flink's `high-availability.type` in capitals, `options` has the keys of `read_flink_conf`."""
 
     path: Path
     mode: str
@@ -164,19 +164,27 @@ class _HighAvailability(NamedTuple):
         )
 
 
-def _read(path: Path) -> _HighAvailability:
-    from sidecar.settings.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
+def _read(path: Path) -> HighAvailability:
+    from sidecar.settings.document import read_text  # noqa: PLC0415  imports ruamel.yaml
 
-    text = read_text(path)
-    entries = _flat(parse(text, str(path)), path) if path.name == STANDARD else _lines(text, path)
+    return high_availability(path, read_text(path), {})
+
+
+def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> HighAvailability:
+    """What Flink's configuration `path`, whose content is `text`, says, where Flink was also given these dynamic properties.
+
+    Raises SettingsError: it is none, or has a value that Flink does not take.
+    """
+    entries = _lines(text, path) if path.name == LEGACY else _nested(text, path)
     values = {key: value for key, value in entries if key in _KEYS or key.startswith(f"{_AUTHORIZATION}.")}
+    values |= {key: _Value(value, 0) for key, value in properties.items() if key in _KEYS}
     given = _option(_TYPE, values, path)
     mode = given.text.upper() if given else "NONE"
     if given and (mode == "KUBERNETES" or mode.endswith(_KUBERNETES_FACTORY)):
         namespace = Given(_NAMESPACE, _NAMESPACE, f"{path}: Flink's default of kubernetes.namespace")
         options = {"kubernetes": given, "namespace": namespace} | _options(_KUBERNETES, values, path)
-        return _HighAvailability(path, "KUBERNETES", options)
-    return _HighAvailability(path, mode, _options(_ZOOKEEPER, values, path) | _authorization(values, path))
+        return HighAvailability(path, "KUBERNETES", options)
+    return HighAvailability(path, mode, _options(_ZOOKEEPER, values, path) | _authorization(values, path))
 
 
 def _options(options: Mapping[str, _Option], values: Mapping[str, _Value], path: Path) -> dict[str, Given]:
@@ -224,6 +232,12 @@ def _lines(text: str, path: Path) -> Iterator[tuple[str, _Value]]:
             yield key, _Value(value, number)
         elif key or value:
             _log.warning('%s:%d: is no "key: value", ignored as Flink ignores it', path, number)
+
+
+def _nested(text: str, path: Path) -> Iterator[tuple[str, _Value]]:
+    from sidecar.settings.document import parse  # noqa: PLC0415  imports ruamel.yaml
+
+    return _flat(parse(text, str(path)), path)
 
 
 def _flat(table: Table, path: Path, prefix: str = "") -> Iterator[tuple[str, _Value]]:

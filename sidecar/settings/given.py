@@ -21,6 +21,15 @@ _VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+_secret_variables: Final[set[str]] = set()
+"""Of the whole process, as the environment is."""
+
+
+def secret_variables() -> frozenset[str]:
+    """The environment variables from which this process has read secrets (`${NAME}` in a URL or password): no other program needs them."""
+    return frozenset(_secret_variables)
+
+
 class Given(Struct, frozen=True):
     """`text` with its variables filled in; `written` without, as errors may show it. `where` is what an error begins with."""
 
@@ -77,6 +86,8 @@ class Given(Struct, frozen=True):
     def secret(self, what: str) -> "Given":
         """Itself, or with the content of the file that `file:PATH` names. Errors say where it stands, never what it is."""
         text = self.text.strip()
+        found = _VARIABLE.finditer(self.written)
+        _secret_variables.update(match[1] for match in found if not match[0].startswith("$$"))
         if text.startswith("file:"):
             path = (self.folder or Path.cwd()) / text.removeprefix("file:")
             try:

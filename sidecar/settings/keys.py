@@ -60,7 +60,7 @@ SPOOL: Final = Keys(
     {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"},
 )
 LEDGER: Final = Keys({"mode": "auto"})
-HTTP: Final = Keys({"host": "0.0.0.0", "port": "9250", "external_url": None})  # noqa: S104  probes and Prometheus come from outside the pod
+HTTP: Final = Keys({"host": "0.0.0.0", "port": "9250", "external_url": None, "allowed_hosts": None})  # noqa: S104  probes and Prometheus come from outside the pod
 EVIDENCE: Final = Keys({"capture": None, "dir": None, "keep": "7d", "keep_megabytes": "200", "tls": None})
 RULE: Final = Keys(
     {

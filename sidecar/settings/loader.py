@@ -23,6 +23,7 @@ from sidecar.settings.section import Section
 from sidecar.settings.security import Place
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})|\*")
 _NAMING: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
 _OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
@@ -56,11 +57,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         ),
         ledger=file.section("ledger", keys.LEDGER).get("mode").choice(LedgerMode),
         trust_window=file.get("trust_window").duration() / SECOND,
-        http=HttpSettings(
-            host=_not_empty(http.get("host")),
-            port=http.get("port").integer(0, (1 << 16) - 1),
-            external_url=_external_url(http.find("external_url")),
-        ),
+        http=_http(http),
         evidence=read_evidence(file.section("evidence", keys.EVIDENCE), state_dir, spool_place),
         rules=alerting.rules,
         receivers=alerting.receivers,
@@ -190,6 +187,18 @@ def _object_url(url: Given, parts: SplitResult) -> str:
     if not parts.netloc:
         raise url.error(f"names no bucket: give one like {parts.scheme}://bucket/prefix")
     return url.text
+
+
+def _http(section: Section) -> HttpSettings:
+    listed = [
+        given.matching(_HOST_NAME, "a host name without a port, or *") for given in section.texts("allowed_hosts")
+    ]
+    return HttpSettings(
+        host=_not_empty(section.get("host")),
+        port=section.get("port").integer(0, (1 << 16) - 1),
+        external_url=_external_url(section.find("external_url")),
+        allowed_hosts=frozenset(name.lower().removesuffix(".") for name in listed),
+    )
 
 
 def _external_url(given: Given | None) -> str | None:

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from sidecar.core.moment import SECOND
 from sidecar.core.policy import Destination, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.routing import InhibitRule, Route
+from sidecar.tls import client_context
 
 
 class Secret:
@@ -48,7 +50,7 @@ class TlsSettings(Struct, frozen=True):
 
         Raises ValueError: the line names the file, never the password.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = client_context()
         if self.ca_file is None:
             context.load_default_certs()
         else:
@@ -105,6 +107,8 @@ class ZooKeeperSettings(Struct, frozen=True):
     sasl: SaslSettings | None = None
     authorization: Mapping[str, Secret] = {}
     """By scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
+    flink_session_timeout: float | None = None
+    """Of Flink's sessions (seconds): what its configuration says, or its default. None: Flink's configuration was not read."""
 
     @property
     def place(self) -> str:
@@ -156,6 +160,14 @@ class HttpSettings(Struct, frozen=True):
     port: int
     external_url: str | None = None
     """Where people reach it."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Names by which it may be asked, in small letters; `*`: any."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The same, and those that follow from the rest."""
+        reached = urlsplit(self.external_url).hostname if self.external_url else None
+        return self.allowed_hosts | {self.host.lower(), *([reached] if reached else [])}
 
 
 class EvidenceSettings(Struct, frozen=True):
@@ -189,6 +201,15 @@ class Receiver(Struct, frozen=True):
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(Destination(self.name, index, self.send_resolved) for index in range(len(self.urls)))
+
+
+def session_timeouts(*clusters: ClusterSettings) -> dict[str, int]:
+    """After how long Flink's ZooKeeper sessions expire (microseconds), by cluster: of those of which that is known."""
+    return {
+        cluster.cluster_id: round(cluster.flink_session_timeout * SECOND)
+        for cluster in clusters
+        if isinstance(cluster, ZooKeeperSettings) and cluster.flink_session_timeout is not None
+    }
 
 
 class Settings(Struct, frozen=True):
@@ -228,6 +249,7 @@ class Settings(Struct, frozen=True):
                 if receiver.heartbeat is not None
                 for destination in receiver.destinations()
             ),
+            session_timeouts=session_timeouts(*self.clusters),
             link=self.http.external_url,
             evidence=self.evidence.sources,
         )

@@ -1,10 +1,12 @@
-"""What a service answered to the HTTP requests of an attempt. Apprise keeps it to itself. For the sender's child process alone."""
+"""What an attempt sent, and what was answered to its HTTP requests. Apprise keeps it to itself. For the sender's child process alone."""
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any, Final
 
 from requests import RequestException, Response
@@ -22,6 +24,11 @@ _BAD_GATEWAY: Final = 502
 _UNAVAILABLE: Final = 503
 _GATEWAY_TIMEOUT: Final = 504
 
+_SENDING: Final = frozenset(
+    {"socket.connect", "socket.sendto", "socket.sendmsg", "subprocess.Popen", "os.posix_spawn", "syslog.syslog"}
+)
+"""Python's own names (audit events) for what every library that sends anything has to do: there is no hook that all plugins pass."""
+
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _LONGEST_DATE: Final = 40
 
@@ -32,6 +39,8 @@ class Answer:
     def __init__(self) -> None:
         self.status: int | None = None
         self.retry_after: int | None = None
+        self.exchanges = 0
+        """How often anything was sent, or tried to be, by HTTP, SMTP or whatever else: each connection, datagram and program counts."""
 
     @property
     def rate_limited(self) -> bool:
@@ -58,11 +67,13 @@ class Answer:
 
 @contextmanager
 def listening() -> Iterator[Answer]:
-    """Note what is answered to whatever `requests` sends meanwhile, in all of this process.
+    """Note what is sent meanwhile, and what is answered to whatever `requests` sends, in all of this process.
 
     Once we are told to come back later nothing more is sent: some plugins would knock again by themselves.
     """
     answer = Answer()
+    _listeners.append(answer)
+    _hear()
     send = HTTPAdapter.send
 
     def noting(adapter: HTTPAdapter, *args: Any, **kwargs: Any) -> Response:
@@ -79,6 +90,22 @@ def listening() -> Iterator[Answer]:
         yield answer
     finally:
         HTTPAdapter.send = send  # type: ignore[method-assign]  # as above
+        _listeners.remove(answer)
+
+
+_listeners: list[Answer] = []
+
+
+@cache
+def _hear() -> None:
+    """Count what is sent, for whoever listens. Python keeps such a hook until the process ends: one is enough."""
+
+    def happened(event: str, _arguments: object) -> None:
+        if event in _SENDING:
+            for answer in _listeners:
+                answer.exchanges += 1
+
+    sys.addaudithook(happened)
 
 
 def _bound(response: Response) -> None:

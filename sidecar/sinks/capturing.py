@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sidecar.answering import answer_once
-from sidecar.sinks import attach, flink_rest, processes, py_spy
+from sidecar.sinks import attach, flink_rest, ownership, processes, py_spy
 from sidecar.sinks.pieces import ABSENT, CAPTURED, FAILED, NotCapturedError, Shelf, piece
 from sidecar.sinks.processes import FlinkProcess
 
@@ -27,20 +27,27 @@ def capture(
     jobs: Sequence[str] = (),
     thread_dump: bool = False,
     tls: Mapping[str, str | None] | None = None,
+    cluster: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The pieces of one request, within `seconds`. `name` is how the names of their files in `folder` begin."""
+    """The pieces of one request, within `seconds`. `name` is how the names of their files in `folder` begin.
+
+    Processes that certainly belong to another cluster than the one with this `ownership.identity` are left alone. None: there is no other.
+    """
     shelf = Shelf(folder, name)
     if source == "flink_rest":
         return list(flink_rest.capture(rest_address, jobs, tls, seconds, shelf if thread_dump else None))
-    return list(_processes(shelf, time.monotonic() + seconds))
+    return list(_processes(shelf, time.monotonic() + seconds, cluster))
 
 
-def _processes(shelf: Shelf, deadline: float) -> Iterator[dict[str, Any]]:
+def _processes(shelf: Shelf, deadline: float, cluster: Mapping[str, str] | None) -> Iterator[dict[str, Any]]:
     found = processes.find({os.getpid(), os.getppid()})
     if not found:
         why = "no process of Flink is visible from here: in a pod, set shareProcessNamespace: true"
         yield piece("process", "", ABSENT, why)
-    captured, others = found[:MOST_PROCESSES], found[MOST_PROCESSES:]
+    owned = ownership.sort(found, cluster)
+    if owned.others:
+        yield _of_others(owned)
+    captured, others = owned.ours[:MOST_PROCESSES], owned.ours[MOST_PROCESSES:]
     for process in captured:
         yield _kernel(process)
     for process in captured:
@@ -48,6 +55,15 @@ def _processes(shelf: Shelf, deadline: float) -> Iterator[dict[str, Any]]:
     if others:
         why = f"{len(others)} more processes of Flink are visible, and are not captured: {MOST_PROCESSES} are"
         yield piece("process", "others", FAILED, why)
+
+
+def _of_others(owned: ownership.Sorted) -> dict[str, Any]:
+    """That there are processes which are not ours to look at."""
+    counts = [f"{owned.others} of another cluster"]
+    if owned.unknown:
+        counts.append(f"{owned.unknown} of a cluster that cannot be determined")
+    ours = "" if owned.ours else "; none of this cluster is visible"
+    return piece("process", "other clusters", ABSENT, f"not captured: {', '.join(counts)}{ours}")
 
 
 def _kernel(process: FlinkProcess) -> dict[str, Any]:

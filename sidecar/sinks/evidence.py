@@ -9,8 +9,9 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,8 +19,10 @@ from sidecar.child import Child, NoAnswerError
 from sidecar.core.evidence import Capture, Kind, Occasion, Outcome, Piece
 from sidecar.core.gathering import nothing
 from sidecar.core.policy import Source
-from sidecar.settings.model import TlsSettings
+from sidecar.settings.model import ClusterSettings, TlsSettings
+from sidecar.sinks import ownership
 from sidecar.sinks.pieces import PART
+from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 64
 """Requests that may wait, to each source. A failover has one to each; several clusters may fail over at once."""
@@ -41,6 +44,7 @@ _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FILE: Final = re.compile(rf"({'|'.join(Occasion)})(-[0-9]{{1,9}})?-({'|'.join(Kind)})-[0-9]{{1,19}}\.txt")
+_HALF: Final = re.compile(rf"\.{_FILE.pattern}(\.[0-9a-f]{{16}})?{re.escape(PART)}")
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +56,9 @@ class Collector:
 
     They are called EPISODE/OCCASION-KIND-NUMBER.txt, and EPISODE/OCCASION-2-KIND-NUMBER.txt for the second failover of an episode. `told`
     is called once for every `gather`, with the request's id and its pieces: from threads of its own, where `stop` says nothing else; it
-    may block. `tls` is for Flink's REST servers. After each request, files older than `keep` seconds are removed, and then the oldest
-    until all together have `most_bytes`. A request takes at most `time_limit` seconds.
+    may block. Processes of other clusters than the request's, one of `clusters`, are left alone. `tls` is for Flink's REST servers. After
+    each request, files older than `keep` seconds are removed, and then the oldest until all together have `most_bytes`. A request takes
+    at most `time_limit` seconds.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Collector:
         folder: Path,
         told: Callable[[str, Pieces], None],
         *,
+        clusters: Iterable[ClusterSettings] = (),
         tls: TlsSettings | None = None,
         keep: float = _KEEP,
         most_bytes: int = _MOST_BYTES,
@@ -68,6 +74,7 @@ class Collector:
     ) -> None:
         self._folder = folder
         self._told = told
+        self._identities = {cluster.cluster_id: ownership.identity(cluster) for cluster in clusters}
         self._tls = tls
         self._keep = keep
         self._most_bytes = most_bytes
@@ -81,7 +88,7 @@ class Collector:
         self._refused: deque[tuple[Capture, str]] = deque()
         self._children: dict[Child, str] = {}
         """What is being captured, and how the names of its files begin."""
-        self._workers: list[threading.Thread] = []
+        self._workers: list[ServiceThread] = []
         self._teller: threading.Thread | None = None
         self._stopping = False
 
@@ -91,7 +98,7 @@ class Collector:
             if self._workers or self._stopping:
                 return
             self._workers = [
-                threading.Thread(target=self._work, args=(waiting,), name=f"evidence-{source}", daemon=True)
+                ServiceThread(partial(self._work, waiting), f"evidence-{source}")
                 for source, waiting in self._waiting.items()
             ]
             for worker in self._workers:
@@ -127,8 +134,16 @@ class Collector:
             # Not from this thread: it is the one that empties the inbox into which `told` puts the answer.
             self._refused.append((capture, _STOPPING if self._stopping else f"{CAPACITY} others wait"))
             if self._teller is None:
-                self._teller = threading.Thread(target=self._tell_refused, name="evidence-refused", daemon=True)
-                self._teller.start()
+                teller = threading.Thread(target=self._tell_refused, name="evidence-refused", daemon=True)
+                try:
+                    teller.start()
+                except (
+                    RuntimeError
+                ) as error:  # the owner must not end of it: without an answer the request counts as lost
+                    self._refused.clear()
+                    _log.error("cannot answer a request for evidence: %s", error)
+                    return
+                self._teller = teller
 
     def _tell_refused(self) -> None:
         while True:
@@ -167,18 +182,20 @@ class Collector:
         environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
         try:
             child = Child("sidecar.sinks.capturing", "the capturing process", environment)
-        except OSError as error:
-            return _none(capture, Outcome.FAILED, f"could not start the capturing process: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001  whatever it was, the request is answered
+            why = getattr(error, "strerror", None) or error
+            return _none(capture, Outcome.FAILED, f"could not start the capturing process: {why}")
         with self._changed:
             self._children[child] = name
             if self._stopping:
                 child.kill()
         try:
             return child.ask(self._request(capture, name), Pieces, self._time_limit)
-        except NoAnswerError as error:
+        except Exception as error:  # noqa: BLE001  whatever it was, the request is answered
             if self._stopping:
                 return _none(capture, Outcome.LOST, _STOPPING)
-            return _none(capture, Outcome.FAILED, str(error))
+            why = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
+            return _none(capture, Outcome.FAILED, why)
         finally:
             with self._changed:
                 del self._children[child]
@@ -193,6 +210,7 @@ class Collector:
             "rest_address": capture.rest_address,
             "jobs": capture.jobs,
             "thread_dump": capture.thread_dump,
+            "cluster": self._identities.get(capture.cluster_id),
             "tls": _plain(self._tls) if self._tls else None,
         }
 
@@ -266,7 +284,7 @@ def _files(folder: Path) -> Iterator[_File]:
             if not entry.is_file(follow_symlinks=False):
                 continue
             known = entry.stat(follow_symlinks=False)
-            if entry.name.startswith(".") and _FILE.fullmatch(entry.name[1:].removesuffix(PART)):
+            if _HALF.fullmatch(entry.name):
                 if time.time() - known.st_mtime > _HALF_WRITTEN:
                     Path(entry.path).unlink(missing_ok=True)
             elif _FILE.fullmatch(entry.name):

@@ -12,7 +12,10 @@ Facts = Sequence[tuple[str, str]]
 
 # Programs read these as they are; no chat that calls people by `@name` is behind them.
 _FOR_PROGRAMS: Final = frozenset({"json", "xml", "form"})
-_MENTION: Final = re.compile(r"@(?=\S)")
+# What begins a mention, a link, an image or an element in some chat or other. An invisible character behind it makes it text that can
+# still be read and copied, also where a chat has a syntax of its own: to escape takes each chat's own rules, and shows where it has none.
+_MARKUP: Final = re.compile(r"@(?=\S)|<(?=[^\s\d=<>-])|\](?=[(\[:])")
+_BREAK: Final = "\N{ZERO WIDTH SPACE}"
 _LINK: Final = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)
 
 _PAGE: Final = (
@@ -39,10 +42,10 @@ def formatted(
         if len(page) <= service.body_maxlen:
             return title, page, NotifyFormat.HTML
     listed = "\n".join(f"{name}: {value}" for name, value in facts)
-    text = "\n\n".join(part for part in (body, listed, link) if part)
+    text = "\n\n".join(part for part in (body, listed) if part)
     if not mail and str(service.protocol) not in _FOR_PROGRAMS:
-        title, text = (_MENTION.sub("@\N{ZERO WIDTH SPACE}", part) for part in (title, text))
-    return title, text, NotifyFormat.TEXT
+        title, text = (_MARKUP.sub(rf"\g<0>{_BREAK}", part) for part in (title, text))
+    return title, f"{text}\n\n{link}" if link else text, NotifyFormat.TEXT
 
 
 def _is_mail(service: NotifyBase) -> bool:

@@ -10,17 +10,20 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct
 
 from sidecar.clock import Clock
 from sidecar.core import ledger as ledgers
-from sidecar.core.deliveries import LEDGER_PAUSE, Delivery
+from sidecar.core.deliveries import Delivery
 from sidecar.core.ledger import TAKE_OVER, Claim, Ledger, Standing
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import Outcome
+from sidecar.core.settling import LEDGER_PAUSE
+from sidecar.core.text import clean
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
 
 MOST_RACES: Final = 20
@@ -53,6 +56,20 @@ FREE: Final = Permit()
 """Send it: nobody needs to be asked."""
 
 
+@contextmanager
+def _expecting_ledger_errors() -> Iterator[None]:
+    """Whatever else goes wrong is a LedgerError too: then the ledger is out of reach, and messages go out without it after a while."""
+    try:
+        yield
+    except LedgerError:
+        raise
+    except Exception as error:
+        _log.error(
+            "using the ledger failed: %s: %s", type(error).__name__, error, exc_info=_log.isEnabledFor(logging.DEBUG)
+        )
+        raise LedgerError(f"the ledger: unexpected {type(error).__name__}: {error}") from error
+
+
 class SharedLedger:
     """The ledger of one cluster. Safe to use from several threads: they take turns."""
 
@@ -83,11 +100,8 @@ class SharedLedger:
         """Make the ledger where there is none, before there is anything to tell: who finds none later, knows that one was lost."""
         with self._lock:
             try:
-                document = self._store.read()
-                found = self._found(document)
-                if not self._knows_one:
-                    self._write(found, document)
-                self._store.rest()
+                with _expecting_ledger_errors():
+                    self._begin()
             except LedgerRefusedError as error:
                 self._refused(error)
             except LedgerError as error:
@@ -102,7 +116,8 @@ class SharedLedger:
             if asked_at < self._failed_at:  # who waited for another's answer has it
                 return Permit(outcome=Outcome.NO_LEDGER, detail=self._failure)
             try:
-                return self._claim(delivery)
+                with _expecting_ledger_errors():
+                    return self._claim(delivery)
             except LedgerRefusedError as error:
                 return self._refused(error)
             except LedgerError as error:
@@ -117,7 +132,8 @@ class SharedLedger:
                 if time.monotonic() < self._alone_until:
                     return
                 try:
-                    self._settle(delivery, claim, outcome)
+                    with _expecting_ledger_errors():
+                        self._settle(delivery, claim, outcome)
                 except LedgerError as error:
                     self._out_of_reach(error)
                     if attempt == MARK_ATTEMPTS - 1:
@@ -138,7 +154,8 @@ class SharedLedger:
                 return
             try:
                 while self._debts:
-                    self._settle(*self._debts[0])
+                    with _expecting_ledger_errors():
+                        self._settle(*self._debts[0])
                     self._debts.popleft()
             except LedgerError as error:
                 self._out_of_reach(error)
@@ -150,6 +167,13 @@ class SharedLedger:
                 self._store.stop()
             finally:
                 self._lock.release()
+
+    def _begin(self) -> None:
+        document = self._store.read()
+        found = self._found(document)
+        if not self._knows_one:
+            self._write(found, document)
+        self._store.rest()
 
     def _claim(self, delivery: Delivery) -> Permit:
         for race in range(MOST_RACES):
@@ -169,10 +193,11 @@ class SharedLedger:
 
     def _found(self, document: Document) -> Ledger:
         """The ledger in it. One that was deleted or garbled begins anew: what was told before is not known any more."""
-        found = ledgers.read(document.content)
+        wall = self._clock().wall
+        found = ledgers.believed(ledgers.read(document.content), wall)
         self._away_since = None
         self._knows_one = self._knows_one or found.began > 0
-        return ledgers.begun(found, self._clock().wall)
+        return ledgers.begun(found, wall)
 
     def _permit(self, found: Ledger, delivery: Delivery) -> Permit:
         until = time.monotonic() + self._take_over / 2
@@ -181,14 +206,16 @@ class SharedLedger:
         standing = ledgers.standing(found, delivery, self._observer)
         if standing is Standing.TOLD:
             self._held.pop(name, None)
-            return Permit(outcome=Outcome.ALREADY_TOLD, detail=f"by {entry.by}" if entry else "")
+            return Permit(outcome=Outcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry else "")
         if standing is Standing.HELD:
             assert entry  # noqa: S101  a claim stands in an entry
             assert entry.claim  # noqa: S101  it is held
             if not self._is_abandoned(name, entry.claim):
-                return Permit(outcome=Outcome.HELD, detail=f"{entry.claim.by} is about to tell it")
+                return Permit(outcome=Outcome.HELD, detail=f"{clean(entry.claim.by)} is about to tell it")
             _log.warning(
-                "%s has claimed a message and not told it for %.0f s: taken over", entry.claim.by, self._take_over
+                "%s has claimed a message and not told it for %.0f s: taken over",
+                clean(entry.claim.by),
+                self._take_over,
             )
         doubtful = ledgers.may_have_arrived(found, delivery) or ledgers.repeats(found, delivery)
         since = ledgers.oldest_news(found, delivery)
@@ -217,7 +244,7 @@ class SharedLedger:
 
     def _settled(self, found: Ledger, delivery: Delivery, claim: Claim | None, outcome: Outcome) -> Ledger:
         wall = self._clock().wall
-        if outcome is Outcome.DELIVERED:
+        if outcome in {Outcome.DELIVERED, Outcome.NOT_SENT}:  # nobody with the same configuration could send it either
             return ledgers.marked(found, delivery, self._observer, wall)
         if claim is None:
             return found

@@ -41,6 +41,7 @@ class _SnapshotCollector(Collector):
         yield InfoMetricFamily("flink_ha_sidecar", "This sidecar.", value={"version": __version__})
         yield from _leadership(snapshot)
         yield _views(snapshot, self._stores)
+        yield _found(snapshot)
         yield _zxids(snapshot)
         yield from _tally(snapshot)
         yield from _own_health(snapshot)
@@ -55,7 +56,7 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
     )
     vacant = GaugeMetricFamily(
         "flink_ha_vacant_seconds",
-        "For how long nobody has led (jobs: the longest).",
+        "For how long no leader has been published (jobs: the longest).",
         labels=["cluster_id", "component"],
     )
     contenders = GaugeMetricFamily(
@@ -68,6 +69,8 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
         split.add_metric([cluster_id], len(cluster.contested))
         counts = dict.fromkeys(((component, state) for component in _COMPONENTS for state in _STATES), 0)
         longest: dict[str, float] = {component.component.value: 0.0 for component in CLUSTER_COMPONENTS}
+        if cluster.missing:
+            longest.clear()  # nobody is missed where there is no such cluster
         for component, known in cluster.components.items():
             name = component.component.value
             match known.leadership:
@@ -75,20 +78,20 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
                     counts[name, "held"] += 1
                     if component.job_id is None:
                         info.add_metric([cluster_id, name, leader.address, str(leader.session_id)], 1)
-                case Vacant():
+                case Vacant() if not cluster.missing:
                     counts[name, "vacant"] += 1
                     lasted = (snapshot.at.steady - known.since.steady) / SECOND
                     longest[name] = max(lasted, longest.get(name, 0.0))
                 case _:
                     counts[name, "unknown"] += 1
                     if component.job_id is None:
-                        del longest[name]  # we cannot see: not 0, but nothing
+                        longest.pop(name, None)  # we cannot see: not 0, but nothing
         for (name, state), count in counts.items():
             leadership.add_metric([cluster_id, name, state], count)
         for name, lasted in longest.items():
             vacant.add_metric([cluster_id, name], lasted)
         number = contending(cluster.contenders)
-        if number is not None and cluster.view.complete:
+        if number is not None and cluster.in_sight:
             contenders.add_metric([cluster_id], number)
     yield from (leadership, info, vacant, contenders, split)
 
@@ -100,8 +103,20 @@ def _views(snapshot: Snapshot, stores: dict[str, str]) -> Metric:
         labels=["cluster_id", "store"],
     )
     for cluster_id, cluster in snapshot.state.clusters.items():
-        view.add_metric([cluster_id, stores.get(cluster_id, "")], int(cluster.view.complete))
+        view.add_metric([cluster_id, stores.get(cluster_id, "")], int(cluster.in_sight))
     return view
+
+
+def _found(snapshot: Snapshot) -> Metric:
+    found = GaugeMetricFamily(
+        "flink_ha_cluster_found",
+        "0 where nothing of the cluster was ever found in the store: is its id right?",
+        labels=["cluster_id"],
+    )
+    for cluster_id, cluster in snapshot.state.clusters.items():
+        if cluster.view.complete or cluster.ever_led:
+            found.add_metric([cluster_id], int(cluster.missing is None))
+    return found
 
 
 def _zxids(snapshot: Snapshot) -> Metric:
@@ -171,6 +186,11 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "flink_ha_unsaved_records", "Records that wait in memory for the disk.", value=health.unsaved_records
+    )
+    yield CounterMetricFamily(
+        "flink_ha_unprocessed_observations",
+        "Observations that could not be processed: what they were about is not known.",
+        value=health.unprocessed,
     )
     yield CounterMetricFamily(
         "flink_ha_lost_records", "Records given up for want of disk and memory.", value=health.lost_records

@@ -24,6 +24,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import Outcome
 from sidecar.core.policy import Severity
 from sidecar.sinks.ledger import Permit, SharedLedger
+from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
 """Deliveries that may wait for a worker. The core hands out one per destination at a time, so there are fewer."""
@@ -76,10 +77,12 @@ class Notifier:
         self._ledgers = ledgers or {}
         self._time_limit = time_limit
         self._workers = workers
-        self._threads: list[threading.Thread] = []
+        self._threads: list[ServiceThread] = []
         self._changed = threading.Condition()
         self._waiting: deque[Delivery] = deque()
         self._sending: set[Child] = set()
+        self._mute: set[str] = set()
+        """Destinations to which no heartbeat can be sent, as the log says."""
         self._stopping = False
         self._cut_off = False
 
@@ -89,10 +92,7 @@ class Notifier:
             if self._threads or self._stopping:
                 return
             works = [self._begin, *[self._work] * (self._workers - 1)]
-            self._threads = [
-                threading.Thread(target=work, name=f"notifier-{number}", daemon=True)
-                for number, work in enumerate(works)
-            ]
+            self._threads = [ServiceThread(work, f"notifier-{number}") for number, work in enumerate(works)]
             for thread in self._threads:
                 thread.start()
 
@@ -155,7 +155,7 @@ class Notifier:
                     ledger.pay()
 
     def _attempt(self, delivery: Delivery) -> Attempt:
-        """Send it, if nobody else has or is about to."""
+        """Send it, if nobody else has or is about to. Raises nothing: what a worker holds is settled."""
         ledger = self._ledgers.get(delivery.cluster_id) if delivery.parts else None
         if ledger is None:
             return self._send(delivery)
@@ -173,8 +173,8 @@ class Notifier:
             return Attempt(Outcome.UNDELIVERABLE, "this destination is not configured any more")
         try:
             child = _sender()
-        except OSError as error:
-            return Attempt(Outcome.FAILED, f"could not start the sender: {error.strerror}")
+        except Exception as error:  # noqa: BLE001  whatever it was, the attempt is settled
+            return Attempt(Outcome.FAILED, f"could not start the sender: {getattr(error, 'strerror', None) or error}")
         with self._changed:
             self._sending.add(child)
             if self._cut_off:
@@ -183,13 +183,17 @@ class Notifier:
             if time.monotonic() > until:  # we were frozen: by now somebody else may be about to tell it
                 return Attempt(Outcome.FAILED, "not sent: too much time has passed since it was claimed")
             answer = child.ask(_message(delivery, url, self._time_limit), _Answer, self._time_limit)
-        except NoAnswerError as error:
-            reason = "the sidecar is stopping" if self._cut_off else str(error)
+        except Exception as error:  # noqa: BLE001  whatever it was, the attempt is settled
+            known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
+            reason = "the sidecar is stopping" if self._cut_off else known
             return Attempt(Outcome.TIMED_OUT, f"{reason}; the message may have arrived")
         finally:
             with self._changed:
                 self._sending.discard(child)
             child.end()
+        if answer.outcome is Outcome.NOT_SENT and delivery.is_heartbeat and delivery.destination not in self._mute:
+            self._mute.add(delivery.destination)  # an alert leaves a record
+            _log.warning("no heartbeat is sent to %s: %s", delivery.destination, answer.detail)
         return Attempt(
             answer.outcome, answer.detail, None if answer.retry_after is None else answer.retry_after * SECOND
         )

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 from sidecar.core.text import clean
@@ -65,9 +66,9 @@ def _write(file: Path, content: bytes) -> None:
     """Whole from the moment that it can be seen, and for our own eyes. Raises OSError."""
     for folder in (file.parent.parent, file.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = file.with_name(f".{file.name}{PART}")
+    # Never through a link that somebody has put there, and under a name that nobody can have guessed.
+    aside = file.with_name(f".{file.name}.{token_hex(8)}{PART}")
     try:
-        aside.unlink(missing_ok=True)
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)

@@ -39,6 +39,8 @@ class FlinkProcess(NamedTuple):
     is_java: bool
     name: str
     """Its main class or its module, where that has the form of one; else `java` or `python`."""
+    works_for: int | None = None
+    """The JVM that started it, itself or by others."""
 
     @property
     def subject(self) -> str:
@@ -57,24 +59,30 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
     seen = dict(_all())
     java = {pid: name for pid, process in seen.items() if (name := _main_class(process.command))}
 
-    def descends(pid: int, ancestors: Collection[int]) -> bool:
+    def jvm_above(pid: int) -> int | None:
         for _ in range(len(seen)):  # an end, also where ids were given anew while we looked
-            if pid in ancestors:
-                return True
+            if pid in java:
+                return pid
             if pid not in seen:
-                return False
+                return None
             pid = seen[pid].parent
-        return False
+        return None
 
     found = [FlinkProcess(pid, seen[pid].started, True, name) for pid, name in sorted(java.items())]
     for pid, process in sorted(seen.items()):
         script = _script(process.command)
         if script is None or _OURS.fullmatch(script) or pid in ours:
             continue
-        if _PYFLINK.search(script) or descends(process.parent, java):
+        master = jvm_above(process.parent)
+        if _PYFLINK.search(script) or master is not None:
             name = script if _MODULE.fullmatch(script) else "python"
-            found.append(FlinkProcess(pid, process.started, False, name))
+            found.append(FlinkProcess(pid, process.started, False, name, master))
     return found
+
+
+def read(pid: int, name: str) -> str:
+    """What a regular file of that name below /proc/PID holds: of secrets too. Raises OSError."""
+    return _read(pid, name)
 
 
 def status(pid: int) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Asks a REST server of Flink for JSON: no proxy, no redirect, nothing that takes longer or is larger than it may be."""
+"""Asks a REST server of Flink for JSON: no proxy, no redirect, nothing that takes longer or is larger than it may be.
+
+Whoever may write where leaders are published chooses the address: it is not asked where a JobManager cannot be.
+"""
 
 import json
 import re
@@ -9,11 +12,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, IncompleteRead
+from ipaddress import IPv6Address, ip_address, ip_network
 from queue import Empty, Queue
 from typing import Any, Final
 
 from sidecar.core.text import clean
-from sidecar.sinks.pieces import FAILED, NotCapturedError
+from sidecar.sinks.pieces import FAILED, REFUSED, NotCapturedError
 
 MOST_BYTES: Final = 2 << 20
 """Of an answer. As JSON it takes up to thirty times as much memory."""
@@ -22,6 +26,13 @@ _SECONDS: Final = 5.0
 """For one request, from the first byte to the last."""
 _RETRY_SECONDS: Final = 0.25
 _ADDRESS: Final = re.compile(r"(https?)://([A-Za-z0-9_-][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?")
+_WEB_PORTS: Final = frozenset({80, 443})
+"""The only ones below 1024 that are asked: no other service there speaks HTTP, and a JobManager takes root to listen there."""
+_METADATA: Final = tuple(
+    map(ip_network, ("100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::254/128"))
+)
+"""Where clouds tell a machine its credentials, outside of the link-local networks."""
+_NAT64: Final = ip_network("64:ff9b::/96")
 _ELECTING: Final = frozenset({500, 502, 503, 504})
 """What is answered while a leader is elected, or while the JobMaster of a job begins."""
 _CLASS: Final = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
@@ -38,6 +49,10 @@ class RestClient:
             raise NotCapturedError(FAILED, f"this is no address of a REST server: {clean(address, 100)}")
         self._host, self._port = match[2].strip("[]"), int(match[3])
         self._tls = _context(tls or {}) if match[1] == "https" else None
+        if self._port < 1024 and self._port not in _WEB_PORTS:
+            raise NotCapturedError(
+                REFUSED, f"no REST server is asked on port {self._port}: below 1024 on 80 and 443 alone"
+            )
         self._end = time.monotonic() + seconds
         self._patient_until = time.monotonic() + patience
 
@@ -132,6 +147,12 @@ def _connected(host: str, port: int, seconds: float) -> socket.socket:
         raise TimeoutError from None
     if isinstance(addresses, Exception):
         raise addresses
+    for *_, address in addresses:
+        if not _is_plausible(address[0]):
+            raise NotCapturedError(
+                REFUSED,
+                f"no JobManager has the address {clean(address[0], 60)} (link-local, of a cloud's metadata, or of no machine)",
+            )
     problem: OSError = TimeoutError()
     for family, kind, protocol, _, address in addresses:
         connection = socket.socket(family, kind, protocol)
@@ -144,6 +165,18 @@ def _connected(host: str, port: int, seconds: float) -> socket.socket:
         else:
             return connection
     raise problem
+
+
+def _is_plausible(host: str) -> bool:
+    """Whether a JobManager may be at this address. It is the resolved one that is connected to: a name cannot change meanwhile."""
+    address = ip_address(host.partition("%")[0])
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        elif address in _NAT64:
+            address = ip_address(int(address) & 0xFFFFFFFF)
+    nowhere = address.is_link_local or address.is_multicast or address.is_unspecified
+    return not nowhere and not any(address in network for network in _METADATA)
 
 
 class _Limit:

@@ -52,6 +52,7 @@ def send(
     """Send one message once: `{"outcome": a value of Outcome, "detail": one line, "retry_after": seconds or None}`.
 
     The service may take `seconds` to answer. A connection that was made and then lost is `timed_out` too: the message may have arrived.
+    What Apprise calls a success although nothing left this process is `not_sent`.
     """
     report = _Report(url)
     service = report.load()
@@ -64,6 +65,9 @@ def send(
     title, body, body_format = formatted(service, title, body, facts, link)
     with listening() as answer:
         delivered = apprise.notify(body, title, NotifyType(notify_type), body_format=body_format)
+    if delivered and not answer.exchanges:  # a plugin calls it a success to do nothing
+        what = f"{report.scheme}:// sends nothing for a message of the type {notify_type}"
+        return {"outcome": "not_sent", "detail": what, "retry_after": None}
     if delivered:
         return {"outcome": "delivered", "detail": "", "retry_after": None}
     outcome = answer.outcome() or report.outcome()
@@ -86,6 +90,8 @@ class _Report(logging.Handler):
         super().__init__()
         self._url = url
         self._host = ""
+        self.scheme = ""
+        """Of the service."""
         self._warnings: list[str] = []
         self._error: BaseException | None = None
         log = logging.getLogger("apprise")
@@ -103,7 +109,7 @@ class _Report(logging.Handler):
         match = _SCHEME.match(self._url)
         if match is None:
             return f"not an Apprise URL: no scheme:// begins it, see {_SERVICES}"
-        scheme = match[1].lower()
+        scheme = self.scheme = match[1].lower()
         service = _instantiate(scheme, self._url)
         if service is None and scheme not in plugins.N_MGR:
             return f"no service is called {scheme}://, see {_SERVICES}"

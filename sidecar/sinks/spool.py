@@ -8,19 +8,19 @@ import gzip
 import io
 import logging
 import random
-import re
 import threading
 import time
 from typing import Final
 
 from msgspec import Struct
 
-from sidecar.journal import JournalError, JournalReader
+from sidecar.journal import JournalError, JournalReader, continue_behind
+from sidecar.sinks.spool_chain import read_chain, start_of
 from sidecar.sinks.spool_place import SpoolPlace
+from sidecar.threads import ServiceThread
 
 log = logging.getLogger("sidecar.spool")
 
-_SEGMENT: Final = re.compile(r"(\d{16})-(\d{16})\.jsonl\.gz")
 _POLL_SECONDS: Final = 1.0
 _MOST_DOUBLINGS: Final = 6
 """The longest pause after a failure is about a minute."""
@@ -38,9 +38,12 @@ class Segment(Struct, frozen=True):
 class Spool:
     """Seals a segment when `roll_records` wait, or the oldest has waited for `roll_interval` seconds, and once more at the end."""
 
-    def __init__(self, place: SpoolPlace, journal: JournalReader, *, roll_interval: float, roll_records: int) -> None:
+    def __init__(
+        self, place: SpoolPlace, journal: JournalReader, *, observer: str, roll_interval: float, roll_records: int
+    ) -> None:
         self._place = place
         self._journal = journal
+        self._observer = observer
         self._roll_interval = roll_interval
         self._roll_records = roll_records
         self._sealed = 0
@@ -49,7 +52,7 @@ class Spool:
         self._problem = ""
         self._stopping = threading.Event()
         self._given_up = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._thread = ServiceThread(self._run, "spool")
 
     @property
     def sealed(self) -> int:
@@ -98,7 +101,7 @@ class Spool:
     def _seal_one(self, *, everything: bool) -> bool:
         """Seal one segment if it is time; whether there may be more to seal."""
         if not self._sealed:
-            self._sealed = self._find_end(self._journal.sealed())
+            self._sealed = self._find_end()
         # Of a failure one does not know how far it got. The segment stays what it was, so that it is not there twice, cut differently.
         self._under_way = self._under_way or self._next(everything=everything)
         if self._under_way is None:
@@ -121,20 +124,30 @@ class Spool:
         self._waiting_since = None
         last = records[-1][0]
         # Named from the number that follows the last segment, so that the chain has no gap where numbers do.
-        return Segment(f"{_start(self._sealed)}-{last:016d}.jsonl.gz", _packed(records), last)
+        return Segment(f"{start_of(self._sealed)}-{last:016d}.jsonl.gz", _packed(records), last)
 
-    def _find_end(self, sealed: int) -> int:
-        """Where the chain of segments ends that begins behind `sealed`: some may have been sealed that the journal was not told of."""
-        names = sorted(self._place.recover(_start(sealed)))
-        ends = {int(match[1]): int(match[2]) for name in names if (match := _SEGMENT.fullmatch(name))}
-        while sealed + 1 in ends:
-            sealed = ends[sealed + 1]
-        return sealed
+    def _find_end(self) -> int:
+        """Where the chain of segments ends: some may have been sealed that the journal does not know of, or not any more.
 
-
-def _start(sealed: int) -> str:
-    """How the name of the segment begins that follows `sealed`."""
-    return f"{sealed + 1:016d}"
+        Then its next record gets a number behind them, and so does what they do not hold.
+        """
+        sealed, newest = self._journal.sealed(), self._journal.newest()
+        # A journal that had gone back in time, and an earlier version that did not notice: any record that it has may be in no segment.
+        after = sealed if sealed <= newest else 0
+        doubtful = self._journal.numbers(after)
+        latest = max(newest, sealed, time.time_ns() // 1000)
+        chain = read_chain(self._place, self._observer, sealed, doubtful, latest)
+        if newest < chain.newest or any(n <= chain.end and n not in chain.held for n in doubtful.values()):
+            moved = continue_behind(self._journal.folder, after, chain.newest, chain.held)
+            log.warning(
+                "the journal had gone back in time: its last record had the number %d, and segments in %s reach to %d. It continues behind "
+                "them; %d records that they do not hold were given new numbers",
+                newest,
+                self._place.name,
+                chain.newest,
+                moved,
+            )
+        return chain.end
 
 
 def _packed(records: list[tuple[int, bytes]]) -> bytes:

@@ -70,6 +70,11 @@ class Objects:
             found = self._store.list(self._folder, offset=f"{self._folder}/{first}").collect()
         return [there["path"].removeprefix(f"{self._folder}/") for there in found]
 
+    def read(self, name: str) -> bytes:
+        """A segment as it was stored. Raises OSError."""
+        with _converted_errors():
+            return bytes(self._store.get(f"{self._folder}/{name}").bytes())
+
     def put(self, name: str, content: bytes) -> None:
         """Store a segment, unless it is there already: of an earlier put only the answer may have been lost. Raises OSError."""
         path = f"{self._folder}/{name}"

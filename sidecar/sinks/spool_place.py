@@ -20,6 +20,9 @@ class SpoolPlace(Protocol):
     def recover(self, first: str) -> list[str]:
         """The names of the segments that are there, at least of those not before `first`. What a crash left unfinished is removed."""
 
+    def read(self, name: str) -> bytes:
+        """A segment as it was stored. Raises OSError."""
+
     def put(self, name: str, content: bytes) -> None:
         """Store a segment: others see all of it or nothing, and it outlives a crash. Doing so twice is the same as once."""
 

@@ -14,14 +14,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sidecar import __version__
-from sidecar.core.explaining import Explanation, facts, printable
+from sidecar.core.explaining import Explanation, facts
 from sidecar.core.failovers import Failover
 from sidecar.core.leadership import host_port
-from sidecar.core.messages import move
+from sidecar.core.messages import lasted, move
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.records import Transition
 from sidecar.core.snapshot import Snapshot
-from sidecar.core.text import clean
+from sidecar.core.text import clean, printable
 from sidecar.web.status import clusters
 
 DELIVERIES_SHOWN: Final = 20
@@ -97,6 +97,13 @@ def _moved(failover: Failover) -> str:
     return move(before, after) if failover.after_address else f"{clean(before or '?')} → nobody yet"
 
 
+def _downtime(of: Failover | Transition) -> str:
+    """For how long no leader worked."""
+    if of.downtime_seconds_at_least is None:
+        return "not known"
+    return lasted(of.downtime_seconds_at_least, of.downtime_seconds_at_most)
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("sidecar.web"),
@@ -112,6 +119,7 @@ def _environment() -> Environment:
         "moved": _moved,
         "printable": printable,
         "utc": _utc,
+        "downtime": _downtime,
         "lasted": lambda value: seconds(round(value * SECOND)),
         "wall": lambda moment: timestamp(moment.wall),
     }

@@ -7,20 +7,23 @@ import logging
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from http import HTTPStatus
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from msgspec import json
 from waitress import wasyncore
-from waitress.server import create_server
 
+from sidecar import threads
 from sidecar.core.explaining import UnknownEpisodeError
 from sidecar.core.leaders import leaders
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.snapshot import Snapshot
+from sidecar.core.text import clean
 from sidecar.journal import JournalError, JournalReader
+from sidecar.web import hosts
+from sidecar.web.connections import HEALTH, MOST_UNREAD, Server
 from sidecar.web.past import BusyError, Past
 
 if TYPE_CHECKING:
@@ -28,11 +31,6 @@ if TYPE_CHECKING:
 
 STALE_SECONDS: Final = 30
 """A snapshot older than this means that the owner's thread does not move."""
-_THREADS: Final = 4
-_CONNECTIONS: Final = 50
-_IDLE_SECONDS: Final = 15
-_NEVER_ON_DISK: Final = 256 << 20
-"""Bytes of an answer that may wait in memory: there may be no disk to write to, and the largest answers are some megabytes."""
 _JOIN_SECONDS: Final = 5.0
 
 DEFAULT_LAST: Final = 100
@@ -62,11 +60,20 @@ class Application:
         metrics: Callable[[], bytes],
         clock: Callable[[], Moment],
         journal: Callable[[], JournalReader],
+        dead: Callable[[], Sequence[str]] = threads.dead,
+        allowed_hosts: Collection[str] = (),
     ) -> None:
-        """`journal` makes a reader for one request."""
+        """`journal` makes a reader for one request; `dead` names the threads that have ended and should not have.
+
+        `allowed_hosts` are names in a request's Host header, beside those that `hosts.is_allowed` always accepts.
+        """
         self._snapshot = snapshot
         self._metrics = metrics
         self._clock = clock
+        self._dead = dead
+        self._allowed_hosts = allowed_hosts
+        self.overloaded: Callable[[], bool] = lambda: False
+        """Whether nothing but health is answered now: the server sets it."""
         self._past = Past(snapshot, journal)
         self._routes: Final[dict[str, Callable[[], _Answer]]] = {
             "/": self._page,
@@ -85,8 +92,9 @@ class Application:
         }
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        method = environ.get("REQUEST_METHOD", "")
-        status, content_type, body = self._answer(method, environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", ""))
+        method, path = environ.get("REQUEST_METHOD", ""), environ.get("PATH_INFO", "")
+        refused = self._refused(path, environ.get("HTTP_HOST"))
+        status, content_type, body = refused or self._answer(method, path, environ.get("QUERY_STRING", ""))
         headers = [("Content-Type", content_type), ("Content-Length", str(len(body))), *_HEADERS]
         if content_type == _HTML:
             headers.append(("Content-Security-Policy", _pages().POLICY))
@@ -94,6 +102,19 @@ class Application:
             headers.append(("Allow", "GET, HEAD"))
         start_response(f"{status.value} {status.phrase}", headers)
         return [] if method == "HEAD" else [body]
+
+    def _refused(self, path: str, host: str | None) -> _Answer | None:
+        """Why it is not answered. Health always is: a restart would help nobody."""
+        if path in HEALTH:
+            return None
+        if not hosts.is_allowed(host, self._allowed_hosts):
+            name = clean(host, 100)
+            return _line(HTTPStatus.MISDIRECTED_REQUEST, f"unknown Host {name}: list the name under http.allowed_hosts")
+        if self.overloaded():
+            return _line(
+                HTTPStatus.SERVICE_UNAVAILABLE, "too many answers have not been read by their clients: ask again"
+            )
+        return None
 
     def _answer(self, method: str, path: str, query: str) -> _Answer:
         try:
@@ -134,24 +155,29 @@ class Application:
         return _html(_pages().episode(*self._past.episode(name)))
 
     def _livez(self) -> _Answer:
-        stale = self._stale(self._snapshot())
-        return _line(HTTPStatus.SERVICE_UNAVAILABLE, stale) if stale else _line(HTTPStatus.OK, "ok")
+        dead = self._dead()
+        problem = f"these threads have ended: {', '.join(dead)}" if dead else self._stale(self._snapshot())
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else _line(HTTPStatus.OK, "ok")
 
     def _stale(self, snapshot: Snapshot) -> str | None:
         age = (self._clock().steady - snapshot.at.steady) / SECOND
         return f"the owner's thread has not moved for {age:.0f} s" if age > STALE_SECONDS else None
 
     def _readyz(self) -> _Answer:
-        snapshot = self._snapshot()
-        if snapshot.ready:
-            return _line(HTTPStatus.OK, "ok")
+        now, snapshot = self._clock(), self._snapshot()
+        clusters = snapshot.state.clusters.items()
+        # By our own clock: an owner that is busy with much has not noticed yet that its view is old.
+        old = {name for name, cluster in clusters if cluster.view.complete and cluster.is_overdue(now)}
         blind = [
-            f"{name}: {cluster.view.connection or 'not connected yet'}"
-            for name, cluster in snapshot.state.clusters.items()
-            if not cluster.view.complete
+            f"{name}: {cluster.view.connection or 'not connected yet'}{', not answering in time' if name in old else ''}"
+            for name, cluster in clusters
+            if name in old or not cluster.in_sight
         ]
-        reason = "the store is not seen whole: " + ", ".join(blind) if blind else "starting"
-        return _line(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+        if blind:
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, "the store is not seen whole: " + ", ".join(blind))
+        if not clusters:
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, "starting")
+        return _line(HTTPStatus.OK, "; ".join(["ok", *(f"{name}: {c.missing}" for name, c in clusters if c.missing)]))
 
 
 class _NoSuchPathError(Exception):
@@ -191,7 +217,7 @@ def _pages() -> ModuleType:
 
 
 class WebServer:
-    """Serves `application` from a bounded number of threads; slow or idle clients are cut off."""
+    """Serves `application` from a bounded number of threads, within the bounds of `connections`; slow or idle clients are cut off."""
 
     def __init__(self, application: Application, host: str, port: int) -> None:
         """Binds the port. Raises OSError when it cannot."""
@@ -200,21 +226,14 @@ class WebServer:
         self.port: Final[int] = bound.getsockname()[1]
         """The bound port: of interest when 0 was asked for."""
         self._connections: dict[int, object] = {}
-        self._server = create_server(
-            application,
-            map=self._connections,
-            sockets=[bound],
-            threads=_THREADS,
-            connection_limit=_CONNECTIONS,
-            channel_timeout=_IDLE_SECONDS,
-            cleanup_interval=_IDLE_SECONDS,
-            outbuf_overflow=_NEVER_ON_DISK,
-            max_request_header_size=16_384,
-            max_request_body_size=16_384,
-            ident=None,
-            clear_untrusted_proxy_headers=True,
-        )
+        self._server = Server(application, bound, self._connections)
+        application.overloaded = lambda: self.unread > MOST_UNREAD
         self._thread = threading.Thread(target=self._server.run, name="web", daemon=True)
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that their clients have not read yet."""
+        return self._server.unread
 
     def start(self) -> None:
         """Begin to answer."""
@@ -226,7 +245,7 @@ class WebServer:
         if not self._connections:
             return
         # Workers first: one that answers wakes the server's thread by a descriptor that `_close` closes.
-        self._server.task_dispatcher.shutdown(timeout=_JOIN_SECONDS)
+        self._server.end_workers(_JOIN_SECONDS)
         if self._thread.ident is None:
             self._close()
             return

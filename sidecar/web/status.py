@@ -44,6 +44,8 @@ class ClusterStatus(Struct, frozen=True):
     jobs: Jobs
     contenders: int | None
     """Null: no latch can be seen, or nobody stands at it although somebody leads."""
+    missing: str | None
+    """Nothing of the cluster was ever there: where it was looked for, and what is there instead."""
     split: Sequence[str]
     """Whose leadership two contenders take turns at."""
 
@@ -58,7 +60,9 @@ def clusters(snapshot: Snapshot) -> list[ClusterStatus]:
 
 
 def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> ClusterStatus:
-    contenders = contending(cluster.contenders) if cluster.view.complete else None
+    contenders = contending(cluster.contenders) if cluster.in_sight else None
+    if contenders == 0 and cluster.missing:
+        contenders = None
     if contenders == 0 and any(leader.state == "held" for leader in found):
         contenders = None  # there is no latch: that many is not what it says
     return ClusterStatus(
@@ -67,6 +71,7 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
         [leader for leader in found if leader.job_id is None],
         _jobs([leader for leader in found if leader.job_id is not None]),
         contenders,
+        str(cluster.missing) if cluster.missing else None,
         sorted(map(str, cluster.contested)),
     )
 
@@ -74,8 +79,12 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
 def _sight(cluster: ClusterState, at: Moment) -> Sight:
     view = cluster.view
     connection = view.connection.value if view.connection else "not connected yet"
-    if view.complete:
+    if cluster.in_sight:
         return Sight(seeing=True, connection=connection, since=timestamp(at.wall - (at.steady - view.connected_at)))
+    if cluster.stale:
+        return Sight(
+            seeing=False, connection=f"{connection}, not answering in time", since=timestamp(view.turned_at.wall)
+        )
     lost = view.loss.began if view.loss and view.loss.ended is None else None
     return Sight(seeing=False, connection=connection, since=timestamp(lost.wall) if lost else None)
 

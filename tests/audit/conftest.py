@@ -27,7 +27,7 @@ class Log(NamedTuple):
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session as the commands start it."""
-    with spark_session("local[2]") as session:
+    with spark_session("local[2]", {"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
 
 

@@ -11,10 +11,15 @@ from sidecar.core.records import AnyRecord
 from sidecar.core.routing import Route
 from sidecar.core.state import State
 from sidecar.core.step import Append, Send, step
-from tests.core import recordings
-from tests.core.scenery import POLICY
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.core_sidecar import POLICY
 
-_POLICY = replace(POLICY, observer="jm-0", route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND))
+_POLICY = replace(
+    POLICY,
+    observer="jm-0",
+    route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND),
+    session_timeouts={"default": 5 * SECOND},
+)
 """The failovers of a recording follow each other faster than anybody wants to be told of real ones."""
 _DELIVERED_AFTER = SECOND // 4
 

@@ -25,7 +25,7 @@ from sidecar.core.records import (
     record_id,
 )
 
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOON = datetime(2025, 11, 21, 12, tzinfo=UTC)
 
 
 def instant(moment: datetime) -> Timestamp:

@@ -16,9 +16,11 @@ from sidecar.audit.views import ANSWERS, answer
 from sidecar.core.records import AnyRecord, Position, record_id
 from tests.audit.histories import A, B, C, History, address, at
 from tests.audit.spooling import seal, session_id
-from tests.core.scenery import DISPATCHER, POLICY, Flink, Sidecar, watching
-from tests.core.scenery import A as FIRST
-from tests.core.scenery import B as SECOND
+from tests.kit.cluster import DISPATCHER
+from tests.kit.cluster import A as FIRST
+from tests.kit.cluster import B as SECOND
+from tests.kit.core_sidecar import POLICY, Sidecar, watching
+from tests.kit.fake_flink import Flink
 
 pytestmark = pytest.mark.spark
 
@@ -261,6 +263,40 @@ def test_mttr_is_over_the_vacancies_that_were_measured(ask: Ask) -> None:
     ]
 
 
+@cluster
+def dead_and_published(history: History) -> None:
+    """Four failovers: bounds of the time without a working leader are known, wider, half known, and not known at all."""
+    for number, (vacant, at_least, at_most) in enumerate(
+        [(0.4, 8.9, 15.4), (0.5, 9.5, 16.0), (2.0, 2.0, None), (None, None, None)], start=1
+    ):
+        after, before = (f"{n:08x}-0000-4000-8000-000000000000" for n in (number, number - 1))
+        known = {"downtime_seconds_at_least": at_least, "downtime_seconds_at_most": at_most}
+        history.granted(number * DAY, after, before, vacant, **known)
+        if number == 1:  # a second sidecar that has just started does not know since when
+            history.granted(number * DAY + 0.1, after, before, vacant, **OTHER)
+
+
+def test_a_failover_says_for_how_long_no_leader_worked(ask: Ask) -> None:
+    """Beside the time without a published leader; of several observers whoever knows."""
+    columns = "at, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most"
+    assert ask("failovers", "dead_and_published", columns) == [
+        (DAY, 0.4, 8.9, 15.4),
+        (2 * DAY, 0.5, 9.5, 16.0),
+        (3 * DAY, 2.0, 2.0, None),
+        (4 * DAY, None, None, None),
+    ]
+
+
+def test_mttr_has_bounds_of_the_time_without_a_working_leader(ask: Ask) -> None:
+    """Each bound over the failovers of which it is known."""
+    columns = (
+        "failovers, without_duration, without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, "
+        "downtime_p50_seconds_at_least, downtime_p50_seconds_at_most, downtime_p95_seconds_at_most, "
+        "downtime_max_seconds_at_least, downtime_max_seconds_at_most"
+    )
+    assert ask("mttr", "dead_and_published", columns) == [(4, 1, 2, 6.8, 15.7, 8.9, 15.4, 16.0, 9.5, 16.0)]
+
+
 # -- availability, sight, unobserved -------------------------------------------------------------------------------------
 
 
@@ -276,8 +312,8 @@ def test_availability_counts_covered_time_only_by_utc_day(ask: Ask) -> None:
     """A blind stretch inside a term is unobserved, and the term goes on; the session's own time zone does not matter."""
     columns = "CAST(day AS STRING), led_seconds, vacant_seconds, unobserved_seconds, availability"
     assert ask("availability", "midnight", columns) == [
-        ("2026-11-20", 7190, 10, 0, round(7190 / 7200, 6)),
-        ("2026-11-21", 16690, 1010, 100, round(16690 / 17700, 6)),
+        ("2025-11-21", 7190, 10, 0, round(7190 / 7200, 6)),
+        ("2025-11-22", 16690, 1010, 100, round(16690 / 17700, 6)),
     ]
     assert ask("leader_timeline", "midnight", "began_at, ended_at") == [(36000, 43190), (43210, 60000)]
 
@@ -325,13 +361,40 @@ def test_without_coverage_nothing_is_claimed(ask: Ask) -> None:
     assert ask("leader_timeline", "uncovered", "began_at, ended_at") == [(0, 10)]
 
 
+@cluster
+def back_in_sight(history: History) -> None:
+    """Blind from 100 to 120; what was seen since then is recorded an hour later, though the leader has changed meanwhile."""
+    history.found(0, A).happened(300, "CHANGED", B, A)
+    history.covered(0, 100).covered(100, 120, "blind")
+
+
+def test_a_stretch_that_was_blind_is_unobserved_before_the_next_one_is_recorded(ask: Ask) -> None:
+    """In each answer alike; and of what came after the last coverage record, nothing is said."""
+    assert ask("known_until", "back_in_sight", "since, until") == [(0, 120)]
+    assert ask("unobserved", "back_in_sight", "what, began_at, ended_at, seconds") == [("BLIND", 100, 120, 20)]
+    assert ask("availability", "back_in_sight", "led_seconds, vacant_seconds, unobserved_seconds") == [(100, 0, 20)]
+    assert ask("weekly_report", "back_in_sight", "availability, unobserved") == [(1, round(20 / 120, 6))]
+
+
+@cluster
+def never_in_sight(history: History) -> None:
+    """The store could not be reached, so far."""
+    history.covered(0, 7200, "blind")
+
+
+def test_a_cluster_that_was_never_in_sight_is_unobserved(ask: Ask) -> None:
+    """Rather than nowhere."""
+    assert ask("sight", "never_in_sight", "began_at") == []
+    assert ask("unobserved", "never_in_sight", "what, began_at, ended_at") == [("BLIND", 0, 7200)]
+
+
 @watched
 def refused() -> list[Sidecar]:
     """By the core: the dispatcher's znode may not be read any more for a while, then the store is away for a minute."""
     flink, sidecar = watching()
     sidecar.records.clear()
     sidecar = Sidecar(flink).connects().waits(60)
-    sidecar.is_refused(flink.path(DISPATCHER))
+    sidecar.is_refused(flink.znodes.path(DISPATCHER))
     sidecar.waits(30).reads_everything()
     sidecar.waits(30).is_cut_off().waits(60)
     sidecar.connects().waits(30).stops()
@@ -407,12 +470,14 @@ def test_three_changes_within_an_hour_are_flapping(ask: Ask) -> None:
 
 @cluster
 def alerts(history: History) -> None:
-    """One that arrives at the third attempt while a second one waits behind it; one given up; one under way; one from before the log."""
+    """One arrives at the third attempt, with a second one behind it; one given up; one not sent; one under way; one from before the log."""
     history.told(0, "failed", 6, queued=-90, destination="old").told(1, "delivered", 7, queued=-90, destination="old")
     history.told(100, "queued").told(101, "failed", 1, queued=100).told(103, "timed_out", 2, queued=100)
     history.told(150, "queued").told(160, "delivered", 3, queued=100, possible_duplicate=True)
     history.told(161, "delivered", 1, queued=150).told(200, "queued", reason="RESOLVED")
     history.told(201, "gave_up", 1, queued=200, reason="RESOLVED", detail="HTTP 404")
+    history.told(200, "queued", reason="RESOLVED", destination="pager")
+    history.told(202, "not_sent", 1, queued=200, reason="RESOLVED", destination="pager", detail="nothing is sent")
     history.told(200, "queued", observer="jm-1")
     history.told(202, "failed", 1, queued=200, observer="jm-1", detail="refused")
 
@@ -426,12 +491,13 @@ def test_each_alert_is_delivered_given_up_or_pending(ask: Ask) -> None:
         ("ops#0", "jm-0", 150, "FIRST", "delivered", 1, 11, False, None),
         ("ops#0", "jm-0", 200, "RESOLVED", "gave_up", 1, 1, False, "HTTP 404"),
         ("ops#0", "jm-1", 200, "FIRST", "pending", 1, None, False, "refused"),
+        ("pager", "jm-0", 200, "RESOLVED", "not_sent", 1, 2, False, "nothing is sent"),
     ]
 
 
 @cluster
 def fortnight(history: History) -> None:
-    """2026-11-20 is a Friday: a failover on Sunday night, another on Monday; half of Monday nobody looks."""
+    """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday nobody looks."""
     history.found(0, A).revoked(2.4 * DAY, A).granted(2.4 * DAY + 60, B, A, 60.0)
     history.happened(3 * DAY, "CHANGED", C, B)
     history.covered(0, 2.5 * DAY).covered(2.5 * DAY, 3 * DAY, "blind").covered(3 * DAY, 3.5 * DAY)
@@ -446,8 +512,20 @@ def test_a_week_is_one_line(ask: Ask) -> None:
         "alerts_delivered, alerts_given_up"
     )
     assert ask("weekly_report", "fortnight", columns) == [
-        ("2026-11-16", 1, 60, 60, round(1 - 60 / (2.5 * DAY), 6), 0, 1, 0),
-        ("2026-11-23", 1, None, None, 1, 0.5, 0, 1),
+        ("2025-11-17", 1, 60, 60, round(1 - 60 / (2.5 * DAY), 6), 0, 1, 0),
+        ("2025-11-24", 1, None, None, 1, 0.5, 0, 1),
+    ]
+
+
+def test_a_week_says_for_how_long_no_leader_worked(ask: Ask) -> None:
+    """The bounds as in mttr; how many failovers have no upper one."""
+    columns = (
+        "failovers, max_vacant_seconds, without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, "
+        "downtime_max_seconds_at_least, downtime_max_seconds_at_most"
+    )
+    assert ask("weekly_report", "dead_and_published", columns) == [
+        (2, 0.5, 0, 9.2, 15.7, 9.5, 16.0),
+        (2, 2.0, 2, 2.0, None, 2.0, None),
     ]
 
 
@@ -468,7 +546,7 @@ def test_opening_changes_nothing_else_in_a_session(spark: SparkSession, spool: P
     assert settings(session) == before
     assert {table.name for table in session.catalog.listTables()} == {"mine", *BASE_VIEWS, *ANSWERS}
     days = session.sql("SELECT DISTINCT CAST(day AS STRING) FROM availability").collect()
-    assert [row[0] for row in days] == ["2026-11-20"]
+    assert [row[0] for row in days] == ["2025-11-21"]
 
 
 def plain_records() -> list[AnyRecord]:

@@ -16,17 +16,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.audit.spooling import NOON, ids, ids_seen, seal, transition
+from tests.kit import spark_classes
 
 pytestmark = pytest.mark.spark
 
 _HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _DEADLINE = 200
-_SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
+_BRIEF = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *spark_classes.options())
+_SMALL = (*_BRIEF, "-Xmx128m")
 _CONF = (
     *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
     *("--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=600m"),
     *("--conf", "spark.sql.shuffle.partitions=4"),
+    *("--conf", f"spark.driver.extraJavaOptions={' '.join(_BRIEF)}"),
+    *("--conf", f"spark.executor.extraJavaOptions={' '.join(_BRIEF)}"),
 )
 
 
@@ -121,7 +125,7 @@ def test_a_cluster_makes_the_same_rows(spark: SparkSession, cluster: Cluster, sp
         cluster.workers[0].process.kill()
         printed, said = process.communicate(timeout=_DEADLINE)
     assert (process.returncode, said) == (0, "")
-    assert printed == "40 segments: 4000 transitions; 40 lines went to quarantine\n"
+    assert printed == "40 segments: 4000 transitions; 40 lines or files went to quarantine\n"
     assert ids_seen(spark, audit, "transitions") == ids(records)
     with command(cluster, "compact", "--audit", str(audit)) as process:
         printed, said = process.communicate(timeout=_DEADLINE)

@@ -85,7 +85,7 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
 
 def test_a_row_says_what_its_record_says(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """To the microsecond, with maps, structs and nulls."""
-    seen = transition(1, datetime(2026, 11, 20, 23, 59, 59, 999999, tzinfo=UTC))
+    seen = transition(1, datetime(2025, 11, 21, 23, 59, 59, 999999, tzinfo=UTC))
     seal(spool, "jm-0", 1, [seen])
     ingested()
     (file,) = (audit / "transitions").rglob("*.parquet")
@@ -94,7 +94,7 @@ def test_a_row_says_what_its_record_says(spark: SparkSession, spool: Path, audit
         row[name] = instant(row[name])
     row["external_labels"] = dict(row["external_labels"])
     assert row == msgspec.json.decode(line(seen))
-    assert file.parent.name == "event_date=2026-11-20"
+    assert file.parent.name == "event_date=2025-11-21"
 
 
 def test_files_are_what_every_reader_can_read(spool: Path, audit: Path, ingested: Ingest) -> None:
@@ -114,14 +114,14 @@ def test_files_are_what_every_reader_can_read(spool: Path, audit: Path, ingested
 
 def test_what_is_seen_twice_is_there_once(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """The same segment under another name, the same change from two observers, in one ingest or in the next; the first one stays."""
-    before_midnight = datetime(2026, 11, 20, 23, 59, 59, 900000, tzinfo=UTC)
+    before_midnight = datetime(2025, 11, 21, 23, 59, 59, 900000, tzinfo=UTC)
     after_midnight = before_midnight + timedelta(seconds=1)
     segment = seal(spool, "jm-0", 1, [transition(n, before_midnight) for n in range(20)])
     shutil.copy(segment, segment.with_name("0000000000000101-0000000000000120.jsonl.gz"))
     seal(spool, "jm-1", 1, [transition(n, after_midnight, observer="jm-1") for n in range(20)])
     assert ingested().rows == NOTHING | {"transitions": 20}
     shutil.copytree(spool / "jm-0", spool / "jm-0-restored")
-    years_off = datetime(2036, 11, 20, tzinfo=UTC)
+    years_off = datetime(2015, 11, 20, tzinfo=UTC)
     seal(spool, "jm-2", 1, [transition(n, years_off, observer="jm-2") for n in range(21)])
     assert ingested() == IngestResult(rows=NOTHING | {"transitions": 1}, quarantined=0, files=3)
     assert ids_seen(spark, audit, "transitions") == ids([transition(n) for n in range(21)])
@@ -148,7 +148,7 @@ def test_a_late_record_goes_to_its_own_date(spool: Path, audit: Path, ingested: 
     late = seal(spool, "jm-1", 1, [transition(3, NOON - timedelta(days=30))])
     os.utime(late, (0, 0))
     assert ingested().rows == NOTHING | {"transitions": 1}
-    assert dates(audit, "transitions") == {"event_date=2026-10-21": 1, "event_date=2026-11-20": 2}
+    assert dates(audit, "transitions") == {"event_date=2025-10-22": 1, "event_date=2025-11-21": 2}
 
 
 def test_lines_that_are_no_records_go_to_the_quarantine(
@@ -168,7 +168,7 @@ def test_lines_that_are_no_records_go_to_the_quarantine(
         good.replace(b'"transition"', b'"weather"'): "unknown type: weather",
         good.replace(b'"unobserved":0', b'"unobserved":"none"'): "a field is not what it is in a transition",
         good.replace(b'"version":0', b'"version":[]'): "a field is not what it is in a transition",
-        b'{"type":"transition","observed_at":"2026-11-20T12:00:00.000000Z"}': "no id",
+        b'{"type":"transition","observed_at":"2025-11-21T12:00:00.000000Z"}': "no id",
         b'{"type":"coverage","id":"1"}': "no observed_at",
         b'{"type":"coverage","id":"1","observed_at":"+99999-11-20T12:00:00.000000Z"}': "observed_at is out of range",
     }
@@ -244,7 +244,7 @@ def test_an_id_that_is_there_twice_among_many_is_written_once(
     seal(spool, "jm-1", 1, [*late, late[0]])
     assert ingested().rows == NOTHING | {"transitions": 200}
     assert ids_seen(spark, audit, "transitions") == ids(records)
-    assert dates(audit, "transitions") == {f"event_date=2026-11-{20 + day}": 50 for day in range(4)}
+    assert dates(audit, "transitions") == {f"event_date=2025-11-{21 + day}": 50 for day in range(4)}
 
 
 def test_a_transition_that_is_spelled_otherwise_is_one(

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,16 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError
+from sidecar.audit import AuditError, open_audit
 from sidecar.audit.ingest import ingest
 from sidecar.audit.report import write_report
-from sidecar.audit.report_data import LANES, STRETCHES
-from sidecar.audit.report_page import seconds
+from sidecar.audit.report_data import LANES, STRETCHES, find
+from sidecar.audit.report_page import pictures, seconds, tiles
 from sidecar.cli.audit import audit as command
 from sidecar.core.records import AnyRecord, record_id
-from tests.audit.browser import Page, chromium
 from tests.audit.histories import A, History
 from tests.audit.spooling import seal, session_id
+from tests.kit.browser import Page, chromium
 
 pytestmark = pytest.mark.spark
 
@@ -143,12 +144,38 @@ def test_what_it_says_is_what_was(report: Path, page: Page) -> None:
     assert tiles.splitlines()[1:] == [
         "Unobserved | 7.1428 % | of all time; not counted as up",
         "Failovers | 100 | one for each component that moved",
-        "Median vacancy | 3 s | 95 of 100: 3 s at most",
+        "No published leader | 3 s | median of a failover; 95 of 100: at most 3 s; the longest: 3 s",
         "Longest vacancy | 3 s | before another leader took over",
         "Alerts delivered | 1 of 1 | 0 given up",
     ]
-    assert "2026-11-20 12:00 to 2026-12-18 12:00 UTC" in page.value("document.querySelector('header').innerText")
+    assert "2025-11-21 12:00 to 2025-12-19 12:00 UTC" in page.value("document.querySelector('header').innerText")
     assert "2 d" in page.value("document.querySelectorAll('.card')[4].innerText")
+
+
+def test_what_was_not_seen_is_said_in_each_place_alike(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """Share and stretches agree: blind earlier on the first day and just now, one component unreadable. Later time is not known."""
+    history = History("default").found(0, A).happened(300, "OBSCURED", None, A, view="CONNECTED").found(360, A, A)
+    history.covered(0, 60).covered(60, 120, "blind").covered(120, 5400).covered(5400, 5420, "blind")
+    history.happened(9000, "CHANGED", session_id("b"), A)
+    seal(spool, "jm-0", 1, history.records)
+    ingest(spark, str(spool), str(audit))
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    open_audit(session, str(audit))
+    findings = find(session, timedelta(seconds=3600))
+    assert findings
+    (share,) = (tile.value for tile in tiles(findings) if tile.name == "Unobserved")
+    (picture,) = (picture for picture in pictures(findings) if picture.id == "unobserved")
+    assert picture.table
+    assert share == "2.583 %"  # 140 s of 5420
+    assert [(row[1], row[4]) for row in picture.table.rows] == [
+        ("all", "1 min"),
+        ("dispatcher", "1 min"),
+        ("all", "20 s"),
+    ]
+    assert "all the time" not in picture.says
+    assert "the earliest: 2025-11-21 13:30:20 UTC" in picture.says
 
 
 def test_a_duration_reads_well() -> None:

@@ -38,9 +38,9 @@ def test_a_table_is_for_people(spark: SparkSession, log: str) -> None:
     assert asked(spark, log, query, "table") == (
         "cluster_id  vacant  job_id  observed_at\n"
         "----------  ------  ------  ---------------------------\n"
-        "cluster-0      0.0  null    2026-11-20T12:00:00.000000Z\n"
-        "cluster-1      0.5  null    2026-11-20T12:00:00.000000Z\n"
-        "cluster-2      1.0  null    2026-11-20T12:00:00.000000Z\n"
+        "cluster-0      0.0  null    2025-11-21T12:00:00.000000Z\n"
+        "cluster-1      0.5  null    2025-11-21T12:00:00.000000Z\n"
+        "cluster-2      1.0  null    2025-11-21T12:00:00.000000Z\n"
         "(3 rows)\n"
     )
     assert asked(spark, log, "SELECT id FROM evidence", "table") == "id\n--\n(0 rows)\n"
@@ -56,13 +56,13 @@ def test_json_is_one_object_a_line(spark: SparkSession, log: str) -> None:
     lines = [json.loads(line) for line in asked(spark, log, query, "json").splitlines()]
     assert lines == [
         {
-            "observed_at": "2026-11-20T12:00:00.000000Z",
+            "observed_at": "2025-11-21T12:00:00.000000Z",
             "external_labels": {"env": "test"},
             "czxid": 2**40 + number,
             "p": {"version": 0, "uid": None},
             "job_id": None,
             "same_leader": False,
-            "event_date": "2026-11-20",
+            "event_date": "2025-11-21",
         }
         for number in range(2)
     ]
@@ -81,8 +81,8 @@ def test_csv_has_a_header_and_quotes_what_needs_it(spark: SparkSession, log: str
     ("expression", "told"),
     [
         ("CAST(1.10 AS DECIMAL(4, 2))", "1.10"),
-        ("DATE'2026-11-20'", "2026-11-20"),
-        ("TIMESTAMP_NTZ'2026-11-20 12:00:00.5'", "2026-11-20T12:00:00.500000"),
+        ("DATE'2025-11-21'", "2025-11-21"),
+        ("TIMESTAMP_NTZ'2025-11-21 12:00:00.5'", "2025-11-21T12:00:00.500000"),
         ("TIMESTAMP'2026-10-25 00:30:00Z'", "2026-10-25T00:30:00.000000Z"),
         ("array(1, NULL)", [1, None]),
         ("map('k', TIMESTAMP'2026-10-25 00:30:00Z')", {"k": "2026-10-25T00:30:00.000000Z"}),
@@ -100,7 +100,37 @@ def test_every_type_of_value_can_be_told(spark: SparkSession, log: str, expressi
 def test_what_a_cluster_wrote_cannot_command_the_terminal(spark: SparkSession, log: str) -> None:
     """Control characters are shown, not obeyed, and a row stays one line."""
     answer = asked(spark, log, r"SELECT '\u001b[2J\n' AS text", "table")
-    assert answer.splitlines()[2] == r"\u001b[2J\u000a"
+    assert answer.splitlines()[2] == r"\u001b[2J\n"
+
+
+def test_a_spreadsheet_does_not_calculate_what_a_cluster_wrote(spark: SparkSession, log: str) -> None:
+    """A text that it would take for a formula begins with an apostrophe, as OWASP advises; a number stays a number, also as a text."""
+    texts = ["=1+1", "+x", "-x", "@SUM(1)", "\tx", "\rx", "\nx", "-", "-1.5", "+2e-3", "x=1", "", "-1+1"]
+    columns = ", ".join(f"'{text}' AS `{text}_`" for text in texts)
+    answer = asked(spark, log, f"SELECT {columns}, -1.5D AS number, -2 AS whole, array('=1') AS list", "csv")
+    shown = ["'=1+1", "'+x", "'-x", "'@SUM(1)", "'\tx", "'\rx", "'\nx", "'-", "-1.5", "+2e-3", "x=1", "", "'-1+1"]
+    header, row = csv.reader(io.StringIO(answer, newline=""))
+    assert row == [*shown, "-1.5", "-2", '["=1"]']
+    assert header[:4] == ["'=1+1_", "'+x_", "'-x_", "'@SUM(1)_"]
+
+
+class Terminal(io.StringIO):
+    """What a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_a_terminal_shows_a_text_and_does_not_obey_it(spark: SparkSession, log: str, output: Output) -> None:
+    """Escape sequences, also those of one character, and marks that turn the direction of what follows: in each format."""
+    terminal = Terminal()
+    query = r"SELECT '\u001b[2J\u009b31m\u202egnp.exe\u2066' AS `\u202e`, array('\u009b') AS list"
+    render(run_sql(spark, log, query.encode().decode("unicode_escape")), output, terminal)
+    assert [line for line in terminal.getvalue().splitlines() if not line.isprintable()] == []
+    if output == "json":
+        (line,) = terminal.getvalue().splitlines()
+        assert json.loads(line) == {"\u202e": "\u001b[2J\u009b31m\u202egnp.exe\u2066", "list": ["\u009b"]}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +163,7 @@ def test_two_columns_with_one_name_are_no_json_object(spark: SparkSession, log: 
 
 def test_a_file_that_is_no_table_is_named(spark: SparkSession, log: str, tmp_path: Path) -> None:
     """Foreign files in the audit folder: the question fails in one line that says which file it is."""
-    date = tmp_path / "transitions" / "event_date=2026-11-20"
+    date = tmp_path / "transitions" / "event_date=2025-11-21"
     date.mkdir(parents=True)
     (date / "holiday.parquet").write_bytes(b"not Parquet")
     with pytest.raises(AuditError, match=r"cannot run the query: .*holiday\.parquet") as failure:

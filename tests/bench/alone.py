@@ -17,7 +17,8 @@ from msgspec import Struct, field, json
 from sidecar.clock import Clock
 from sidecar.core.observations import ClusterObservation, NodeObserved, SnapshotCompleted
 from sidecar.drivers.zookeeper import ZooKeeperDriver
-from tests.bench.stage import ROOT, until
+from tests.bench.stage import ROOT
+from tests.kit.waiting import until
 
 _GRACE_SECONDS = 10.0
 _ASK_SECONDS = 0.2

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.integration.kubernetes import ApiServer, Kubernetes, assets
+from tests.kit.kubernetes_server import ApiServer, Kubernetes, assets
 
 _POLICY = {
     "apiVersion": "audit.k8s.io/v1",

@@ -10,7 +10,7 @@ from sidecar.core.state import State
 from sidecar.core.step import Append, step_all
 from sidecar.journal import Journal
 from sidecar.loop import MOST_A_TURN
-from tests.shell.scenes import CLUSTER, POLICY, at, held
+from tests.kit.observed_failovers import CLUSTER, POLICY, at, held
 
 
 def main() -> None:

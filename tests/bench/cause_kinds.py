@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sidecar.core.causes import RELATED, Cause
 from sidecar.core.moment import SECOND
 from tests.bench.cause_scene import CALM_SECONDS, Fault, Outcome, Scene
-from tests.e2e.listener.gate import Gate
+from tests.kit.relay import Gate
 
 _SPLIT_BEGINS_SECONDS = 30.0
 _BLIND_SECONDS = RELATED / SECOND + 15

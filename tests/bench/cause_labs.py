@@ -14,7 +14,7 @@ from sidecar.lab.processes import Server
 from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
 from tests.bench.apiserver import OpenKubernetes
 from tests.bench.truth import Truth
-from tests.e2e.listener.gate import Gate
+from tests.kit.relay import Gate
 
 SESSION = timedelta(seconds=5)
 """Of ZooKeeper; in Kubernetes, the duration of the lease: a third of Flink's default."""

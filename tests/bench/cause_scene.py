@@ -17,8 +17,9 @@ from sidecar.journal import JournalReader
 from sidecar.lab.managers import JobManager
 from sidecar.lab.receivers import HttpReceiver
 from tests.bench.cause_labs import SESSION, ApartLab
-from tests.bench.stage import is_running, until
-from tests.e2e.sidecar import Sidecar
+from tests.bench.stage import is_running
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import until
 
 CALM_SECONDS = 10.0
 """In which a group of alerts is told, and an episode is over."""

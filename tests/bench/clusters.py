@@ -15,9 +15,10 @@ from uuid import UUID, uuid4
 
 from sidecar.lab.receivers import HttpReceiver
 from tests.bench.apiserver import Meter, OpenKubernetes
-from tests.bench.configmap import Flink
+from tests.bench.configmap import Clusters
 from tests.bench.stage import Table
-from tests.e2e.sidecar import Sidecar, wait_for
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
 
 CLUSTERS = (1, 50, 200)
 SECONDS = 60.0
@@ -48,7 +49,7 @@ def measured(number: int, folder: Path, writer: ProcessPoolExecutor) -> list[str
         namespace = server.namespace("default")
         namespace.allow(_FLINK, "create", "update")
         namespace.allow(_READER, "list", "watch")
-        flink, session = Flink(server.server.url, server.authority.ca, server.server.users[_FLINK]), uuid4()
+        flink, session = Clusters(server.server.url, server.authority.ca, server.server.users[_FLINK]), uuid4()
         for name in names:
             flink.create(name, session)
         meter, receiver = Meter(server.server.address), HttpReceiver()
@@ -85,7 +86,7 @@ def measured(number: int, folder: Path, writer: ProcessPoolExecutor) -> list[str
         ]
 
 
-def renew(flink: Flink, clusters: list[str], session_id: UUID, seconds: float) -> None:
+def renew(flink: Clusters, clusters: list[str], session_id: UUID, seconds: float) -> None:
     """Renew every cluster's lease every 5 s, spread over them."""
     began = due = time.monotonic()
     while due < began + seconds:

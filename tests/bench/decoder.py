@@ -14,8 +14,8 @@ from uuid import UUID
 
 from sidecar.core.leadership import LeaderInformation
 from sidecar.core.wire import Unreadable, decode_connection_info
-from tests.core import recordings
-from tests.core.java import connection_info
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.java_serialization import connection_info
 
 SEED = 20261120
 MUTATIONS = 1_000_000

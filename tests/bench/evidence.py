@@ -20,7 +20,8 @@ from sidecar.sinks import processes
 from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
 from tests.bench.still import LoggingLab, print_stills, row
-from tests.e2e.sidecar import Sidecar, wait_for
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
 
 FAILOVERS = 5
 _EVERYTHING = "evidence: {capture: [processes, flink_rest, leader_thread_dump]}"

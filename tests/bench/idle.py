@@ -5,17 +5,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.java import find_java
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.e2e.sidecar import Sidecar
-from tests.shell.scenes import leader_bytes
+from tests.kit.leaders import Leaders
+from tests.kit.sidecar_process import Sidecar
 
 SETTLE_SECONDS = 5
-NAMES = ("resource_manager", "dispatcher", "rest_server", "job-" + "ab" * 16)
 
 
 def main() -> None:
@@ -26,13 +23,10 @@ def main() -> None:
         zookeeper.start()
         receiver = HttpReceiver()
         receiver.start()
-        leader = KazooClient(zookeeper.address)
-        leader.start()
+        leaders = Leaders(zookeeper.address)
+        leaders.start()
         sidecar = Sidecar(Path(folder) / "sidecar", f"zookeeper: {{quorum: '{zookeeper.address}'}}", [receiver.url])
         try:
-            for name in NAMES:
-                path = f"/flink/default/leader/{name}/connection_info"
-                leader.create(path, leader_bytes("pekko.tcp://flink@jm-0:6123/x", 1), ephemeral=True, makepath=True)
             sidecar.start()
             sidecar.wait_ready()
             time.sleep(SETTLE_SECONDS)
@@ -45,8 +39,7 @@ def main() -> None:
             print(f"| {sidecar.memory_mib():.1f} | {share * 100:.2f} | {seconds:.0f} |")
         finally:
             sidecar.stop()
-            leader.stop()
-            leader.close()
+            leaders.stop()
             receiver.stop()
             zookeeper.kill()
 

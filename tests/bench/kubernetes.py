@@ -20,11 +20,11 @@ from uuid import UUID, uuid4
 from msgspec import json
 
 from tests.bench.apiserver import OpenKubernetes
-from tests.bench.configmap import Flink, cluster_config_map
+from tests.bench.configmap import Clusters, cluster_config_map
 from tests.bench.latency import Told, Write
 from tests.bench.stage import Listener, Table
 from tests.bench.upkeep import upkeep
-from tests.e2e.sidecar import COMMAND
+from tests.kit.sidecar_process import COMMAND
 
 TRANSITIONS = 500
 RATE = 20
@@ -48,14 +48,14 @@ def main(seconds: float = SECONDS) -> None:
             namespace = server.namespace("default")
             namespace.allow(_FLINK, "create", "update")
             namespace.allow(_READER, "get", "list", "watch")
-            flink = Flink(server.server.url, server.authority.ca, server.server.users[_FLINK])
+            flink = Clusters(server.server.url, server.authority.ca, server.server.users[_FLINK])
             _latency(server, folder, flink, writers)
             upkeep(server, folder, flink, writers, _READER, seconds)
         finally:
             server.kill()
 
 
-def _latency(server: OpenKubernetes, folder: Path, flink: Flink, writers: Executor) -> None:
+def _latency(server: OpenKubernetes, folder: Path, flink: Clusters, writers: Executor) -> None:
     clusters = {_OURS: "in-turn-0", _BARE: "in-turn-1"}
     in_turn, first = list(clusters.values()), uuid4()
     for cluster in in_turn:
@@ -84,7 +84,7 @@ def _listener(server: OpenKubernetes, folder: Path, name: str, cluster: str) -> 
     return Listener([sys.executable, "-m", "tests.bench.bare", *place, cluster_config_map(cluster)], log)
 
 
-def write(flink: Flink, clusters: Sequence[str], changes: int) -> dict[str, dict[UUID, Write]]:
+def write(flink: Clusters, clusters: Sequence[str], changes: int) -> dict[str, dict[UUID, Write]]:
     """Change the leader of each cluster in turn, at moments that are in step with nothing. Which session id was written when."""
     random = Random(RATE)
     written: dict[str, dict[UUID, Write]] = {cluster: {} for cluster in clusters}

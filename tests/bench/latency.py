@@ -24,7 +24,8 @@ from kazoo.client import KazooClient
 from msgspec import json
 
 from tests.bench.stage import Flinks, Listener, Table, leader, node, zookeeper
-from tests.e2e.sidecar import COMMAND
+from tests.kit.sidecar_process import COMMAND
+from tests.kit.zookeeper_client import connected
 
 RATE = 40
 """Writes of each node, per second."""
@@ -103,12 +104,9 @@ def _listener(name: str, address: str, cluster_id: str, folder: Path, flinks: Fl
 
 def create(address: str, paths: Sequence[str], session_id: UUID) -> None:
     """The first leaders. They are persistent, as no client lasts."""
-    client = KazooClient(address)
-    client.start()
-    for path in paths:
-        client.create(path, leader(session_id), makepath=True)
-    client.stop()
-    client.close()
+    with connected(address) as client:
+        for path in paths:
+            client.create(path, leader(session_id), makepath=True)
 
 
 def write(address: str, paths: Sequence[str], seconds: float) -> dict[str, dict[UUID, Write]]:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,21 +23,13 @@ from kazoo.exceptions import NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.bench.stage import Table, until, zookeeper
-from tests.e2e.sidecar import Sidecar
-from tests.e2e.voices import (
-    LEDGER,
-    Leaders,
-    Mood,
-    Receiver,
-    Verdict,
-    Voices,
-    books,
-    freeze,
-    judge,
-    leads,
-    thaw,
-)
+from tests.bench.stage import Table, zookeeper
+from tests.kit.leaders import Leaders
+from tests.kit.one_voice import LEDGER, Verdict, Voices, books, freeze, judge, leads, thaw
+from tests.kit.receivers import Mood, Receiver
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import until
+from tests.kit.zookeeper_client import connected
 
 _FAILOVERS: Final = 200
 _WELL: Final = {Mood.WELL: 1.0}
@@ -239,16 +231,9 @@ class Play:
             receiver.stop()
 
 
-@contextmanager
-def _somebody(address: str) -> Iterator[KazooClient]:
+def _somebody(address: str) -> AbstractContextManager[KazooClient]:
     """Who may do what nobody else may."""
-    client = KazooClient(address, auth_data=[("digest", "somebody:else")])
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
+    return connected(address, auth_data=[("digest", "somebody:else")])
 
 
 def main(failovers: int, seed: int) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from tests.integration.amtool import find_amtool, receivers
-from tests.integration.route_trees import Tree, label_set
+from tests.kit.amtool import find_amtool, receivers
+from tests.kit.route_trees import Tree, label_set
 
 
 def main(trees: int = 1000, asked: int = 10) -> int:

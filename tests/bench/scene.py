@@ -15,9 +15,10 @@ from msgspec import json
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from tests.bench.apiserver import OpenKubernetes
-from tests.bench.stage import Listener, is_running, until
+from tests.bench.stage import Listener, is_running
 from tests.bench.truth import Truth, Value, Who
-from tests.e2e.sidecar import COMMAND, Sidecar
+from tests.kit.sidecar_process import COMMAND, Sidecar
+from tests.kit.waiting import until
 
 DISPATCHER: Who = ("dispatcher", None)
 

@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
@@ -14,8 +14,9 @@ from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java, java_environment
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.core.java import connection_info
-from tests.e2e.listener import flink_listener
+from tests.kit.flink_listener import flink_listener
+from tests.kit.java_serialization import connection_info
+from tests.kit.waiting import until
 
 FLINK = "2.3.0"
 ROOT = "/flink"
@@ -114,16 +115,6 @@ class Listener:
         with self._process.stdout as lines:
             for line in lines:
                 self.lines.append((time.monotonic_ns(), line))
-
-
-def until(condition: Callable[[], bool], seconds: float, every: float = 0.01) -> bool:
-    """Whether it came true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(every)
-    return True
 
 
 class Table:

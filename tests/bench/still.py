@@ -14,7 +14,7 @@ from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from sidecar.sinks import attach, processes
 from tests.bench.stage import Table
-from tests.e2e.sidecar import wait_for
+from tests.kit.waiting import wait_for
 
 DUMPS = 30
 """Of each kind."""

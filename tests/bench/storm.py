@@ -28,7 +28,7 @@ from sidecar.core.rows import changes
 from sidecar.core.state import ClusterState, State
 from sidecar.journal import Journal
 from sidecar.loop import Loop
-from tests.shell import scenes
+from tests.kit import observed_failovers as scenes
 
 GROUP_WAIT: Final = 5
 HOLD_FOR: Final = 10

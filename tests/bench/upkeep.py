@@ -15,9 +15,9 @@ from msgspec import json
 
 from sidecar.lab.receivers import HttpReceiver
 from tests.bench.apiserver import Asked, Meter, OpenKubernetes
-from tests.bench.configmap import Flink
+from tests.bench.configmap import Clusters
 from tests.bench.stage import Listener, Table
-from tests.e2e.sidecar import COMMAND, Sidecar
+from tests.kit.sidecar_process import COMMAND, Sidecar
 
 RENEWALS, RATE = 2_000, 50.0
 _WATCH_ENDS_SECONDS = 300.0
@@ -48,7 +48,7 @@ class Spent(NamedTuple):
         )
 
 
-def upkeep(server: OpenKubernetes, folder: Path, flink: Flink, writers: Executor, user: str, seconds: float) -> None:
+def upkeep(server: OpenKubernetes, folder: Path, flink: Clusters, writers: Executor, user: str, seconds: float) -> None:
     """Two tables and the targets; of a long run also what was asked, and what was told around the orderly end of a watch."""
     flink.create("idle", session := uuid4())
     meter, receiver = Meter(server.server.address), HttpReceiver()
@@ -86,7 +86,7 @@ def upkeep(server: OpenKubernetes, folder: Path, flink: Flink, writers: Executor
         _print_asked("`run`", [each for each in server.asked(user)[asked:] if "idle-cluster-config-map" in each.uri])
 
 
-def renew(flink: Flink, cluster: str, session_id: UUID, renewals: int, rate: float) -> None:
+def renew(flink: Clusters, cluster: str, session_id: UUID, renewals: int, rate: float) -> None:
     """So many renewals, `rate` a second: none is a transition."""
     due = time.monotonic()
     for _ in range(renewals):
@@ -95,7 +95,7 @@ def renew(flink: Flink, cluster: str, session_id: UUID, renewals: int, rate: flo
         due += 1 / rate
 
 
-def change(flink: Flink, cluster: str, changes: int) -> list[UUID]:
+def change(flink: Clusters, cluster: str, changes: int) -> list[UUID]:
     """So many leaders, one each second."""
     sessions = [uuid4() for _ in range(changes)]
     for session_id in sessions:
@@ -106,7 +106,7 @@ def change(flink: Flink, cluster: str, changes: int) -> list[UUID]:
 
 @contextmanager
 def _changing(
-    server: OpenKubernetes, folder: Path, flink: Flink, writers: Executor, user: str, seconds: float
+    server: OpenKubernetes, folder: Path, flink: Clusters, writers: Executor, user: str, seconds: float
 ) -> Iterator[None]:
     """In a long run, another cluster with another leader each second, and `watch` beside it. It must tell of all, once and in order."""
     if seconds < _WATCH_ENDS_SECONDS:

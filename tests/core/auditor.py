@@ -19,7 +19,8 @@ from sidecar.core.routing import Route, every, is_inhibited, matching
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect, Send, step
-from tests.core.scenery import Flink, Sidecar
+from tests.kit.core_sidecar import Sidecar
+from tests.kit.fake_flink import Flink
 
 K = TypeVar("K")
 Key = tuple[str, str]
@@ -143,6 +144,7 @@ class Auditor:
                 assert not alert.ended or alert.id in lasting or news, "over, of what nobody had heard"
                 assert self._settled.get(key) != "suppressed", "suppressed, and told"
                 assert alert.id in lasting or key not in self._settled, "an event was told twice"
+                _check_downtime(alert)
                 self._mentioned[key] = now
                 self._owed.pop(key, None)
                 if alert.is_event:
@@ -214,6 +216,12 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
                 open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
                 if member.told if alert.ended else open_to:
                     yield fingerprint, route, member
+
+
+def _check_downtime(alert: Alert) -> None:
+    """Whoever is told for how long no leader worked is told bounds in their order."""
+    at_least, at_most = alert.downtime_seconds_at_least, alert.downtime_seconds_at_most
+    assert at_most is None or (at_least is not None and at_least <= at_most)
 
 
 def _firing(state: State) -> list[Labels]:

@@ -14,7 +14,8 @@ from sidecar.core.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.routing import InhibitRule, Route, TimeInterval, TimeRange
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
-from tests.core.scenery import CLUSTER, DISPATCHER, POLICY, REST_SERVER, START
+from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, START
+from tests.kit.core_sidecar import POLICY
 
 LOW: Final = Rule("Low", Trigger.VACANT, Severity.INFO)
 HIGH: Final = Rule("High", Trigger.VACANT, Severity.CRITICAL)

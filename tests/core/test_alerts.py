@@ -6,22 +6,9 @@ from msgspec.structs import replace
 from sidecar.core.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND
 from sidecar.core.policy import Destination, Rule, Severity, Trigger
-from tests.core.scenery import (
-    ALL_FOUR,
-    DISPATCHER,
-    JOB,
-    OPS,
-    POLICY,
-    REST_SERVER,
-    THE_JOB,
-    A,
-    B,
-    Flink,
-    Sidecar,
-    job_manager,
-    telling,
-    watching,
-)
+from tests.kit.cluster import ALL_FOUR, DISPATCHER, JOB, REST_SERVER, THE_JOB, A, B, job_manager
+from tests.kit.core_sidecar import OPS, POLICY, Sidecar, telling, watching
+from tests.kit.fake_flink import Flink
 
 C = job_manager("jm-c")
 
@@ -149,7 +136,7 @@ def test_a_lasting_vacancy_fires_once_and_resolves() -> None:
     assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
     assert sidecar.sent[1].title == "[RESOLVED] Flink default: dispatcher led again"
     assert "led by jm-a:6123 again" in sidecar.sent[1].body
-    assert "vacant for 330 s" in sidecar.sent[1].body
+    assert "no published leader for 330 s" in sidecar.sent[1].body
 
 
 def test_a_short_vacancy_is_no_alert() -> None:

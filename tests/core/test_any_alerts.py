@@ -19,7 +19,9 @@ from sidecar.core.observations import PolicyLoaded
 from sidecar.core.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.routing import InhibitRule, Route, TimeInterval, TimeRange
 from tests.core.auditor import Audited
-from tests.core.scenery import ALL_FOUR, POLICY, Flink, job_manager
+from tests.kit.cluster import ALL_FOUR, job_manager
+from tests.kit.core_sidecar import POLICY
+from tests.kit.fake_flink import Flink
 
 OTHER_JOB: Final = "ab" * 16
 RULES: Final = (
@@ -115,6 +117,7 @@ policies = st.builds(
             "oncall": (Destination("oncall", 0),),
         },
         external_labels={"env": env},
+        session_timeouts={"default": 20 * SECOND},
     ),
     st.lists(st.sampled_from(RULES), min_size=4, unique=True),
     routes(2),
@@ -151,9 +154,9 @@ class AnyAlerts(RuleBasedStateMachine):
         for index in range(3):
             path = f"/leader/latch/_c_{index}-latch-{index:010d}"
             if index < number:
-                self.flink.write(path, b"", index)
+                self.flink.znodes.write(path, b"", index)
             else:
-                self.flink.delete(path)
+                self.flink.znodes.delete(path)
 
     def looks(self, then: float = 0) -> None:
         if self.connected:

@@ -32,9 +32,10 @@ from sidecar.core.routing import Route
 from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
 from sidecar.core.step import Gather, Send
-from tests.core.java import connection_info
-from tests.core.scenery import CLUSTER, JOB, OPS, POLICY, START
-from tests.core.witness import Witness
+from tests.kit.cluster import CLUSTER, JOB, START
+from tests.kit.core_sidecar import OPS, POLICY
+from tests.kit.core_witness import Witness
+from tests.kit.java_serialization import connection_info
 
 OTHER_JOB = "ab" * 16
 PLACES = (
@@ -57,6 +58,7 @@ IN_A_HURRY = replace(
     receivers={"ops": (OPS, Destination("pager", 0, send_resolved=False))},
     route=Route("ops", group_wait=1 * SECOND, group_interval=5 * SECOND, repeat_interval=60 * SECOND),
     evidence=frozenset(Source),
+    session_timeouts={CLUSTER: 20 * SECOND},
 )
 
 

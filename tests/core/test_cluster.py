@@ -11,20 +11,9 @@ from sidecar.core.leadership import (
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import SnapshotCompleted
 from sidecar.core.records import Contention
-from tests.core.scenery import (
-    ALL_FOUR,
-    CLUSTER,
-    DISPATCHER,
-    JOB,
-    REST_SERVER,
-    START,
-    A,
-    B,
-    Flink,
-    Sidecar,
-    job_manager,
-    watching,
-)
+from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, START, A, B, job_manager
+from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.fake_flink import Flink
 
 
 def test_at_first_sight_every_leader_is_discovered() -> None:
@@ -68,7 +57,7 @@ def test_a_crash_is_a_vacancy_and_a_grant_for_each_component() -> None:
         )
         assert granted.last_known_session_id == revoked.before_session_id == str(A.session_id)
         assert granted.vacant_seconds == pytest.approx(3, abs=0.1)
-        position = flink.tree.nodes[flink.path(component)].position
+        position = flink.znodes.tree.nodes[flink.znodes.path(component)].position
         assert granted.written_at == timestamp(position.mtime * 1000)
         assert granted.position
         assert (granted.position.czxid, granted.position.ephemeral_owner) == (position.czxid, position.ephemeral_owner)
@@ -140,7 +129,7 @@ def test_the_same_bytes_again_are_quiet_but_counted() -> None:
 def test_a_node_without_bytes_is_a_vacancy() -> None:
     """Flink clears leader information by writing zero bytes."""
     flink, sidecar = watching()
-    flink.write(flink.path(DISPATCHER), b"", A.zookeeper_session)
+    flink.znodes.write(flink.znodes.path(DISPATCHER), b"", A.zookeeper_session)
     sidecar.sees_changes()
     assert [(t.pattern, t.unobserved) for t in sidecar.transitions(DISPATCHER)] == [("A->null", 0)]
 
@@ -149,9 +138,9 @@ def test_contenders_that_come_and_go_are_recorded() -> None:
     """One child of the latch is one JobManager that would lead; the one that is left has no standby. A second look is no news."""
     flink, sidecar = watching()
     for number in range(2):
-        flink.write(f"/leader/latch/_c_{number}-latch-000000000{number}", b"", 7)
+        flink.znodes.write(f"/leader/latch/_c_{number}-latch-000000000{number}", b"", 7)
         sidecar.reads_lists(["/leader/latch"] * 2)
-    flink.delete("/leader/latch/_c_0-latch-0000000000")
+    flink.znodes.delete("/leader/latch/_c_0-latch-0000000000")
     sidecar.reads_lists(["/leader/latch"])
     contention = [record for record in sidecar.records if isinstance(record, Contention)]
     assert [(c.component, c.contenders_before, c.contenders) for c in contention] == [
@@ -168,7 +157,7 @@ def test_contenders_that_come_and_go_are_recorded() -> None:
 def test_up_to_1_14_each_component_has_its_own_contest() -> None:
     """The latch says whose leadership it is for."""
     flink, sidecar = watching(era=Layout.Z2)
-    flink.write("/leader/dispatcher/latch/_c_0-latch-0000000000", b"", 7)
+    flink.znodes.write("/leader/dispatcher/latch/_c_0-latch-0000000000", b"", 7)
     sidecar.reads_lists(["/leader/dispatcher/latch"])
     assert [record.component for record in sidecar.records if isinstance(record, Contention)] == ["dispatcher"]
 

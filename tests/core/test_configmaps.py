@@ -13,7 +13,7 @@ from sidecar.core.configmaps import LeaderElectionRecord, decode_leader, decode_
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND
 from sidecar.core.wire import Unreadable
-from tests.core import watches
+from tests.kit import configmap_recordings
 
 JOB = "aee3acddb08291f858b6185d087537dd"
 RESOURCE_MANAGER, DISPATCHER, REST_SERVER = CLUSTER_COMPONENTS
@@ -230,16 +230,16 @@ def test_everything_that_real_flink_wrote_is_read(
     """Each value is a leader of a component that there was, each annotation is a lease of 15 s, or of 1 s where it was released."""
     found: Counter[ComponentId] = Counter()
     durations, names = set(), set()
-    for entry in watches.entries(version):
+    for entry in configmap_recordings.entries(version):
         metadata = entry["ev"]["object"]["metadata"] if "ev" in entry else {}
-        if not configmaps.is_leaders(watches.CLUSTER, metadata.get("name", "")):
+        if not configmaps.is_leaders(configmap_recordings.CLUSTER, metadata.get("name", "")):
             continue
-        told = watches.told(0, entry["ev"]["object"])
+        told = configmap_recordings.told(0, entry["ev"]["object"])
         names.add(told.name)
         lease = decode_lease(told.leader or "")
         assert isinstance(lease, LeaderElectionRecord)
         durations.add(lease.lease_duration)
-        for component, value in configmaps.values(watches.CLUSTER, told.name, told.data).values():
+        for component, value in configmaps.values(configmap_recordings.CLUSTER, told.name, told.data).values():
             leader = decode_leader(value)
             assert isinstance(leader, LeaderInformation)
             found[component] += 1

@@ -8,21 +8,9 @@ from sidecar.core import deliveries
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliverySettled, Outcome
 from sidecar.core.policy import Destination
-from tests.core.scenery import (
-    BY_ALERT,
-    DISPATCHER,
-    LEADER_CHANGED,
-    NO_LEADER,
-    OPS,
-    REST_SERVER,
-    A,
-    B,
-    Flink,
-    Sidecar,
-    job_manager,
-    telling,
-    watching,
-)
+from tests.kit.cluster import DISPATCHER, REST_SERVER, A, B, job_manager
+from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, OPS, Sidecar, telling, watching
+from tests.kit.fake_flink import Flink
 
 ONCALL = Destination("oncall", 0)
 TWO = telling(OPS, ONCALL)

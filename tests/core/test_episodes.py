@@ -7,23 +7,20 @@ from sidecar.core.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved
 from sidecar.core.records import Episode
-from tests.core.scenery import (
+from tests.kit.cluster import (
     ALL_FOUR,
     CLUSTER,
     DISPATCHER,
     JOB,
-    POLICY,
     RESOURCE_MANAGER,
     REST_SERVER,
     THE_JOB,
     A,
     B,
-    Flink,
-    Sidecar,
-    fail_over,
     job_manager,
-    watching,
 )
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
+from tests.kit.fake_flink import Flink
 
 C = job_manager("jm-c")
 OTHER_JOB = "00000000000000000000000000000001"
@@ -53,7 +50,7 @@ def test_a_failover_is_one_episode() -> None:
     assert len(sidecar.transitions()) == 8
     assert episode.opened_at == timestamp(began)
     assert episode.closed_at == sidecar.transitions()[-1].observed_at
-    assert (episode.cause, episode.confidence) == ("jobmanager_lost", "high")
+    assert (episode.cause, episode.confidence) == ("jobmanager_lost", "medium")
     assert episode.components == ["dispatcher", "job", "resource_manager", "rest_server"]
     assert (episode.jobs_affected, episode.jobs_ended, episode.jobs_missing, episode.jobs_total) == (1, 0, 0, 1)
     assert episode.vacant_seconds == max(
@@ -260,7 +257,7 @@ def test_a_leader_that_takes_its_address_away_hands_over() -> None:
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes()
-    sidecar.observe(PlaceRemoved(sidecar.moment, CLUSTER, flink.path(DISPATCHER)))
+    sidecar.observe(PlaceRemoved(sidecar.moment, CLUSTER, flink.znodes.path(DISPATCHER)))
     fail_over(flink, sidecar)
     sidecar.waits(AWHILE)
     assert the_episode(sidecar).cause == "graceful_handover"
@@ -270,10 +267,10 @@ def test_who_contends_tells_an_outage_from_a_loss() -> None:
     """The store was away, and another process leads afterwards: as many contend as before, so nobody was lost; or one fewer does."""
     for lost, cause in ((None, "store_outage"), ("one", "unknown")):
         flink, sidecar = watching()
-        flink.write("/leader/latch/one", None, 1)
-        flink.write("/leader/latch/two", None, 2)
+        flink.znodes.write("/leader/latch/one", None, 1)
+        flink.znodes.write("/leader/latch/two", None, 2)
         sidecar.connects().is_cut_off().waits(1)
-        flink.delete(f"/leader/latch/{lost}")
+        flink.znodes.delete(f"/leader/latch/{lost}")
         sidecar.connects()
         fail_over(flink, sidecar, after=0.25)
         sidecar.waits(AWHILE)

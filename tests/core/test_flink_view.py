@@ -10,8 +10,10 @@ from sidecar.core.layout import Layout
 from sidecar.core.leadership import ComponentId, LeaderInformation
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterObservation, ConnectionState, NodeObserved, ViewObserved
-from tests.core import recordings
-from tests.core.scenery import ALL_FOUR, CLUSTER, DISPATCHER, A, B, Flink
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, A, B
+from tests.kit.fake_flink import Flink
+from tests.kit.znodes import ZNodes
 
 CONNECTED, SUSPENDED, LOST = ConnectionState.CONNECTED, ConnectionState.SUSPENDED, ConnectionState.LOST
 NOW = Moment(0, 0)
@@ -34,7 +36,7 @@ class Listener:
         self, component: ComponentId = DISPATCHER, *, era: Layout = Layout.Z4, tolerate_suspended: bool = False
     ) -> None:
         self.component = component
-        self.flink = Flink(era)
+        self.flink = Flink(ZNodes(era))
         self.view = FlinkView(tolerate_suspended=tolerate_suspended)
         self.calls: list[Call] = []
 
@@ -45,8 +47,8 @@ class Listener:
                 self.reads()
 
     def reads(self) -> None:
-        path = self.flink.path(self.component)
-        node = self.flink.tree.nodes.get(path)
+        path = self.flink.znodes.path(self.component)
+        node = self.flink.znodes.tree.nodes.get(path)
         self._observe(
             NodeObserved(NOW, CLUSTER, path, node.data or b"" if node else b"", node.position if node else None)
         )
@@ -98,7 +100,7 @@ def test_no_leader_is_null_and_null(how: str) -> None:
     if how == "deleted":
         listener.flink.vacate(DISPATCHER)
     else:
-        listener.flink.write(listener.flink.path(DISPATCHER), b"", 7)
+        listener.flink.znodes.write(listener.flink.znodes.path(DISPATCHER), b"", 7)
     listener.reads()
     listener.reads()
     assert listener.calls == [A_LEADS, NULL]
@@ -110,7 +112,7 @@ def test_bytes_that_cannot_be_read_change_nothing() -> None:
     for data in (None, b"garbage", None):
         listener.flink.elect(A, DISPATCHER)
         if data:
-            listener.flink.write(listener.flink.path(DISPATCHER), data, A.zookeeper_session)
+            listener.flink.znodes.write(listener.flink.znodes.path(DISPATCHER), data, A.zookeeper_session)
         listener.reads()
     assert listener.calls == [A_LEADS]
 
@@ -118,12 +120,12 @@ def test_bytes_that_cannot_be_read_change_nothing() -> None:
 def test_another_layouts_place_says_nothing_unless_it_is_newer() -> None:
     """In an upgrade the old version's place is empty or older: no null, and no step back."""
     listener = Listener()
-    listener.flink.era = Layout.Z1
+    listener.flink.znodes.era = Layout.Z1
     listener.flink.elect(B, DISPATCHER)
-    listener.flink.era = Layout.Z4
+    listener.flink.znodes.era = Layout.Z4
     listener.flink.elect(A, DISPATCHER)
     listener.reads()
-    listener.flink.era = Layout.Z1
+    listener.flink.znodes.era = Layout.Z1
     listener.reads()
     listener.flink.vacate(DISPATCHER)
     listener.reads()
@@ -207,7 +209,7 @@ def test_bytes_that_cannot_be_read_bring_up_nothing_after_an_outage() -> None:
     listener = Listener()
     listener.flink.elect(A, DISPATCHER)
     listener.reads()
-    listener.flink.write(listener.flink.path(DISPATCHER), b"garbage", A.zookeeper_session)
+    listener.flink.znodes.write(listener.flink.znodes.path(DISPATCHER), b"garbage", A.zookeeper_session)
     listener.reads()
     listener.is_(SUSPENDED, CONNECTED)
     assert listener.calls == [A_LEADS, NULL]
@@ -219,14 +221,14 @@ def test_bytes_that_cannot_be_read_bring_up_nothing_after_an_outage() -> None:
 def test_after_an_outage_another_layouts_place_still_says_nothing() -> None:
     """Which of two places holds the newer leader is not forgotten: read first, the older one is no step back either."""
     listener = Listener()
-    listener.flink.era = Layout.Z1
+    listener.flink.znodes.era = Layout.Z1
     listener.flink.elect(B, DISPATCHER)
-    listener.flink.era = Layout.Z4
+    listener.flink.znodes.era = Layout.Z4
     listener.flink.elect(A, DISPATCHER)
     listener.is_(CONNECTED, SUSPENDED)
-    listener.flink.era = Layout.Z1
+    listener.flink.znodes.era = Layout.Z1
     listener.is_(CONNECTED)
-    listener.flink.era = Layout.Z4
+    listener.flink.znodes.era = Layout.Z4
     listener.reads()
     assert listener.calls == [A_LEADS, NULL, A_LEADS]
 

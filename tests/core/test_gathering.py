@@ -12,21 +12,9 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import EvidenceGathered
 from sidecar.core.policy import Policy, Source
 from sidecar.core.records import Evidence
-from tests.core.scenery import (
-    ALL_FOUR,
-    CLUSTER,
-    JOB,
-    POLICY,
-    REST_SERVER,
-    THE_JOB,
-    A,
-    B,
-    Flink,
-    Sidecar,
-    fail_over,
-    job_manager,
-    watching,
-)
+from tests.kit.cluster import ALL_FOUR, CLUSTER, JOB, REST_SERVER, THE_JOB, A, B, job_manager
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
+from tests.kit.fake_flink import Flink
 
 EVERYTHING = replace(POLICY, evidence=frozenset(Source))
 DUMP = Piece(

@@ -20,7 +20,7 @@ from tests.core.groups import (
     Groups,
     only,
 )
-from tests.core.scenery import CLUSTER
+from tests.kit.cluster import CLUSTER
 
 # -- one group ---------------------------------------------------------------------------------------------------------
 

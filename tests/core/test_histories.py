@@ -13,8 +13,11 @@ from sidecar.core.observations import ConnectionState, EvidenceGathered, Observa
 from sidecar.core.policy import Source
 from sidecar.core.step import Step
 from sidecar.core.wire import decode_connection_info
-from tests.core.scenery import ALL_FOUR, CLUSTER, JOB, POLICY, THE_JOB, Flink, JobManager, Sidecar, job_manager
-from tests.core.witness import UNKNOWN, VACANT, Known, Witness, known
+from tests.kit.cluster import ALL_FOUR, CLUSTER, JOB, THE_JOB, JobManager, job_manager
+from tests.kit.core_sidecar import POLICY, Sidecar
+from tests.kit.core_witness import UNKNOWN, VACANT, Known, Witness, known
+from tests.kit.fake_flink import Flink
+from tests.kit.znodes import ZNodes
 
 FOUND = Piece(Kind.JOB, JOB, Outcome.CAPTURED, "restored from checkpoint 1")
 JOB_MANAGERS = [job_manager(host, term) for host in ("jm-a", "jm-b") for term in (0, 1)]
@@ -25,7 +28,7 @@ class Witnessed(Sidecar):
 
     def __init__(self, flink: Flink) -> None:
         self._witness = Witness(consistent=True)
-        super().__init__(flink, replace(POLICY, evidence=frozenset(Source)))
+        super().__init__(flink, replace(POLICY, evidence=frozenset(Source), session_timeouts={CLUSTER: 20_000_000}))
 
     @property
     def connected(self) -> bool:
@@ -42,7 +45,7 @@ components = st.sets(st.sampled_from(ALL_FOUR), min_size=1).map(sorted)
 
 def runs(flink: Flink) -> bool:
     """Whether the job is in the job store: Flink puts it there before anybody leads it."""
-    return f"{flink.job_store}/{JOB}" in flink.tree.nodes
+    return f"{flink.znodes.job_store}/{JOB}" in flink.znodes.tree.nodes
 
 
 def elected(leader: JobManager, which: list[ComponentId]) -> Event:
@@ -59,7 +62,9 @@ def vacated(which: list[ComponentId]) -> Event:
 
 
 def written(component: ComponentId, data: bytes) -> Event:
-    return lambda flink, _: flink.write(flink.path(component), data, 7) if component != THE_JOB or runs(flink) else None
+    return lambda flink, _: (
+        flink.znodes.write(flink.znodes.path(component), data, 7) if component != THE_JOB or runs(flink) else None
+    )
 
 
 def submitted(flink: Flink, _: Witnessed) -> None:
@@ -76,11 +81,11 @@ def upgraded(era: Layout) -> Event:
         running = runs(flink)
         flink.vacate()
         flink.forget()
-        flink.era = era
+        flink.znodes.era = era
         if (
             era is Layout.Z2
         ):  # 1.14 is known by contenders that it has for each component; here nobody contends, and no newer version did
-            flink.delete("/leader/latch")
+            flink.znodes.delete("/leader/latch")
         if running:
             flink.submit()
 
@@ -93,7 +98,7 @@ def seen(_: Flink, sidecar: Witnessed) -> None:
 
 
 def read(component: ComponentId) -> Event:
-    return lambda flink, sidecar: sidecar.reads(flink.path(component)) if sidecar.connected else None
+    return lambda flink, sidecar: sidecar.reads(flink.znodes.path(component)) if sidecar.connected else None
 
 
 def cut_off(connection: ConnectionState) -> Event:
@@ -154,7 +159,7 @@ def truth(flink: Flink) -> Known:
     """What stands in ZooKeeper."""
     found: Known = {}
     for component in ALL_FOUR if runs(flink) else CLUSTER_COMPONENTS:
-        node = flink.tree.nodes.get(flink.path(component))
+        node = flink.znodes.tree.nodes.get(flink.znodes.path(component))
         leader = decode_connection_info(node.data) if node and node.data else None
         match leader:
             case None:
@@ -172,7 +177,7 @@ def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: Layout, even
     """Elections, crashes, jobs, upgrades, tampering, outages, kills of the sidecar: every id is used once, every chain of transitions is
     whole, and a complete look makes good whatever was missed.
     """
-    flink = Flink(era)
+    flink = Flink(ZNodes(era))
     sidecar = Witnessed(flink)
     for event in (connected, *events, connected):
         event(flink, sidecar)

@@ -6,9 +6,11 @@ from msgspec.structs import replace
 from sidecar.core.configmaps import Layout
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Blindness, Held, Unknown
 from sidecar.core.rows import changes
-from tests.core.leasing import ONE, A, B, ConfigMap, LeaseSidecar, LeasingFlink, leased
-from tests.core.scenery import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, THE_JOB
 from tests.core.test_leases import A_AGAIN, patterns, reasons
+from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, THE_JOB, A, B
+from tests.kit.config_maps import ONE, ConfigMap, ConfigMaps
+from tests.kit.core_sidecar import LeaseSidecar, leased
+from tests.kit.fake_flink import Flink
 
 # -- ConfigMaps come and go --------------------------------------------------------------------------------------------
 
@@ -16,11 +18,11 @@ from tests.core.test_leases import A_AGAIN, patterns, reasons
 def test_without_its_config_map_nobody_leads() -> None:
     """kubectl delete: the leader dies of it, and takes the lease of a new one while dying, without a value. The job is not in there."""
     flink, sidecar = leased()
-    flink.deletes()
+    flink.config_maps.delete()
     sidecar.sees_changes()
     assert {patterns(sidecar, component)[0] for component in ALL_FOUR} == {"A->null"}
     assert reasons(sidecar) == {"the ConfigMap is gone"}
-    flink.takes(A)
+    flink.grant(A)
     sidecar.sees_changes()
     sidecar.hears_nothing(30)
     assert [(t.component, t.pattern) for t in sidecar.transitions()[4:]] == [("job", "null->gone")]
@@ -29,8 +31,8 @@ def test_without_its_config_map_nobody_leads() -> None:
 def test_a_config_map_that_was_made_anew_unseen_says_so() -> None:
     """Another uid, and nothing in it."""
     flink, sidecar = leased()
-    flink.deletes()
-    flink.takes(B)
+    flink.config_maps.delete()
+    flink.grant(B)
     sidecar.sees_changes()
     assert reasons(sidecar) == {"the ConfigMap was deleted and made anew"}
     assert [t.pattern for t in sidecar.transitions(THE_JOB)] == ["A->gone"]
@@ -44,7 +46,7 @@ def test_a_config_map_that_went_out_of_sight_is_missed_at_the_next_complete_look
         sidecar.is_cut_off().waits(1)
     else:
         sidecar.is_killed(down_for=1)
-    flink.deletes()
+    flink.config_maps.delete()
     sidecar.reconnects()
     sidecar.completes()
     assert patterns(sidecar) == ["A->null" if how == "blind" else "?->null"]
@@ -54,23 +56,23 @@ def test_other_config_maps_of_the_cluster_say_nothing() -> None:
     """Checkpoints and the operator's autoscaler, whatever is in them."""
     flink, sidecar = leased()
     for name in (f"{CLUSTER}-{JOB}-config-map", f"autoscaler-{CLUSTER}"):
-        flink.maps[name] = tampered(flink)
+        flink.config_maps.maps[name] = tampered(flink)
         sidecar.tells(name)
     assert sidecar.records == []
 
 
-def tampered(flink: LeasingFlink) -> ConfigMap:
-    return ConfigMap("another", 1, dict.fromkeys(flink.maps[ONE].data, "garbage"), flink.maps[ONE].lease)
+def tampered(flink: Flink) -> ConfigMap:
+    return ConfigMap("another", 1, dict.fromkeys(flink.config_maps[ONE].data, "garbage"), flink.config_maps[ONE].lease)
 
 
 def test_two_clusters_under_one_id_do_not_take_turns() -> None:
     """1.14 and 2.3, both alive: who leads goes on, whichever of them renews."""
     flink, sidecar = leased(era=Layout.K1)
     for _ in range(5):
-        flink.era = Layout.K3
-        flink.takes(B).publishes(B)
+        flink.config_maps.era = Layout.K3
+        flink.elect(B)
         sidecar.sees_changes()
-        flink.era = Layout.K1
+        flink.config_maps.era = Layout.K1
         sidecar.watches(5)
     assert sidecar.transitions() == []
 
@@ -80,7 +82,7 @@ def test_what_was_read_again_is_not_obscured() -> None:
     flink, sidecar = leased(era=Layout.K1)
     sidecar.is_cut_off().waits(2)
     sidecar.reconnects()
-    sidecar.tells(flink.name(DISPATCHER), flink.name(THE_JOB))
+    sidecar.tells(flink.config_maps.name(DISPATCHER), flink.config_maps.name(THE_JOB))
     sidecar.waits(2)
     assert {(t.component, t.pattern) for t in sidecar.transitions()} == {
         ("resource_manager", "A->?"),
@@ -92,7 +94,7 @@ def test_what_happens_to_one_component_is_written_down_for_it_alone() -> None:
     """The ConfigMap is one, the rows are not."""
     flink, sidecar = leased()
     before = sidecar.state
-    flink.publishes(A_AGAIN, REST_SERVER)
+    flink.publish_all(A_AGAIN, REST_SERVER)
     sidecar.sees_changes()
     assert [row.kind for row in changes(replace(before, alerts=sidecar.state.alerts), sidecar.state)] == [
         "episode",
@@ -107,9 +109,9 @@ def test_what_happens_to_one_component_is_written_down_for_it_alone() -> None:
 def test_a_job_that_ends_is_retired(era: Layout) -> None:
     """Its leader goes first, then its graph: as in ZooKeeper."""
     flink, sidecar = leased(era=era)
-    flink.removes(THE_JOB)
+    flink.vacate(THE_JOB)
     sidecar.sees_changes()
-    flink.forgets()
+    flink.forget()
     sidecar.sees_changes()
     assert [(t.component, t.pattern) for t in sidecar.transitions()] == [("job", "A->null"), ("job", "null->gone")]
 
@@ -118,10 +120,10 @@ def test_a_job_whose_graph_goes_with_its_leader_or_before_is_retired_at_once() -
     """A->gone, and the job is not known any more."""
     for together in (True, False):
         flink, sidecar = leased()
-        flink.forgets()
+        flink.forget()
         if not together:
             sidecar.sees_changes()
-        flink.removes(THE_JOB)
+        flink.vacate(THE_JOB)
         sidecar.sees_changes()
         assert [t.pattern for t in sidecar.transitions()] == ["A->gone"]
         assert THE_JOB not in sidecar.state.clusters[CLUSTER].components
@@ -130,7 +132,7 @@ def test_a_job_whose_graph_goes_with_its_leader_or_before_is_retired_at_once() -
 def test_a_job_without_a_leader_that_flink_would_recover_stays_vacant() -> None:
     """Its graph is still there."""
     flink, sidecar = leased()
-    flink.removes(THE_JOB)
+    flink.vacate(THE_JOB)
     sidecar.sees_changes()
     sidecar.watches(30)
     assert patterns(sidecar, THE_JOB) == ["A->null"]
@@ -140,11 +142,11 @@ def test_a_job_that_comes_back_begins_anew() -> None:
     """The same job id in the same term of the same leader: another run, at another address, under its own ids."""
     flink, sidecar = leased()
     for run in range(3):
-        flink.removes(THE_JOB)
-        flink.forgets()
+        flink.vacate(THE_JOB)
+        flink.forget()
         sidecar.sees_changes()
-        flink.submits()
-        flink.writes(
+        flink.submit()
+        flink.publish(
             THE_JOB, replace(A.leads(THE_JOB), address=f"pekko.tcp://flink@jm-a:6123/user/rpc/jobmanager_{run}")
         )
         sidecar.sees_changes()
@@ -155,10 +157,10 @@ def test_a_job_that_comes_back_begins_anew() -> None:
 def test_a_job_that_ended_unseen_and_runs_again_begins_anew() -> None:
     """Nobody led it, its graph is gone, and in the same sight it has a leader: retired, and granted."""
     flink, sidecar = leased(era=Layout.K2)
-    flink.removes(THE_JOB)
+    flink.vacate(THE_JOB)
     sidecar.sees_changes()
-    flink.forgets()
-    flink.publishes(A, THE_JOB)
+    flink.forget()
+    flink.publish_all(A, THE_JOB)
     sidecar.sees_changes()
     assert [t.kind for t in sidecar.transitions(THE_JOB)] == ["REVOKED", "RETIRED", "GRANTED"]
     assert isinstance(sidecar.known(THE_JOB).leadership, Held)
@@ -167,9 +169,9 @@ def test_a_job_that_ended_unseen_and_runs_again_begins_anew() -> None:
 def test_a_stale_address_of_a_job_that_has_ended_is_no_job() -> None:
     """Its graph is gone while an earlier leader's address is still there: retired once, and it does not come back."""
     flink, sidecar = leased()
-    flink.takes(B).publishes(B, *CLUSTER_COMPONENTS)
+    flink.grant(B).publish_all(B, *CLUSTER_COMPONENTS)
     sidecar.sees_changes()
-    flink.forgets()
+    flink.forget()
     sidecar.sees_changes()
     sidecar.watches(60)
     assert patterns(sidecar, THE_JOB) == ["A->null", "null->gone"]
@@ -186,7 +188,7 @@ def test_elections_that_nobody_saw_are_counted_by_the_lease(how: str) -> None:
         sidecar.is_cut_off().waits(60)
     else:
         sidecar.is_killed(down_for=60)
-    flink.takes(B).publishes(B).takes(A).publishes(A_AGAIN)
+    flink.elect(B).grant(A).publish_all(A_AGAIN)
     sidecar.connects()
     found = sidecar.transitions(DISPATCHER)[-1]
     assert (found.pattern, found.unobserved, found.elections, found.same_leader) == ("?->A", 1, 2, False)
@@ -195,7 +197,7 @@ def test_elections_that_nobody_saw_are_counted_by_the_lease(how: str) -> None:
 def test_up_to_1_17_the_lease_counts_renewals_and_nothing_follows_from_it() -> None:
     """It rises while the holder stays, and falls when it goes: null, before and after a takeover."""
     flink, sidecar = leased(era=Layout.K2)
-    flink.takes(B).publishes(B)
+    flink.elect(B)
     sidecar.sees_changes()
     sidecar.watches(20)
     sidecar.hears_nothing(30)
@@ -211,10 +213,10 @@ def test_every_observer_derives_the_same_ids() -> None:
         flink, sidecar = leased()
         sidecar.waits(pause)
         sidecar.hears_nothing(30)
-        flink.takes(B)
+        flink.grant(B)
         sidecar.sees_changes()
         for component in ALL_FOUR:
-            flink.publishes(B, component)
+            flink.publish_all(B, component)
             if pause < 1:
                 sidecar.sees_changes()
         sidecar.sees_changes()
@@ -227,9 +229,9 @@ def test_a_key_that_is_removed_and_restored_again_and_again_is_told_each_time() 
     """Somebody tampers, and Flink repairs what is its own: the same leader each time, no two happenings with one id."""
     flink, sidecar = leased()
     for _ in range(3):
-        flink.removes(DISPATCHER)
+        flink.vacate(DISPATCHER)
         sidecar.sees_changes()
-        flink.publishes(A, DISPATCHER)
+        flink.publish_all(A, DISPATCHER)
         sidecar.sees_changes()
     assert patterns(sidecar) == ["A->null", "null->B"] * 3
     assert len({t.id for t in sidecar.transitions()}) == 6
@@ -241,16 +243,16 @@ def test_a_key_that_is_removed_and_restored_again_and_again_is_told_each_time() 
 def test_an_annotation_that_nobody_can_read_obscures_what_stands_there() -> None:
     """Who holds the lease cannot be seen. When it can, nothing has happened."""
     flink, sidecar = leased()
-    intact, flink.maps[ONE].lease = flink.maps[ONE].lease, {"holderIdentity": 7}
+    intact, flink.config_maps[ONE].lease = flink.config_maps[ONE].lease, {"holderIdentity": 7}
     for _ in range(3):
-        flink.write(ONE)
+        flink.config_maps.write(ONE)
         sidecar.sees_changes()
     assert {t.pattern for t in sidecar.transitions()} == {"A->?"}
     assert len(sidecar.transitions()) == 4
     assert {t.reason for t in sidecar.transitions()} == {"a field of the lease has a value that it never has"}
     assert isinstance(sidecar.known(DISPATCHER).leadership, Unknown)
-    flink.maps[ONE].lease = intact
-    flink.renews()
+    flink.config_maps[ONE].lease = intact
+    flink.config_maps.renew()
     sidecar.sees_changes()
     found = sidecar.transitions()[4:]
     assert {(t.pattern, t.same_leader) for t in found} == {("?->A", True)}
@@ -259,13 +261,13 @@ def test_an_annotation_that_nobody_can_read_obscures_what_stands_there() -> None
 
 def test_a_lease_first_seen_unreadable_is_known_when_it_can_be_read() -> None:
     """The addresses belong to the term that is found then."""
-    flink = LeasingFlink().takes(A).publishes(A)
-    intact, flink.maps[ONE].lease = flink.maps[ONE].lease, {"holderIdentity": 7}
+    flink = Flink(ConfigMaps()).elect(A)
+    intact, flink.config_maps[ONE].lease = flink.config_maps[ONE].lease, {"holderIdentity": 7}
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
     assert sidecar.transitions() == []
-    flink.maps[ONE].lease = intact
-    flink.renews()
+    flink.config_maps[ONE].lease = intact
+    flink.config_maps.renew()
     sidecar.sees_changes()
     assert patterns(sidecar) == ["?->A"]
 
@@ -273,8 +275,8 @@ def test_a_lease_first_seen_unreadable_is_known_when_it_can_be_read() -> None:
 def test_a_value_that_nobody_can_read_obscures_its_component_alone() -> None:
     """The others are led as before."""
     flink, sidecar = leased()
-    flink.maps[ONE].data[flink.key(DISPATCHER)] = "garbage,elsewhere"
-    flink.write(ONE)
+    flink.config_maps[ONE].data[flink.config_maps.key(DISPATCHER)] = "garbage,elsewhere"
+    flink.config_maps.write(ONE)
     sidecar.sees_changes()
     sidecar.watches(30)
     (obscured,) = sidecar.transitions()
@@ -283,9 +285,9 @@ def test_a_value_that_nobody_can_read_obscures_its_component_alone() -> None:
         "A->?",
         "the session id is not a UUID",
     )
-    path = f"{ONE}/{flink.key(DISPATCHER)}"
+    path = f"{ONE}/{flink.config_maps.key(DISPATCHER)}"
     assert sidecar.known(DISPATCHER).leadership == Unknown(Blindness.UNREADABLE, path)
-    flink.removes(DISPATCHER)
+    flink.vacate(DISPATCHER)
     sidecar.sees_changes()
     assert patterns(sidecar) == ["A->?", "?->null"]
 
@@ -293,8 +295,8 @@ def test_a_value_that_nobody_can_read_obscures_its_component_alone() -> None:
 def test_a_value_that_nobody_can_read_is_nobodys_when_the_lease_has_run_out() -> None:
     """Whatever it says, nobody leads."""
     flink, sidecar = leased()
-    flink.maps[ONE].data[flink.key(DISPATCHER)] = "garbage"
-    flink.write(ONE)
+    flink.config_maps[ONE].data[flink.config_maps.key(DISPATCHER)] = "garbage"
+    flink.config_maps.write(ONE)
     sidecar.sees_changes()
     sidecar.hears_nothing(18)
     assert patterns(sidecar) == ["A->?", "?->null"]
@@ -308,24 +310,24 @@ def test_an_upgrade_leaves_the_old_config_maps_behind(stopped: str) -> None:
     """1.14 to 2.3: a leader in the new place counts as soon as the old one's lease has run out, and the old place never again."""
     flink, sidecar = leased(era=Layout.K1)
     if stopped == "gracefully":
-        flink.removes(*ALL_FOUR)
+        flink.vacate(*ALL_FOUR)
         sidecar.sees_changes()
     sidecar.hears_nothing(18)
-    flink.era = Layout.K3
-    flink.takes(B).publishes(B)
+    flink.config_maps.era = Layout.K3
+    flink.elect(B)
     sidecar.sees_changes()
     sidecar.watches(60)
     sidecar.looks()
     assert patterns(sidecar) == ["A->null", "null->B"]
     assert isinstance(held := sidecar.known(DISPATCHER).leadership, Held)
-    assert held.position.path == f"{ONE}/{flink.key(DISPATCHER)}"
+    assert held.position.path == f"{ONE}/{flink.config_maps.key(DISPATCHER)}"
 
 
 def test_a_job_key_of_an_older_version_is_no_leader_beside_the_newer_one() -> None:
     """1.18 to 1.20: the key without `job-` stays where it is."""
     flink, sidecar = leased(era=Layout.K2)
-    flink.era = Layout.K3
-    flink.takes(B).publishes(B)
+    flink.config_maps.era = Layout.K3
+    flink.elect(B)
     sidecar.sees_changes()
     sidecar.watches(20)
     assert patterns(sidecar, THE_JOB) == ["A->B"]

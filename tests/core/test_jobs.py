@@ -9,13 +9,8 @@ from sidecar.core.leadership import (
     ComponentId,
     Vacant,
 )
-from tests.core.scenery import (
-    CLUSTER,
-    THE_JOB,
-    A,
-    B,
-    watching,
-)
+from tests.kit.cluster import CLUSTER, THE_JOB, A, B
+from tests.kit.core_sidecar import watching
 
 
 def test_a_new_job_is_granted_its_first_leader() -> None:

@@ -7,9 +7,12 @@ import pytest
 from sidecar.core import layout
 from sidecar.core.layout import Layout
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId
-from tests.core import recordings
-from tests.core.recordings import Tree
-from tests.core.scenery import ALL_FOUR, JOB, A, B, Flink, Sidecar, job_manager
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.cluster import ALL_FOUR, JOB, A, B, job_manager
+from tests.kit.core_sidecar import Sidecar
+from tests.kit.fake_flink import Flink
+from tests.kit.znodes import ZNodes
+from tests.kit.zookeeper_recordings import Tree
 
 ERAS = {"1.13.6": Layout.Z1, "1.14.6": Layout.Z2, "1.20.5": Layout.Z4, "2.3.0": Layout.Z4}
 JOBS = {
@@ -68,7 +71,7 @@ def test_the_places_of_a_fresh_cluster_are_watched_before_they_exist() -> None:
     """Nothing has to be there: the first leader of a component is seen in whatever layout it comes."""
     nothing = layout.wanted({}).nodes
     for era in Layout:
-        assert {Flink(era).path(component) for component in CLUSTER_COMPONENTS} <= nothing
+        assert {ZNodes(era).path(component) for component in CLUSTER_COMPONENTS} <= nothing
 
 
 @pytest.mark.parametrize(
@@ -112,14 +115,14 @@ def test_the_namespace_is_joined_as_flink_joins_it(root: str, cluster_id: str, p
 def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
     """1.13, 1.14, 1.17, 2.x, one after the other on the same namespace: each upgrade is A->null->B, alerted once."""
     versions = dict(zip(Layout, (A, B, job_manager("jm-c"), job_manager("jm-d")), strict=True))
-    flink = Flink(Layout.Z1).submit().elect(A)
+    flink = Flink(ZNodes(Layout.Z1)).submit().elect(A)
     sidecar = Sidecar(flink).connects().waits(90)
     for before, after in pairwise(Layout):
         sidecar.records.clear()
         flink.vacate()
         flink.forget()
         sidecar.sees_changes().waits(5)
-        flink.era = after
+        flink.znodes.era = after
         flink.submit().elect(versions[after])
         sidecar.sees_changes().waits(90)
         for component in CLUSTER_COMPONENTS:
@@ -131,10 +134,10 @@ def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
 @pytest.mark.parametrize(("before", "after"), [(Layout.Z1, Layout.Z2), (Layout.Z2, Layout.Z3), (Layout.Z3, Layout.Z4)])
 def test_the_last_process_of_an_old_version_stays_watched_beside_the_new(before: Layout, after: Layout) -> None:
     """A rolling upgrade: while the old leader still leads, a JobManager of the next version joins. The old places are still watched."""
-    flink = Flink(before).submit().elect(A)
-    flink.write("/leader/dispatcher/latch/_c_a-latch-0000000000", None, A.zookeeper_session)
-    flink.era = after
+    flink = Flink(ZNodes(before)).submit().elect(A)
+    flink.znodes.write("/leader/dispatcher/latch/_c_a-latch-0000000000", None, A.zookeeper_session)
+    flink.znodes.era = after
     flink.elect(B, CLUSTER_COMPONENTS[2])
-    flink.era = before
-    old = {flink.path(component) for component in ALL_FOUR}
-    assert old & flink.tree.nodes.keys() <= watched(flink.tree).nodes
+    flink.znodes.era = before
+    old = {flink.znodes.path(component) for component in ALL_FOUR}
+    assert old & flink.znodes.tree.nodes.keys() <= watched(flink.znodes.tree).nodes

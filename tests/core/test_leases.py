@@ -12,15 +12,10 @@ from sidecar.core.messages import transition_line
 from sidecar.core.moment import SECOND
 from sidecar.core.rows import changes
 from sidecar.core.snapshot import Snapshot
-from tests.core.leasing import ONE, A, B, LeaseSidecar, LeasingFlink, leased
-from tests.core.scenery import (
-    ALL_FOUR,
-    DISPATCHER,
-    RESOURCE_MANAGER,
-    REST_SERVER,
-    THE_JOB,
-    job_manager,
-)
+from tests.kit.cluster import ALL_FOUR, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, THE_JOB, A, B, job_manager
+from tests.kit.config_maps import ONE, ConfigMaps
+from tests.kit.core_sidecar import LeaseSidecar, leased
+from tests.kit.fake_flink import Flink
 
 A_AGAIN = job_manager("jm-a", term=1)
 
@@ -40,7 +35,7 @@ def reasons(sidecar: LeaseSidecar) -> set[str | None]:
 @pytest.mark.parametrize("era", Layout)
 def test_a_leader_is_held_by_its_value_and_its_lease(era: Layout) -> None:
     """Found at first sight, all four; where that tells, with the versions that keep it there."""
-    sidecar = LeaseSidecar(LeasingFlink(era).takes(A).submits().publishes(A))
+    sidecar = LeaseSidecar(Flink(ConfigMaps(era)).grant(A).submit().publish_all(A))
     sidecar.connects()
     assert {(t.pattern, t.after_address) for t in sidecar.transitions()} == {
         ("?->A", A.leads(c).address) for c in ALL_FOUR
@@ -57,7 +52,7 @@ def test_a_renewal_is_never_a_transition_and_writes_nothing_down(era: Layout) ->
     flink, sidecar = leased(era=era)
     before = sidecar.state.clusters
     for _ in range(180):
-        flink.renews()
+        flink.config_maps.renew()
         sidecar.sees_changes()
         sidecar.now += 5_000_000
     assert sidecar.records == []
@@ -75,7 +70,7 @@ def test_others_write_into_the_config_map_too() -> None:
     """A label, a checkpoint, whatever: the resource version rises, and nothing happened."""
     flink, sidecar = leased()
     for _ in range(5):
-        flink.write(ONE)
+        flink.config_maps.write(ONE)
         sidecar.sees_changes()
     assert sidecar.transitions() == []
 
@@ -102,7 +97,7 @@ def test_a_lease_that_is_not_renewed_runs_out(era: Layout) -> None:
 @pytest.mark.parametrize("duration", [3, 3.0, "PT3S"])
 def test_the_duration_is_the_leases_own(duration: object) -> None:
     """`high-availability.kubernetes.leader-election.lease-duration`, in both spellings."""
-    flink = LeasingFlink(duration=duration).takes(A).publishes(A)
+    flink = Flink(ConfigMaps(duration=duration)).elect(A)
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
     sidecar.hears_nothing(3)
@@ -157,7 +152,7 @@ def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None
     sidecar.hears_nothing(60)
     assert patterns(sidecar) == ["A->null", *(["null->?"] if how == "blind" else []), "?->null"]
     assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
-    flink.renews()
+    flink.config_maps.renew()
     sidecar.sees_changes()
     assert patterns(sidecar)[-1] == "null->B"
 
@@ -167,7 +162,7 @@ def test_a_leader_that_renews_late_is_the_same_leader_again_each_time() -> None:
     flink, sidecar = leased()
     for _ in range(3):
         sidecar.hears_nothing(18)
-        flink.renews()
+        flink.config_maps.renew()
         sidecar.sees_changes()
     assert patterns(sidecar) == ["A->null", "null->B"] * 3
     granted = [t for t in sidecar.transitions(DISPATCHER) if t.kind == "GRANTED"]
@@ -180,7 +175,7 @@ def test_a_leader_that_renewed_late_is_remembered_as_such() -> None:
     flink, sidecar = leased()
     for _ in range(2):
         sidecar.hears_nothing(18)
-        flink.renews()
+        flink.config_maps.renew()
         sidecar.sees_changes()
         sidecar.is_cut_off().waits(10)
         sidecar.connects()
@@ -192,9 +187,9 @@ def test_a_term_that_goes_on_may_end_all_the_same() -> None:
     """A leader that renewed late, and is lost later on: two episodes, each told."""
     flink, sidecar = leased()
     sidecar.hears_nothing(18)
-    flink.renews()
+    flink.config_maps.renew()
     sidecar.sees_changes().watches(20)
-    flink.takes(B).publishes(B)
+    flink.elect(B)
     sidecar.sees_changes().watches(20)
     late, lost = sidecar.episodes()
     assert (late.cause, lost.cause) == ("lease_renewal_failed", "jobmanager_lost")
@@ -208,18 +203,18 @@ def test_a_term_that_goes_on_may_end_all_the_same() -> None:
 def test_another_holder_with_the_old_addresses_is_not_yet_a_leader() -> None:
     """A takeover, as Flink does it: the lease, then the old addresses one by one, then its own; the job's is overwritten in place."""
     flink, sidecar = leased()
-    flink.takes(B)
+    flink.grant(B)
     sidecar.sees_changes()
     assert {patterns(sidecar, component)[0] for component in ALL_FOUR} == {"A->null"}
     assert reasons(sidecar) == {"another holder, the old address still there"}
     for component in CLUSTER_COMPONENTS:
-        flink.removes(component)
+        flink.vacate(component)
         sidecar.sees_changes()
-    flink.renews()
+    flink.config_maps.renew()
     sidecar.sees_changes()
     assert len(sidecar.transitions()) == 4
     for component in ALL_FOUR:
-        flink.publishes(B, component)
+        flink.publish_all(B, component)
         sidecar.sees_changes()
         assert patterns(sidecar, component) == ["A->null", "null->B"]
     granted = [t for t in sidecar.transitions() if t.kind == "GRANTED"]
@@ -232,16 +227,16 @@ def test_keys_that_are_removed_one_by_one_are_revoked_one_by_one() -> None:
     flink, sidecar = leased()
     order = [REST_SERVER, THE_JOB, DISPATCHER, RESOURCE_MANAGER]
     for component in order:
-        flink.removes(component)
+        flink.vacate(component)
         sidecar.sees_changes()
-    flink.releases()
+    flink.config_maps.release()
     sidecar.sees_changes()
-    flink.takes(A)
+    flink.grant(A)
     sidecar.sees_changes()
     sidecar.hears_nothing(24)
     assert [(t.component, t.pattern) for t in sidecar.transitions()] == [(c.component, "A->null") for c in order]
     assert reasons(sidecar) == {"the address was removed"}
-    flink.takes(B).publishes(B)
+    flink.elect(B)
     sidecar.sees_changes()
     assert patterns(sidecar) == ["A->null", "null->B"]
 
@@ -249,13 +244,13 @@ def test_keys_that_are_removed_one_by_one_are_revoked_one_by_one() -> None:
 def test_a_lease_that_is_released_is_nobodys() -> None:
     """After an outage a leader gives up, takes the lease again and leads in a new session: A->null->B, and it is the same process."""
     flink, sidecar = leased()
-    flink.releases()
+    flink.config_maps.release()
     sidecar.sees_changes()
     assert reasons(sidecar) == {"the lease was released"}
-    flink.takes(A)
+    flink.grant(A)
     sidecar.sees_changes()
     assert patterns(sidecar) == ["A->null"]
-    flink.publishes(A_AGAIN)
+    flink.publish_all(A_AGAIN)
     sidecar.sees_changes()
     assert patterns(sidecar) == ["A->null", "null->B"]
     assert sidecar.transitions(DISPATCHER)[-1].same_process is True
@@ -266,7 +261,7 @@ def test_a_lease_that_is_released_is_nobodys() -> None:
 def test_the_same_holder_that_takes_the_lease_anew_does_not_lead_with_what_it_wrote_before() -> None:
     """A new term, whoever's: seen without the release between."""
     flink, sidecar = leased()
-    flink.takes(A)
+    flink.grant(A)
     sidecar.sees_changes()
     assert reasons(sidecar) == {"the same holder took the lease anew, the old address still there"}
 
@@ -274,9 +269,9 @@ def test_the_same_holder_that_takes_the_lease_anew_does_not_lead_with_what_it_wr
 def test_a_new_session_in_the_same_term_is_a_change() -> None:
     """1.14: the leader gave up and led again without losing its lock. Another address in one session is the same leader elsewhere."""
     flink, sidecar = leased()
-    flink.publishes(A_AGAIN, DISPATCHER)
+    flink.publish_all(A_AGAIN, DISPATCHER)
     sidecar.sees_changes()
-    flink.writes(DISPATCHER, replace(A_AGAIN.leads(DISPATCHER), address="elsewhere"))
+    flink.publish(DISPATCHER, replace(A_AGAIN.leads(DISPATCHER), address="elsewhere"))
     sidecar.sees_changes()
     assert patterns(sidecar) == ["A->B", "A->A'"]
     assert {t.same_process for t in sidecar.transitions(DISPATCHER)} == {True}
@@ -290,12 +285,12 @@ def test_a_takeover_out_of_sight_leaves_the_old_addresses_to_nobody(how: str) ->
         sidecar.is_cut_off().waits(10)
     else:
         sidecar.is_killed(down_for=10)
-    flink.takes(B)
+    flink.grant(B)
     sidecar.connects()
     for component in ALL_FOUR:
         assert patterns(sidecar, component)[-1] == "?->null"
     assert reasons(sidecar) == {"another holder, the old address still there"}
-    flink.publishes(B)
+    flink.publish_all(B)
     sidecar.sees_changes()
     assert patterns(sidecar)[-1] == "null->B"
 
@@ -305,9 +300,9 @@ def test_a_takeover_out_of_sight_leaves_the_old_addresses_to_nobody(how: str) ->
 
 def test_nobody_leads_without_an_annotation_a_holder_or_a_value() -> None:
     """Each alone is not enough: a ConfigMap begins with the lease, and may end with the values."""
-    for flink in (LeasingFlink(), LeasingFlink().takes(A), LeasingFlink().takes(A).publishes(A)):
-        if ONE in flink.maps and flink.maps[ONE].data:
-            flink.maps[ONE].lease = None
+    for flink in (Flink(ConfigMaps()), Flink(ConfigMaps()).grant(A), Flink(ConfigMaps()).elect(A)):
+        if ONE in flink.config_maps and flink.config_maps[ONE].data:
+            flink.config_maps[ONE].lease = None
         sidecar = LeaseSidecar(flink)
         sidecar.connects()
         assert {t.pattern for t in sidecar.transitions()} == {"?->null"}
@@ -315,13 +310,13 @@ def test_nobody_leads_without_an_annotation_a_holder_or_a_value() -> None:
 
 def test_a_fresh_cluster_grants_its_first_leaders() -> None:
     """The lease, then the values, one after the other: partial states are normal."""
-    flink = LeasingFlink()
+    flink = Flink(ConfigMaps())
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
-    flink.takes(A)
+    flink.grant(A)
     sidecar.sees_changes()
     for component in CLUSTER_COMPONENTS:
-        flink.publishes(A, component)
+        flink.publish_all(A, component)
         sidecar.sees_changes()
     assert [(t.component, t.pattern) for t in sidecar.transitions()[3:]] == [
         (component.component, "null->B") for component in CLUSTER_COMPONENTS
@@ -330,30 +325,31 @@ def test_a_fresh_cluster_grants_its_first_leaders() -> None:
 
 def test_a_job_that_an_earlier_leader_has_left_is_led_by_nobody() -> None:
     """Its value stays until somebody overwrites it: at first sight the session tells, which since 1.15 is one for all of a leader."""
-    flink = LeasingFlink().takes(B).submits().publishes(B).publishes(A, THE_JOB)
+    flink = Flink(ConfigMaps()).grant(B).submit().publish_all(B).publish_all(A, THE_JOB)
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
     assert patterns(sidecar) == ["?->A"]
     assert [(t.pattern, t.reason) for t in sidecar.transitions(THE_JOB)] == [("?->null", "left by an earlier leader")]
-    flink.publishes(B, THE_JOB)
+    flink.publish_all(B, THE_JOB)
     sidecar.sees_changes()
     assert patterns(sidecar, THE_JOB) == ["?->null", "null->B"]
 
 
 def test_up_to_1_14_each_component_has_a_session_of_its_own() -> None:
     """Another session says nothing of a job there, and another holder neither: leaders may be split between JobManagers."""
-    flink = LeasingFlink(Layout.K1).takes(A).submits().publishes(A).takes(B, THE_JOB).publishes(B, THE_JOB)
+    flink = Flink(ConfigMaps(Layout.K1)).grant(A).submit().publish_all(A).elect(B, THE_JOB)
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
     assert {t.pattern for t in sidecar.transitions()} == {"?->A"}
     sidecar.watches(30, *CLUSTER_COMPONENTS)
     sidecar.looks()
+    sidecar.watches(10, *CLUSTER_COMPONENTS)  # recorded once no failover can claim it any more
     assert [(t.component, t.pattern) for t in sidecar.transitions()[4:]] == [("job", "A->null")]
 
 
 def test_a_dead_cluster_is_held_until_its_lease_is_seen_to_run_out() -> None:
     """At first sight nothing tells a dead leader from a living one: no clock of others is trusted."""
-    sidecar = LeaseSidecar(LeasingFlink().takes(A).publishes(A))
+    sidecar = LeaseSidecar(Flink(ConfigMaps()).elect(A))
     sidecar.connects()
     sidecar.hears_nothing(18)
     assert patterns(sidecar) == ["?->A", "A->null"]
@@ -380,7 +376,7 @@ def test_no_vacancy_is_derived_while_the_lease_is_renewed(era: Layout, beats: li
             sidecar.connects()
             due = sidecar.now + 15 * SECOND
         elif beat == "renewal" or sidecar.now + seconds * SECOND > due:
-            flink.renews()
+            flink.config_maps.renew()
             sidecar.sees_changes()
             due = sidecar.now + 15 * SECOND
         else:

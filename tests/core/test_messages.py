@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from sidecar.core import messages
 from sidecar.core.leadership import host_port
 from sidecar.core.text import MOST_CHARACTERS, clean
-from tests.core.scenery import B, watching
+from tests.kit.cluster import B
+from tests.kit.core_sidecar import watching
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,8 @@ def test_a_failover_is_one_line_of_the_log() -> None:
     sidecar.sees_changes().waits(10)
     (episode,) = sidecar.episodes()
     assert messages.episode_line(episode) == (
-        f"failover jm-a:6123 → jm-b:6123: jobmanager_lost (high), vacant for {episode.vacant_seconds:.3f} s, 1 of 1 jobs [{episode.id}]"
+        f"failover jm-a:6123 → jm-b:6123: jobmanager_lost (medium), no published leader for {episode.vacant_seconds:.3f} s, "
+        f"no working leader for at least 1.0 s, 1 of 1 jobs [{episode.id}]"
     )
     sidecar.is_cut_off().waits(20).connects().waits(70)
     blind = sidecar.episodes()[-1]

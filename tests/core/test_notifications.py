@@ -14,21 +14,8 @@ from sidecar.core.notifications import EXAMPLE, Message, compose
 from sidecar.core.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.rules import JOBS
 from sidecar.core.wording import WORDS
-from tests.core.scenery import (
-    CLUSTER,
-    DISPATCHER,
-    JOB,
-    LEADER_CHANGED,
-    NO_LEADER,
-    POLICY,
-    RESOURCE_MANAGER,
-    REST_SERVER,
-    START,
-    THE_JOB,
-    B,
-    telling,
-    watching,
-)
+from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, RESOURCE_MANAGER, REST_SERVER, START, THE_JOB, B
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, telling, watching
 
 AT = Moment(START, START)
 LATER = Moment(START + 90 * SECOND, START + 90 * SECOND)
@@ -53,15 +40,21 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
     """The whole message, as it arrives."""
     policy = replace(POLICY, external_labels={"env": "prod"})
     message = told(
-        replace(alert(LEADER_CHANGED, RESOURCE_MANAGER, "jm-a:6123", "jm-b:6123"), vacant_seconds=4.25),
+        replace(
+            alert(LEADER_CHANGED, RESOURCE_MANAGER, "jm-a:6123", "jm-b:6123"),
+            vacant_seconds=4.25,
+            downtime_seconds_at_least=12.94,
+            downtime_seconds_at_most=19.25,
+        ),
         replace(alert(LEADER_CHANGED, REST_SERVER, "jm-a:8081", "jm-b:8081"), vacant_seconds=12.0),
         alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"),
         policy=policy,
     )
     assert message == Message(
         "[WARNING] Flink default: leader of 3 components changed: jm-a → jm-b",
-        "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z, vacant for 4.2 s\n"
-        "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20T08:00:00.000000Z, vacant for 12 s\n"
+        "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z, "
+        "no published leader for 4.2 s, no working leader for 12 to 20 s\n"
+        "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20T08:00:00.000000Z, no published leader for 12 s\n"
         "dispatcher: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z",
         (
             ("alert", "FlinkLeaderChanged (FIRST)"),
@@ -82,7 +75,9 @@ def test_a_vacancy_reads_as_who_had_led_and_since_when() -> None:
     assert firing.body == "dispatcher: no leader since 2026-11-20T08:00:00.000000Z (before: jm-a:6123)"
     over = told(replace(vacancy, ended=LATER, after="jm-b:6123", vacant_seconds=90.0), reason=Reason.RESOLVED)
     assert over.title == "[RESOLVED] Flink default: dispatcher led again"
-    assert over.body == "dispatcher: led by jm-b:6123 again at 2026-11-20T08:01:30.000000Z, vacant for 90 s"
+    assert (
+        over.body == "dispatcher: led by jm-b:6123 again at 2026-11-20T08:01:30.000000Z, no published leader for 90 s"
+    )
 
 
 def test_a_leader_that_moved_nowhere_has_a_new_session() -> None:
@@ -143,7 +138,7 @@ def test_the_jobs_of_a_failover_are_counted_and_the_first_are_named() -> None:
     flink.elect(B, RESOURCE_MANAGER, DISPATCHER)
     for job in more[:12]:
         flink.publish(ComponentId(Component.JOB, job), LeaderInformation("b", UUID(int=2)))
-    flink.changed.sort(key=lambda path: "job" not in path)
+    flink.znodes.changed.sort(key=lambda path: "job" not in path)
     sidecar.sees_changes().waits(6)
     (sent,) = sidecar.sent
     (line,) = [line for line in sent.body.splitlines() if line.startswith("jobs: ")]
@@ -197,8 +192,12 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
     assert vacant.body.split("\n\n")[1].split("\n") == [
         "Its session in ZooKeeper ended, by no doing of its own.",
         "Nobody leads yet.",
+        (
+            "A JobManager that is ended (SIGTERM) and halts before it has removed its addresses leaves the same facts: "
+            "Flink halts after 5 s, finished or not."
+        ),
     ]
-    assert again.facts[0] == ("cause", "jobmanager_lost (high confidence)")
+    assert again.facts[0] == ("cause", "jobmanager_lost (medium confidence)")
     assert again.body.split("\n\n")[1].split("\n") == episode.facts
     for delivery in (vacant, again):
         assert ("episode", episode.id) in delivery.facts
@@ -219,7 +218,7 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     (sent,) = sidecar.sent
     assert sent.title.isprintable()
     assert all(line.isprintable() for line in sent.body.split("\n"))
-    assert len(sent.body.split("\n")) == 4
+    assert len(sent.body.split("\n")) == 5
     assert len(sent.title) + len(sent.body) < 1500
 
 

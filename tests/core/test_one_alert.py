@@ -12,17 +12,10 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy import Trigger
 from sidecar.core.routing import TimeInterval, TimeRange
 from tests.core.auditor import Audited
-from tests.core.scenery import (
-    ALL_FOUR,
-    DISPATCHER,
-    POLICY,
-    REST_SERVER,
-    THE_JOB,
-    A,
-    B,
-    Flink,
-)
 from tests.core.triggers import EACH, SCENES, C, D, fails_over, moves, told, watching
+from tests.kit.cluster import ALL_FOUR, DISPATCHER, REST_SERVER, THE_JOB, A, B
+from tests.kit.core_sidecar import POLICY
+from tests.kit.fake_flink import Flink
 
 # -- one alert, whoever saw it -----------------------------------------------------------------------------------------
 

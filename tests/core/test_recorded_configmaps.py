@@ -8,17 +8,18 @@ from msgspec.structs import replace
 from sidecar.core.configmaps import LEASE_MARGIN
 from sidecar.core.deliveries import Delivery
 from sidecar.core.flink_view import FlinkView
-from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import ConfigMapObserved, DeliverySettled, Observation, Outcome, Started, Ticked
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import ConfigMapObserved, DeliverySettled, Observation, Outcome
 from sidecar.core.policy import Store
 from sidecar.core.records import Episode, Transition
 from sidecar.core.state import State
 from sidecar.core.step import Append, Send
-from tests.core import watches
 from tests.core.test_recorded_failovers import QUICK, Lenient
+from tests.kit import configmap_recordings
+from tests.kit.ticks import ticked
 
 THREE = ("resource_manager", "dispatcher", "rest_server")
-KUBERNETES = replace(QUICK, stores={watches.CLUSTER: Store.KUBERNETES})
+KUBERNETES = replace(QUICK, stores={configmap_recordings.CLUSTER: Store.KUBERNETES})
 REMOVED = "the address was removed"
 ANOTHER = "another holder, the old address still there"
 LAPSED = "the lease was not renewed"
@@ -38,16 +39,9 @@ class Watched:
         self.renewals = 0
         self.moved_by_renewals = 0
         self._state = State()
-        self._witness = Lenient(consistent=True, cluster_id=watches.CLUSTER)
+        self._witness = Lenient(consistent=True, cluster_id=configmap_recordings.CLUSTER)
         self._last: dict[str, ConfigMapObserved] = {}
-        at = Moment(0, 0)
-        for phase, observation in watches.observations(version, looking=looking):
-            if at == Moment(0, 0):
-                at = observation.at
-                self._take("", Started(at))
-            while at.steady + SECOND < observation.at.steady:
-                at = Moment(at.steady + SECOND, at.wall + SECOND)
-                self._take(phase, Ticked(at))
+        for phase, observation in ticked(configmap_recordings.observations(version, looking=looking)):
             before = len(self.transitions)
             self._take(phase, observation)
             if isinstance(observation, ConfigMapObserved) and self._is_renewal(observation):
@@ -63,7 +57,7 @@ class Watched:
 
     def _take(self, phase: str, observation: Observation) -> None:
         self._state, effects = self._witness.step(KUBERNETES, self._state, observation)
-        if opened := self._state.clusters[watches.CLUSTER].episode:
+        if opened := self._state.clusters[configmap_recordings.CLUSTER].episode:
             self._opened.setdefault(opened.id, phase)
         for effect in effects:
             match effect:
@@ -125,7 +119,7 @@ REPORTED = {
 def test_each_fault_is_reported_as_what_it_was(version: str) -> None:
     """The whole recording, phase by phase: these transitions and no others."""
     for component in THREE:
-        found = {phase: patterns(version, phase, component) for _, phase in watches.PHASES[version]}
+        found = {phase: patterns(version, phase, component) for _, phase in configmap_recordings.PHASES[version]}
         assert {phase: letters for phase, letters in found.items() if letters} == REPORTED[version], component
 
 
@@ -166,7 +160,7 @@ def test_a_lease_that_ran_out_is_noticed_at_the_next_look(version: str) -> None:
     lapses = [t.reason for t in watched(version).transitions if t.reason and t.reason.startswith(LAPSED)]
     seconds = [float(reason.removeprefix(f"{LAPSED} for ").removesuffix(" s")) for reason in lapses]
     assert seconds
-    assert all(least <= found * SECOND <= least + watches.NEXT_LOOK for found in seconds)
+    assert all(least <= found * SECOND <= least + configmap_recordings.NEXT_LOOK for found in seconds)
 
 
 @pytest.mark.parametrize("version", REPORTED)
@@ -196,7 +190,7 @@ def test_elections_are_counted_where_the_lease_counts_them(version: str, electio
 
 def test_a_job_is_vacant_with_its_leader_and_retired_with_its_config_map() -> None:
     """2.3.0: its key outlives the leader; the ConfigMap that the dying leader makes anew does not know it any more."""
-    found = {phase: patterns("2.3.0", phase, "job") for _, phase in watches.PHASES["2.3.0"]}
+    found = {phase: patterns("2.3.0", phase, "job") for _, phase in configmap_recordings.PHASES["2.3.0"]}
     assert found == {"start": ["null->B"], "kill -9": FAILOVER, "kubectl delete": ["A->null", "null->gone"]}
 
 
@@ -242,6 +236,8 @@ def test_flinks_own_listener_sees_no_vacancy_that_is_derived() -> None:
     """Null only where a key is gone: 1.20.5 removes it in a takeover, 1.14 overwrites it. Not a deleted ConfigMap, but one made anew."""
     for version, nulls, leaders in (("1.14.6", 1, 15), ("1.20.5", 15, 18), ("2.3.0", 7, 8)):
         view = FlinkView()
-        calls = [call for _, observation in watches.observations(version) for call in view.observe(observation)]
+        calls = [
+            call for _, observation in configmap_recordings.observations(version) for call in view.observe(observation)
+        ]
         found = [call.leader_session_id is None for call in calls]
         assert (version, sum(found), len(found) - sum(found)) == (version, nulls, leaders)

@@ -6,15 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.deliveries import Delivery
-from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import DeliverySettled, Observation, Outcome, Started, Ticked
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import DeliverySettled, Observation, Outcome
 from sidecar.core.records import Episode, Transition
 from sidecar.core.routing import Route
 from sidecar.core.state import State
 from sidecar.core.step import Append, Send
-from tests.core import recordings
-from tests.core.scenery import POLICY
-from tests.core.witness import Witness
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.core_sidecar import POLICY
+from tests.kit.core_witness import Witness
+from tests.kit.ticks import ticked
 
 COMPONENTS = ("resource_manager", "dispatcher", "rest_server", "job")
 CRASHES = (
@@ -25,7 +26,11 @@ CRASHES = (
     "iib kill-9 only JM, restart at once (before session expiry)",
     "term SIGTERM the only JM, restart after 6s",
 )
-QUICK = replace(POLICY, route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND))
+QUICK = replace(
+    POLICY,
+    route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND),
+    session_timeouts={"default": 5 * SECOND},
+)
 """The failovers of a recording follow each other faster than anybody wants to be told of real ones."""
 
 
@@ -40,14 +45,7 @@ class Watched:
         self._opened: dict[str, str] = {}
         self._state = State()
         self._witness = Lenient()
-        at = Moment(0, 0)
-        for phase, observation in recordings.observations(version, "oracle_tol"):
-            if at == Moment(0, 0):
-                at = observation.at
-                self._take("", Started(at))
-            while at.steady + SECOND < observation.at.steady:
-                at = Moment(at.steady + SECOND, at.wall + SECOND)
-                self._take(phase, Ticked(at))
+        for phase, observation in ticked(recordings.observations(version, "oracle_tol")):
             self._take(phase, observation)
 
     def _take(self, phase: str, observation: Observation) -> None:

@@ -147,3 +147,51 @@ def test_what_nobody_was_told_of_is_not_lost_in_a_reload() -> None:
     groups = Groups().fires(D_EVENT).waits(2)
     groups.loads(replace(groups.policy, route=replace(ALL, receiver="oncall"))).waits(10)
     assert [(receiver, names) for _, receiver, _, names in groups.told] == [("oncall", ["Event dispatcher is over"])]
+
+
+def test_an_event_that_one_receiver_still_waits_for_is_told_to_who_takes_its_place() -> None:
+    """One was told and the other was not yet, and another policy has other routes: what was not told is still to be told."""
+    event = replace(D_EVENT, ended=None)
+    first, second = TWO.routes
+    both = (replace(first, matchers=only(EVENT)), replace(second, matchers=only(EVENT), group_wait=30 * SECOND))
+    groups = Groups(replace(ALL, routes=both)).fires(event).waits(5).ends(event)
+    groups.loads(replace(groups.policy, route=ALL)).waits(100)
+    assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [("oncall", "FIRST"), ("ops", "FIRST")]
+
+
+def test_an_event_that_one_receiver_still_waits_for_is_told_to_it_by_another_route() -> None:
+    """The other one's group is there as before, and waits to tell that it is over."""
+    event = replace(D_EVENT, ended=None)
+    first, second = TWO.routes
+    fast = replace(first, matchers=only(EVENT), group_interval=60 * SECOND)
+    slow = replace(second, matchers=only(EVENT), group_wait=30 * SECOND)
+    groups = Groups(replace(ALL, routes=(fast, slow))).fires(event).waits(5).ends(event)
+    groups.loads(replace(groups.policy, route=replace(ALL, routes=(fast, replace(slow, key="{}/2"))))).waits(100)
+    assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [
+        ("oncall", "FIRST"),
+        ("team", "FIRST"),
+        ("oncall", "RESOLVED"),
+    ]
+
+
+def test_a_shorter_repeat_interval_counts_at_once() -> None:
+    """What was told lasts: it is not repeated only after the interval of the policy before."""
+    groups = Groups().fires(D_LOW).waits(100)
+    groups.loads(replace(groups.policy, route=replace(ALL, repeat_interval=300 * SECOND))).waits(900)
+    assert [(second, reason) for second, _, reason, _ in groups.told] == [
+        (5, "FIRST"),
+        (305, "REPEAT_INTERVAL_ELAPSED"),
+        (605, "REPEAT_INTERVAL_ELAPSED"),
+        (905, "REPEAT_INTERVAL_ELAPSED"),
+    ]
+
+
+def test_a_shorter_wait_counts_at_once() -> None:
+    """News that wait for the end of a long wait or interval are told in those of the new policy."""
+    slow = replace(ALL, group_wait=600 * SECOND, group_interval=1800 * SECOND)
+    groups = Groups(slow).fires(D_LOW).waits(10)
+    groups.loads(replace(groups.policy, route=ALL)).waits(60)
+    assert [reason for _, _, reason, _ in groups.told] == ["FIRST"]
+    groups = Groups(slow).fires(D_LOW).waits(700).ends(D_LOW).waits(10)
+    groups.loads(replace(groups.policy, route=ALL)).waits(60)
+    assert [reason for _, _, reason, _ in groups.told] == ["FIRST", "RESOLVED"]

@@ -6,15 +6,8 @@ from msgspec.structs import replace
 from sidecar.core.leadership import Component, ComponentId
 from sidecar.core.policy import Trigger
 from sidecar.core.routing import Route
-from tests.core.scenery import (
-    ALL_FOUR,
-    CLUSTER,
-    DISPATCHER,
-    REST_SERVER,
-    THE_JOB,
-    B,
-)
 from tests.core.triggers import EVENTS, LASTING, SCENES, contend, fails_over, moves, told, watching
+from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B
 
 
 def test_each_trigger_has_a_scene() -> None:

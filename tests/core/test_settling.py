@@ -4,22 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerts import Reason
-from sidecar.core.deliveries import (
-    GIVE_UP_AFTER,
-    GIVES_WAY_AFTER,
-    LONGEST_WAIT,
-    SLOWEST_RETRY,
-    Delivery,
-    Outbox,
-    Settled,
-    Stage,
-    claim,
-    settle,
-)
+from sidecar.core.deliveries import Delivery, Outbox, Settled, Stage, claim
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliverySettled, Outcome
 from sidecar.core.policy import Severity
-from tests.core.scenery import B, watching
+from sidecar.core.settling import GIVE_UP_AFTER, GIVES_WAY_AFTER, LONGEST_WAIT, SLOWEST_RETRY, settle
+from tests.kit.cluster import B
+from tests.kit.core_sidecar import watching
 
 NOW = 1_000_000 * SECOND
 
@@ -218,6 +209,18 @@ def test_a_ledger_out_of_reach_is_waited_for_and_then_done_without() -> None:
     assert [delivery.is_shared for delivery in sidecar.sent[-3:]] == [True, False, True]
 
 
+def test_what_goes_out_late_is_not_sent_without_a_claim_for_that() -> None:
+    """That the ledger is given up is decided where it is recorded: a process that comes late to its work asks the ledger once more."""
+    flink, sidecar = watching()
+    sidecar.answers["ops#0"] = Outcome.NO_LEDGER
+    flink.elect(B)
+    sidecar.sees_changes().waits(12)
+    sidecar.answers["ops#0"] = None
+    sidecar.waits(20, tick=20)
+    assert sidecar.sent[-1].is_shared
+    assert "no_ledger" not in [record.outcome for record in sidecar.notifications()]
+
+
 def test_a_ledger_that_is_back_is_asked_again() -> None:
     """What counts is for how long it was away without a break."""
     flink, sidecar = watching()
@@ -229,3 +232,41 @@ def test_a_ledger_that_is_back_is_asked_again() -> None:
     sidecar.answers["ops#0"] = Outcome.NO_LEDGER
     sidecar.waits(12)
     assert all(delivery.is_shared for delivery in sidecar.sent)
+
+
+def test_what_is_claimed_by_others_for_ever_is_sent_all_the_same() -> None:
+    """After two minutes, without a claim, on the record: whoever changes a claim faster than it can be abandoned silences nobody."""
+    flink, sidecar = watching()
+    sidecar.answers["ops#0"] = Outcome.HELD
+    flink.elect(B)
+    sidecar.sees_changes().waits(5.5)
+    asked_at = sidecar.now
+    while len(sidecar.notifications()) < 2 and sidecar.now - asked_at < 600 * SECOND:
+        sidecar.waits(0.5)
+    assert 115 * SECOND <= sidecar.now - asked_at <= 125 * SECOND
+    assert [record.outcome for record in sidecar.notifications()] == ["queued", "no_ledger"]
+    sidecar.answers["ops#0"] = Outcome.DELIVERED
+    sidecar.waits(5)
+    assert not sidecar.sent[-1].is_shared
+    assert sidecar.notifications()[-1].outcome == "delivered"
+
+
+def test_it_is_also_sent_when_the_ledger_goes_and_comes_meanwhile() -> None:
+    """Claimed by another and out of reach, in turn: the time in all counts."""
+    flink, sidecar = watching()
+    flink.elect(B)
+    sidecar.sees_changes()
+    for _ in range(40):
+        for outcome in (Outcome.HELD, Outcome.NO_LEDGER):
+            sidecar.answers["ops#0"] = outcome
+            sidecar.waits(2)
+    assert not sidecar.sent[-1].is_shared
+
+
+def test_what_was_not_sent_is_recorded_as_such_and_done() -> None:
+    """Trying again would send nothing either. It says nothing of the destination."""
+    waits = replace(row("waits", group="g"), failed_at=NOW - 3600 * SECOND, next_at=NOW + 600 * SECOND)
+    outbox, told = ended(outbox_of(row("a"), waits), "a", Outcome.NOT_SENT)
+
+    assert (told.outcome, told.detail, told.delivery.attempt) == ("not_sent", "as it was said", 1)
+    assert outbox == outbox_of(waits)

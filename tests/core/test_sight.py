@@ -9,17 +9,9 @@ from sidecar.core.leadership import (
     Unknown,
 )
 from sidecar.core.observations import ConnectionState, SnapshotCompleted
-from tests.core.scenery import (
-    ALL_FOUR,
-    CLUSTER,
-    DISPATCHER,
-    REST_SERVER,
-    A,
-    B,
-    Flink,
-    Sidecar,
-    watching,
-)
+from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, A, B
+from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.fake_flink import Flink
 
 
 def test_a_short_suspension_obscures_nothing() -> None:
@@ -97,7 +89,7 @@ def test_a_look_that_takes_too_long_obscures_what_it_has_not_come_to() -> None:
     flink, sidecar = watching()
     sidecar.is_cut_off().waits(2)
     sidecar.reconnects()
-    sidecar.reads(flink.path(DISPATCHER))
+    sidecar.reads(flink.znodes.path(DISPATCHER))
     sidecar.waits(2)
     assert sidecar.transitions(DISPATCHER) == []
     assert [(t.pattern, t.reason) for t in sidecar.transitions()] == [("A->?", "not read again yet")] * 3
@@ -162,9 +154,9 @@ def test_after_a_restart_nothing_is_known_before_it_is_seen() -> None:
 def test_unreadable_bytes_obscure_until_they_can_be_read() -> None:
     """A->?, then ?->A with what was last known; more of the same garbage adds nothing."""
     flink, sidecar = watching()
-    path = flink.path(DISPATCHER)
+    path = flink.znodes.path(DISPATCHER)
     for garbage in (b"tampered", b"tampered again"):
-        flink.write(path, garbage, A.zookeeper_session)
+        flink.znodes.write(path, garbage, A.zookeeper_session)
         sidecar.sees_changes()
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes()
@@ -176,7 +168,7 @@ def test_unreadable_bytes_obscure_until_they_can_be_read() -> None:
 def test_unreadable_bytes_that_are_deleted_leave_a_vacancy() -> None:
     """The view is complete and the place is empty now: there is no leader."""
     flink, sidecar = watching()
-    flink.write(flink.path(DISPATCHER), b"tampered", A.zookeeper_session)
+    flink.znodes.write(flink.znodes.path(DISPATCHER), b"tampered", A.zookeeper_session)
     sidecar.sees_changes()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes()
@@ -186,16 +178,16 @@ def test_unreadable_bytes_that_are_deleted_leave_a_vacancy() -> None:
 def test_unreadable_bytes_at_first_sight_are_never_a_vacancy() -> None:
     """A complete look that met bytes it cannot read does not say that nobody leads."""
     flink = Flink().elect(A, REST_SERVER)
-    flink.write(flink.path(DISPATCHER), b"tampered", 7)
+    flink.znodes.write(flink.znodes.path(DISPATCHER), b"tampered", 7)
     sidecar = Sidecar(flink).connects()
     assert sidecar.kinds(DISPATCHER) == []
-    assert sidecar.known(DISPATCHER).leadership == Unknown(Blindness.UNREADABLE, flink.path(DISPATCHER))
+    assert sidecar.known(DISPATCHER).leadership == Unknown(Blindness.UNREADABLE, flink.znodes.path(DISPATCHER))
 
 
 def test_a_place_that_may_not_be_read_is_obscured() -> None:
     """No permission is not an absence."""
     flink, sidecar = watching()
-    sidecar.is_refused(flink.path(DISPATCHER))
+    sidecar.is_refused(flink.znodes.path(DISPATCHER))
     sidecar.is_refused("/leader/somebody/else")
     (obscured,) = sidecar.transitions()
     assert (obscured.component, obscured.pattern, obscured.reason) == ("dispatcher", "A->?", "no permission")
@@ -204,14 +196,14 @@ def test_a_place_that_may_not_be_read_is_obscured() -> None:
 def test_another_layouts_place_says_nothing_unless_it_is_newer() -> None:
     """The dispatcher is held where 2.x keeps it: 1.13's place, empty, forbidden or older, changes nothing; a newer leader there does."""
     flink, sidecar = watching()
-    flink.era = Layout.Z1
-    sidecar.reads(flink.path(DISPATCHER))
-    sidecar.is_refused(flink.path(DISPATCHER))
-    flink.zxid, newest = 0, flink.zxid
+    flink.znodes.era = Layout.Z1
+    sidecar.reads(flink.znodes.path(DISPATCHER))
+    sidecar.is_refused(flink.znodes.path(DISPATCHER))
+    flink.znodes.zxid, newest = 0, flink.znodes.zxid
     flink.elect(B, DISPATCHER)
     sidecar.sees_changes()
     assert sidecar.transitions() == []
-    flink.zxid = newest
+    flink.znodes.zxid = newest
     flink.elect(B, DISPATCHER)
     sidecar.sees_changes()
     assert [t.pattern for t in sidecar.transitions()] == ["A->B"]

@@ -4,19 +4,9 @@ from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
 from sidecar.core.policy import Rule, Severity, Trigger
-from tests.core.scenery import (
-    ALL_FOUR,
-    DISPATCHER,
-    POLICY,
-    START,
-    A,
-    B,
-    Flink,
-    JobManager,
-    Sidecar,
-    job_manager,
-    watching,
-)
+from tests.kit.cluster import ALL_FOUR, DISPATCHER, START, A, B, JobManager, job_manager
+from tests.kit.core_sidecar import POLICY, Sidecar, watching
+from tests.kit.fake_flink import Flink
 
 SPLIT = replace(POLICY, rules=(*POLICY.rules, Rule("FlinkSplitLeadership", Trigger.SPLIT, Severity.CRITICAL)))
 

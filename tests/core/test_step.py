@@ -5,20 +5,8 @@ from msgspec.structs import replace
 from sidecar.core.observations import ConnectionState, Ticked
 from sidecar.core.policy import Policy, Rule, Severity, Store, Trigger
 from sidecar.core.step import step
-from tests.core.scenery import (
-    BY_ALERT,
-    CLUSTER,
-    DISPATCHER,
-    LEADER_CHANGED,
-    NO_LEADER,
-    POLICY,
-    REST_SERVER,
-    THE_JOB,
-    B,
-    Sidecar,
-    job_manager,
-    watching,
-)
+from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B, job_manager
+from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, watching
 
 C = job_manager("jm-c")
 
@@ -89,13 +77,13 @@ def test_a_job_that_ended_has_one_id_whichever_went_first() -> None:
         flink, sidecar = watching()
         flink.forget()
         flink.vacate(THE_JOB)
-        paths = [flink.path(THE_JOB)]
+        paths = [flink.znodes.path(THE_JOB)]
         if graph_first:
-            sidecar.reads_lists([flink.job_store])
+            sidecar.reads_lists([flink.znodes.job_store])
             sidecar.reads(*paths)
         else:
             sidecar.reads(*paths)
-            sidecar.reads_lists([flink.job_store])
+            sidecar.reads_lists([flink.znodes.job_store])
         ids.append(sidecar.transitions(THE_JOB)[-1].id)
     assert ids[0] == ids[1]
 

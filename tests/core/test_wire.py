@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sidecar.core.leadership import LeaderInformation
 from sidecar.core.wire import MAX_BYTES, Unreadable, decode_connection_info
-from tests.core import recordings
-from tests.core.java import STREAM_HEADER, UUID_CLASS, connection_info
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.java_serialization import STREAM_HEADER, UUID_CLASS, connection_info
 
 SESSION = UUID("00112233-4455-6677-8899-aabbccddeeff")
 UUID_HEX = UUID_CLASS.hex()

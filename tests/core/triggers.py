@@ -11,18 +11,9 @@ from sidecar.core.observations import StoreObserved
 from sidecar.core.policy import Rule, Severity, Trigger
 from sidecar.core.routing import Route
 from tests.core.auditor import Audited
-from tests.core.scenery import (
-    ALL_FOUR,
-    CLUSTER,
-    DISPATCHER,
-    POLICY,
-    REST_SERVER,
-    THE_JOB,
-    A,
-    B,
-    Flink,
-    job_manager,
-)
+from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager
+from tests.kit.core_sidecar import POLICY
+from tests.kit.fake_flink import Flink
 
 C: Final = job_manager("jm-c")
 D: Final = job_manager("jm-d")
@@ -37,9 +28,9 @@ def contend(number: int) -> Act:
         for index in range(3):
             path = f"/leader/latch/_c_{index}-latch-{index:010d}"
             if index < number:
-                flink.write(path, b"", index + 1)
+                flink.znodes.write(path, b"", index + 1)
             else:
-                flink.delete(path)
+                flink.znodes.delete(path)
         sidecar.reads_lists(["/leader/latch"])
 
     return act

@@ -52,6 +52,14 @@ def test_nothing_is_installed_that_no_lock_names() -> None:
     assert [command for command in pips if ("--require-hashes" in command) == ("--no-index" in command)] == []
 
 
+def test_each_stage_that_asks_an_index_is_given_its_address() -> None:
+    """The build arguments for pip are declared in every stage that downloads: not every engine lets a stage inherit them."""
+    downloads = [name for name, lines in STAGES.items() if any("--require-hashes" in line for line in lines)]
+    assert downloads == ["tools", "sidecar-env", "audit-env"]
+    declared = "ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT"
+    assert [name for name in downloads if declared not in STAGES[name]] == []
+
+
 def test_no_package_index_is_written_down() -> None:
     """Where packages come from is the builder's affair: no file names a host for them but the README's example.com."""
     files = [ROOT / "Dockerfile", *(ROOT / "requirements").iterdir(), *(ROOT / "deploy").rglob("*")]

@@ -1,7 +1,11 @@
 """What an operator applies for Kubernetes HA: a sidecar in a pod of its own, which may read one ConfigMap and keep another."""
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -14,8 +18,8 @@ from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_n
 from sidecar.ports import Document, LedgerRefusedError
 from sidecar.settings import KubernetesSettings, load
 from tests.deploy.test_manifests import BASE, DEPLOY, document, documents, mounts
-from tests.e2e.sidecar import command
-from tests.integration.kubernetes import Json, Kubernetes, assets
+from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, assets
+from tests.kit.sidecar_process import command
 
 HERE = DEPLOY / "kubernetes"
 NAMESPACE = document(HERE / "kustomization.yaml")["namespace"]
@@ -24,22 +28,47 @@ CONFIG_MAP = f"{CLUSTER_ID}-cluster-config-map"
 LEDGER = ledger_name(CLUSTER_ID)
 DISPATCHER = "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
 LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-000000000001,{DISPATCHER}"}
-LEASE = json.dumps(
-    {
-        "holderIdentity": "00000000-0000-0000-0000-00000000000a",
-        "leaseDuration": "PT15S",
-        "acquireTime": "2026-11-20T08:00:00.000000Z",
-        "renewTime": "2026-11-20T08:00:05.000000Z",
-        "leaderTransitions": 0,
-    }
-)
+PATIENCE_SECONDS = 60.0
+"""For an answer of the API server, on a busy machine."""
 PATHS = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
 }
+
+
+def lease() -> str:
+    """Renewed just now."""
+    return json.dumps(
+        {
+            "holderIdentity": "00000000-0000-0000-0000-00000000000a",
+            "leaseDuration": "PT15S",
+            "acquireTime": "2026-11-20T08:00:00.000000Z",
+            "renewTime": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            "leaderTransitions": 0,
+        }
+    )
+
+
+@contextmanager
+def renewed(namespace: Namespace, name: str, data: Json, labels: Json | None = None) -> Iterator[None]:
+    """Whoever leads by this ConfigMap renews the lease, as long as the block lasts."""
+    stopping = threading.Event()
+
+    def renew() -> None:
+        while not stopping.wait(0.2):
+            namespace.replace(name, data, lease(), labels)
+
+    with ThreadPoolExecutor(1) as renewer:
+        renewing = renewer.submit(renew)
+        try:
+            yield
+        finally:
+            stopping.set()
+    renewing.result()
 
 
 @pytest.fixture
@@ -59,8 +88,8 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
     server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
     server.start()
     namespace = server.namespace(NAMESPACE)
-    namespace.create(CONFIG_MAP, LEADERS, LEASE)
-    namespace.create("other-cluster-config-map", LEADERS, LEASE)
+    namespace.create(CONFIG_MAP, LEADERS, lease())
+    namespace.create("other-cluster-config-map", LEADERS, lease())
     for manifest in (
         *documents(HERE / "rbac.yaml"),
         *(document(HERE / f"{name}.yaml") for name in ("ledger", "deployment")),
@@ -101,9 +130,10 @@ def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "") ->
     return bool(answer["status"]["allowed"])
 
 
-def who(kubeconfig: Path, cluster_id: str) -> tuple[int, str, str]:
+def who(kubeconfig: Path, cluster_id: str, seconds: float = PATIENCE_SECONDS) -> tuple[int, str, str]:
+    """Exit status and both outputs of the command, which gives up after so many `seconds`."""
     given = ("--kubernetes", "--cluster-id", cluster_id, "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig))
-    ended = command("who", "--timeout", "2", "--output", "json", *given)
+    ended = command("who", "--timeout", str(seconds), "--output", "json", *given)
     return ended.returncode, ended.stdout, ended.stderr
 
 
@@ -125,12 +155,13 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
     assert given == leaders | {(verb, "configmaps", LEDGER) for verb in ("get", "patch")}
 
 
-def test_that_is_enough_to_see_the_leaders(account: Path) -> None:
+def test_that_is_enough_to_see_the_leaders(kubernetes: Kubernetes, account: Path) -> None:
     """The real command with the real token of that account; of the neighbour it is told in one line what is missing."""
-    status, told, said = who(account, CLUSTER_ID)
-    assert status == 0, said
+    with renewed(kubernetes.namespace(NAMESPACE), CONFIG_MAP, LEADERS):
+        status, told, said = who(account, CLUSTER_ID)
+    assert status == 1, said  # two components are without a leader
     assert [json.loads(line)["leader_address"] for line in told.splitlines()] == [DISPATCHER, None, None]
-    status, told, said = who(account, "other")
+    status, told, said = who(account, "other", seconds=10)
     assert (status, told) == (1, "")
     assert "no permission (403)" in said
     assert "Traceback" not in said
@@ -138,7 +169,7 @@ def test_that_is_enough_to_see_the_leaders(account: Path) -> None:
 
 def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path) -> None:
     """It is read and written over; the manifest, which may be applied again, has no data to undo that; the neighbour's is out of bounds."""
-    store = KubernetesLedger(Access(account), NAMESPACE, CLUSTER_ID)
+    store = KubernetesLedger(Access(account), NAMESPACE, CLUSTER_ID, seconds=PATIENCE_SECONDS)
     written = store.write(b"claims", store.read())
     assert written is not None
     path = f"{PATHS['ConfigMap'].format(NAMESPACE)}/{LEDGER}"
@@ -146,7 +177,7 @@ def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path
     assert (manifest["metadata"]["name"], manifest["metadata"]["labels"], "data" in manifest) == (LEDGER, LABELS, False)
     assert kubernetes.server.ask("GET", path)["data"] == {"ledger": "claims"}
     store.stop()
-    neighbours = KubernetesLedger(Access(account), NAMESPACE, "other")
+    neighbours = KubernetesLedger(Access(account), NAMESPACE, "other", seconds=PATIENCE_SECONDS)
     with pytest.raises(LedgerRefusedError, match="allows the verb get "):
         neighbours.read()
     with pytest.raises(LedgerRefusedError, match="allows the verb create "):
@@ -160,13 +191,14 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
     assert role["metadata"] == before["metadata"]
     labels = {"app": "old", "type": "flink-native-kubernetes"}
     address, session = "akka.tcp://flink@jm-1:6123/user/rpc/dispatcher_1", "00000000-0000-0000-0000-000000000002"
-    kubernetes.namespace(NAMESPACE).create(
-        "old-dispatcher-leader", {"address": address, "sessionId": session}, LEASE, labels
-    )
+    name, data = "old-dispatcher-leader", {"address": address, "sessionId": session}
+    namespace = kubernetes.namespace(NAMESPACE)
+    namespace.create(name, data, lease(), labels)
     apply(kubernetes, role, "PUT")
     try:
-        status, told, said = who(account, "old")
-        assert status == 0, said
+        with renewed(namespace, name, data, labels):
+            status, told, said = who(account, "old")
+        assert status == 1, said  # two components are without a leader
         assert json.loads(told.splitlines()[0])["leader_address"] == address
         assert [allowed(kubernetes, verb, "configmaps") for verb in ("list", "create", "update", "delete")] == [
             True,

@@ -7,14 +7,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from kazoo.client import KazooClient
 
+from sidecar.core.leadership import LeaderInformation
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.e2e.sidecar import COMMAND, Sidecar, command, wait_for
-from tests.shell.scenes import leader_bytes
+from tests.kit.cluster import DISPATCHER, RESOURCE_MANAGER, REST_SERVER, A
+from tests.kit.fake_flink import Flink
+from tests.kit.sidecar_process import COMMAND, Sidecar, command
+from tests.kit.waiting import wait_for
+from tests.kit.znodes import ZNodes, ZooKeeperWriter
+from tests.kit.zookeeper_client import connected
 
 SECRET = "xoxb-very-secret"
 _ELSEWHERE = {"FLINK_CONF_DIR": "", "FLINK_HA_SIDECAR_ZOOKEEPER": ""}
@@ -82,26 +88,23 @@ def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
 @pytest.fixture
 def leader(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
     """A client that leads as the dispatcher."""
-    client = KazooClient(zookeeper.address)
-    client.start()
-    lead(client, term=1)
-    yield client
-    client.stop()
-    client.close()
+    with connected(zookeeper.address) as client:
+        lead(client, term=1)
+        yield client
 
 
 def lead(client: KazooClient, term: int) -> None:
-    path = "/flink/default/leader/dispatcher/connection_info"
-    client.ensure_path("/flink/default/leader/dispatcher")
-    if client.exists(path):
-        client.delete(path)
-    client.create(path, leader_bytes(f"pekko.tcp://flink@jm-{term}:6123/user/rpc/dispatcher_1", term), ephemeral=True)
+    """The dispatcher of this term publishes itself, and what the one before had published is gone."""
+    flink = Flink(ZNodes(writer=ZooKeeperWriter(client)))
+    flink.vacate(DISPATCHER)
+    leader = LeaderInformation(f"pekko.tcp://flink@jm-{term}:6123/user/rpc/dispatcher_1", UUID(int=term))
+    flink.publish(DISPATCHER, leader)
 
 
 def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
-    """As text for people, as one object a line for scripts."""
+    """As text for people, as one object a line for scripts; where somebody has no leader, the exit status is 1."""
     text = command("who", "--zookeeper", zookeeper.address)
-    assert text.returncode == 0, text.stderr
+    assert text.returncode == 1, text.stderr
     assert [line.split()[:2] for line in text.stdout.splitlines()] == [
         ["dispatcher", "held"],
         ["resource_manager", "vacant"],
@@ -113,6 +116,13 @@ def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
     ]
     assert told[0]["leader_address"] == "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
     assert told[0]["leader_session_id"] == "00000000-0000-0000-0000-000000000001"
+    assert told[0]["since"] is not None
+    assert [leader["since"] for leader in told[1:]] == [None, None]  # a vacancy that was there before anybody looked
+    assert [line.split(" since ")[1].split("  ")[0] for line in text.stdout.splitlines()[1:]] == [
+        "before this look"
+    ] * 2
+    Flink(ZNodes(writer=ZooKeeperWriter(leader))).elect(A, RESOURCE_MANAGER, REST_SERVER)
+    assert command("who", "--zookeeper", zookeeper.address).returncode == 0
 
 
 def test_who_says_when_it_cannot_see() -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.e2e.sidecar import command
+from tests.kit.sidecar_process import command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -28,9 +28,10 @@ from sidecar.lab.java import java_environment
 from sidecar.lab.managers import JobManager
 from sidecar.lab.processes import Process
 from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT
-from tests.e2e.listener import flink_listener
-from tests.e2e.listener.gate import Gate
-from tests.e2e.sidecar import COMMAND, wait_for
+from tests.kit.flink_listener import flink_listener
+from tests.kit.relay import Gate
+from tests.kit.sidecar_process import COMMAND
+from tests.kit.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e]
 

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ import pytest
 
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
-from tests.e2e.sidecar import COMMAND, Sidecar, command, wait_for
-from tests.integration.kubernetes import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.sidecar_process import COMMAND, Sidecar, command
+from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
 
 COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
 OLD = "1.14.6"
 LEASE = timedelta(seconds=3)
-NOTICED = 6.0
-"""How long a silent leader may be believed, in seconds: as long as its lease and 2 s, and one for a busy machine."""
+NOTICED = LEASE.total_seconds() + 2 + LOADED_MACHINE_SECONDS
+"""How long a silent leader may be believed: as long as its lease and 2 s. The exact figure is measured by `tests/bench/faults.py`."""
 
 pytestmark = pytest.mark.e2e
 
@@ -52,6 +53,8 @@ class Witness:
         with self.told.open("wb") as told:
             watch = [*COMMAND, "watch", "--output", "json", "--flink-conf", str(lab.conf_dir)]
             self.watching = subprocess.Popen(watch, stdout=told, stderr=subprocess.DEVNULL)
+
+    def wait_ready(self) -> None:
         self.sidecar.wait_ready()
         wait_for("watch to see the leaders", lambda: len(self.watched()) >= len(COMPONENTS))
 
@@ -63,15 +66,15 @@ class Witness:
         found = [record for record in self.sidecar.records() if record["type"] == "evidence"]
         return [piece for piece in found if not kind or (piece["kind"], piece["outcome"]) == (kind, outcome)]
 
-    def wait(self, count: int) -> list[dict[str, Any]]:
-        """All transitions, as soon as there are that many of each component."""
+    def wait(self, state: Callable[[dict[str, Any]], bool], since: float = 0.0) -> list[dict[str, Any]]:
+        """All transitions since then, as soon as the last one of each component left it in this state."""
 
-        def enough() -> list[dict[str, Any]] | None:
-            seen = self.sidecar.transitions()
-            by_component = {name: sum(t["component"] == name for t in seen) for name in COMPONENTS}
-            return seen if min(by_component.values()) >= count else None
+        def reached() -> list[dict[str, Any]] | None:
+            seen = [transition for transition in self.sidecar.transitions() if at(transition) >= since]
+            last = {transition["component"]: transition for transition in seen}
+            return seen if last.keys() == COMPONENTS and all(map(state, last.values())) else None
 
-        return wait_for(f"{count} transitions of each component", enough)
+        return wait_for(f"each component to reach this: {state.__name__}", reached)
 
     def stop(self) -> None:
         self.watching.terminate()
@@ -85,39 +88,76 @@ def witness(lab: Lab, tmp_path: Path) -> Iterator[Witness]:
     lab.start(jobmanagers=2 if lab.flink_version == OLD else 3)
     lab.submit_job(wait_for_checkpoint=False)
     beside = Witness(lab, tmp_path)
-    yield beside
-    beside.watching.kill()
-    beside.watching.wait()
-    if beside.sidecar.process and beside.sidecar.process.poll() is None:
-        beside.sidecar.kill()
+    try:
+        beside.wait_ready()
+        yield beside
+    finally:
+        beside.watching.kill()
+        beside.watching.wait()
+        if beside.sidecar.process and beside.sidecar.process.poll() is None:
+            beside.sidecar.kill()
 
 
 def at(transition: dict[str, Any]) -> float:
     return datetime.fromisoformat(transition["observed_at"]).timestamp()
 
 
-def assert_one_failover(seen: list[dict[str, Any]], died: float) -> None:
-    """What followed the death: each component lost its leader in time, and got another one, of another process, afterwards."""
+def has_leader(transition: dict[str, Any]) -> bool:
+    return transition["after_session_id"] is not None
+
+
+def has_no_leader(transition: dict[str, Any]) -> bool:
+    return not has_leader(transition)
+
+
+def assert_found(seen: list[dict[str, Any]]) -> None:
+    """Each component was found with a leader."""
+    assert {t["component"]: t["pattern"] for t in reversed(seen)} == dict.fromkeys(COMPONENTS, "?->A")
+
+
+def assert_failed_over(seen: list[dict[str, Any]], died: float) -> None:
+    """What followed the death: each component lost its leader in time, and got another one, of another process, afterwards.
+
+    The next one may lose its lease as well, though it lives: where a busy machine keeps it from renewing it for 3 s. That is a failover
+    like any other, of the same process perhaps.
+    """
     for component in COMPONENTS:
-        revoked, granted = (t for t in seen if t["component"] == component)
+        revoked, granted, *more = (t for t in seen if t["component"] == component)
         assert (revoked["pattern"], granted["pattern"]) == ("A->null", "null->B")
+        assert [t["pattern"] for t in more[::2]] == ["A->null"] * (len(more) // 2)
+        assert all(map(has_leader, more[1::2]))
         assert 0 <= at(revoked) - died <= NOTICED
         assert revoked["reason"]
         assert granted["after_session_id"] not in {None, revoked["before_session_id"]}
         assert granted["same_process"] is False
         assert granted["vacant_seconds"] == pytest.approx(at(granted) - at(revoked), abs=0.5)
+        assert_bounded(granted, at(granted) - died, withdrawn=revoked["reason"] == "the address was removed")
+
+
+def assert_bounded(granted: dict[str, Any], true: float, *, withdrawn: bool) -> None:
+    """The time without a working leader lies between its bounds; one that withdrew was alive until then, however long its end took.
+
+    They are not known where the leader died before a renewal of its lease was seen.
+    """
+    at_least, at_most = granted["downtime_seconds_at_least"], granted["downtime_seconds_at_most"]
+    if withdrawn:
+        assert at_least == at_most == granted["vacant_seconds"]
+    elif at_most is not None:
+        # It may renew its lease while it ends, and on a busy machine the renewal may be seen late.
+        assert at_least - 0.5 <= true <= at_most + LOADED_MACHINE_SECONDS
 
 
 def assert_left_alone(seen: list[dict[str, Any]], died: float) -> None:
     """What followed the death of the last JobManager: no leader any more, for its lease ran out. Not before it could have."""
-    assert {t["component"]: t["pattern"] for t in seen} == dict.fromkeys(COMPONENTS, "A->null")
+    assert sorted((t["component"], t["pattern"]) for t in seen) == sorted((name, "A->null") for name in COMPONENTS)
     for revoked in seen:
         assert LEASE.total_seconds() <= at(revoked) - died <= NOTICED
         assert "not renewed" in revoked["reason"]
 
 
-def assert_all_agree(witness: Witness, count: int) -> None:
-    """`who` names nobody, `watch` told the very transitions that `run` recorded, and there were no others."""
+def assert_all_agree(witness: Witness) -> int:
+    """`who` names nobody, `watch` told the very transitions that `run` recorded. How often the dispatcher lost its leader."""
+    count = len(witness.sidecar.transitions())
     told = command("who", "--flink-conf", str(witness.lab.conf_dir), "--output", "json")
     assert {json.loads(line)["state"] for line in told.stdout.splitlines()} == {"vacant"}, told.stderr
     wait_for("watch to tell as much", lambda: len(witness.watched()) >= count)
@@ -126,6 +166,7 @@ def assert_all_agree(witness: Witness, count: int) -> None:
     assert len(recorded) == count
     happened = [[t["id"] for t in seen if t["kind"] != "DISCOVERED"] for seen in (witness.watched(), recorded)]
     assert happened[0] == happened[1]
+    return sum((t["component"], t["pattern"]) == ("dispatcher", "A->null") for t in recorded)
 
 
 def assert_processes_were_looked_at(evidence: list[dict[str, Any]], times: int) -> None:
@@ -145,57 +186,52 @@ def next_leader(lab: Lab, last: JobManager) -> JobManager:
 def test_each_way_in_which_a_leader_goes(lab: Lab, witness: Witness) -> None:
     """Killed, frozen, ended in order, killed with nobody left: each is one vacancy of each component, and nothing else is ever reported."""
     first = lab.wait_for_leader()
-    seen = witness.wait(1)
-    assert {t["component"]: t["pattern"] for t in seen} == dict.fromkeys(COMPONENTS, "?->A")
+    assert_found(witness.wait(has_leader))
 
-    died, known = time.time(), len(seen)
+    died = time.time()
     first.kill()
-    second = next_leader(lab, first)
-    seen = witness.wait(3)
-    assert_one_failover(seen[known:], died)
+    next_leader(lab, first)
+    assert_failed_over(witness.wait(has_leader, died), died)
     wait_for("what the next leader says of the job", lambda: witness.evidence("job", "captured"))
 
-    died, known = time.time(), len(seen)
+    second = lab.wait_for_leader()
+    died = time.time()
     second.pause()
-    third = next_leader(lab, second)
-    seen = witness.wait(5)
-    assert_one_failover(seen[known:], died)
+    next_leader(lab, second)
+    assert_failed_over(witness.wait(has_leader, died), died)
 
-    def frozen() -> list[str]:
+    def frozen() -> set[str]:
         failed = witness.evidence("thread_dump", "failed")
-        return [piece["subject"] for piece in failed if piece["detail"].startswith("it is stopped")]
+        return {piece["subject"] for piece in failed if piece["detail"].startswith("it is stopped")}
 
     (subject,) = wait_for("a look at the one that stands still", frozen)
     assert subject.startswith(f"pid {second.pid} (")
+    third = lab.wait_for_leader()
     second.resume()  # it learns that it leads no longer, and stands by: which is no news
 
-    died, known = time.time(), len(seen)
+    died = time.time()
     third.terminate()
     assert next_leader(lab, third) is second
-    seen = witness.wait(7)
-    assert_one_failover(seen[known:], died)
+    assert_failed_over(witness.wait(has_leader, died), died)
 
-    died, known = time.time(), len(seen)
+    died = time.time()
     second.kill()
-    seen = witness.wait(8)
-    assert_left_alone(seen[known:], died)
-    assert_all_agree(witness, len(seen))
-    assert_processes_were_looked_at(witness.evidence(), times=4)
+    assert_left_alone(witness.wait(has_no_leader, died), died)
+    vacancies = assert_all_agree(witness)
+    assert_processes_were_looked_at(witness.evidence(), vacancies)
 
 
 @pytest.mark.parametrize("lab", [OLD], indirect=True)
 def test_a_config_map_for_each_component(lab: Lab, witness: Witness) -> None:
     """Flink up to 1.14, which clears nothing when it ends in order: a takeover of each lease, and leases that run out."""
     first = lab.wait_for_leader()
-    seen = witness.wait(1)
-    died, known = time.time(), len(seen)
+    assert_found(witness.wait(has_leader))
+    died = time.time()
     first.kill()
     second = next_leader(lab, first)
-    seen = witness.wait(3)
-    assert_one_failover(seen[known:], died)
+    assert_failed_over(witness.wait(has_leader, died), died)
 
-    died, known = time.time(), len(seen)
+    died = time.time()
     second.terminate()
-    seen = witness.wait(4)
-    assert_left_alone(seen[known:], died)
-    assert_all_agree(witness, len(seen))
+    assert_left_alone(witness.wait(has_no_leader, died), died)
+    assert_all_agree(witness)

@@ -8,14 +8,17 @@ import pytest
 
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.e2e.sidecar import Sidecar, wait_for
+from tests.kit.leaders import await_election
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
 def sidecar(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Sidecar]:
-    """One that sees an empty cluster, and tells nobody."""
+    """One that sees a cluster without leaders, and tells nobody."""
+    await_election(zookeeper.address)
     running = Sidecar(tmp_path, f"zookeeper: {{quorum: '{zookeeper.address}'}}", [])
     running.start()
     running.wait_ready()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.recordings import FOLDER, TRANSACTIONS
-from tests.e2e.sidecar import command
+from tests.kit.sidecar_process import command
+from tests.kit.zookeeper_recordings import FOLDER, TRANSACTIONS
 
 RULES = Path(__file__).parents[2] / "rules"
 FAILING = """

@@ -10,8 +10,11 @@ from kazoo.client import KazooClient
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.integration.kubernetes import USERS, Kubernetes, assets
-from tests.integration.watching import CLUSTER, Recorder, Wire, now
+from tests.kit.driver_recorder import CLUSTER, Recorder, now, recorders
+from tests.kit.kubernetes_server import USERS, Kubernetes, assets
+from tests.kit.relay import Wire
+from tests.kit.serving import serving
+from tests.kit.zookeeper_client import connected
 
 Watch = Callable[..., Recorder]
 
@@ -19,19 +22,15 @@ Watch = Callable[..., Recorder]
 @pytest.fixture(scope="session")
 def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
     """One server for all tests that do it no harm, each below its own namespace."""
-    server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"), flink_2_home, java)
-    server.start()
-    yield server
-    server.kill()
+    with serving(ZooKeeper(tmp_path_factory.mktemp("zookeeper"), flink_2_home, java)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    """One API server for all tests that do it no harm, each in a namespace of its own."""
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **USERS)
-    server.start()
-    yield server
-    server.kill()
+    """One API server for all tests that leave it as they found it, each in a namespace of its own."""
+    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **USERS)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -43,13 +42,10 @@ def namespace(request: pytest.FixtureRequest) -> str:
 @contextmanager
 def writer(server: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
     """A client whose paths are below `namespace`."""
-    client = KazooClient(server.address)
-    client.start(10)
-    client.ensure_path(namespace)
-    client.chroot = namespace
-    yield client
-    client.stop()
-    client.close()
+    with connected(server.address) as client:
+        client.ensure_path(namespace)
+        client.chroot = namespace
+        yield client
 
 
 @pytest.fixture
@@ -70,22 +66,17 @@ def wire(shared_zookeeper: ZooKeeper) -> Iterator[Wire]:
 @pytest.fixture
 def watch() -> Iterator[Watch]:
     """Starts drivers, `watch(quorum, namespace, …)`, and stops them when the test is over."""
-    drivers = []
+    with recorders(Recorder) as record:
 
-    def start(
-        quorum: str, namespace: str, *, session_timeout: float = 6.0, connection_timeout: float = 3.0
-    ) -> Recorder:
-        driver = ZooKeeperDriver(
-            quorum, namespace, CLUSTER, now, session_timeout=session_timeout, connection_timeout=connection_timeout
-        )
-        drivers.append(driver)
-        recorder = Recorder(driver)
-        driver.start(recorder)
-        return recorder
+        def start(
+            quorum: str, namespace: str, *, session_timeout: float = 6.0, connection_timeout: float = 3.0
+        ) -> Recorder:
+            driver = ZooKeeperDriver(
+                quorum, namespace, CLUSTER, now, session_timeout=session_timeout, connection_timeout=connection_timeout
+            )
+            return record(driver)
 
-    yield start
-    for driver in drivers:
-        driver.stop()
+        yield start
 
 
 @pytest.fixture

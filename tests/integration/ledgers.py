@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from uuid import uuid4
 
 import pytest
@@ -16,13 +16,15 @@ from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
 from sidecar.settings import KubernetesSettings, ZooKeeperSettings
-from tests.integration.kubernetes import Kubernetes
+from tests.kit.kubernetes_server import Kubernetes
+from tests.kit.waiting import LOADED_MACHINE_SECONDS
+from tests.kit.zookeeper_client import connected
 
 CLUSTER = "demo"
+PATIENCE_SECONDS = 60.0
+"""For an answer that comes, on a busy machine."""
 SECONDS = 1.5
 """For a call to what does not answer."""
-_LATE_SECONDS = 3.0
-"""By how much a busy machine may miss it."""
 
 
 class InZooKeeper:
@@ -33,7 +35,7 @@ class InZooKeeper:
         self.root = f"/test-{uuid4()}"
         self.address = server.address
 
-    def open(self, address: str = "", *, seconds: float = 5.0) -> LedgerStore:
+    def open(self, address: str = "", *, seconds: float = PATIENCE_SECONDS) -> LedgerStore:
         return ZooKeeperLedger(address or self.address, f"{self.root}/{CLUSTER}", seconds=seconds)
 
     def settled(self) -> LedgerStore:
@@ -63,7 +65,7 @@ class InKubernetes:
         self.namespace = kubernetes.namespace(f"test-{uuid4()}")
         self.address = kubernetes.server.address
 
-    def open(self, address: str = "", *, seconds: float = 5.0) -> LedgerStore:
+    def open(self, address: str = "", *, seconds: float = PATIENCE_SECONDS) -> LedgerStore:
         access = Access(self._kubernetes.kubeconfig(server=f"https://{address or self.address}"))
         access.credentials()  # its reader is a program that takes half a second
         return KubernetesLedger(access, self.namespace.name, CLUSTER, seconds=seconds)
@@ -87,16 +89,9 @@ class InKubernetes:
 Place = InZooKeeper | InKubernetes
 
 
-@contextmanager
-def client(hosts: str, *identities: tuple[str, str]) -> Iterator[KazooClient]:
+def client(hosts: str, *identities: tuple[str, str]) -> AbstractContextManager[KazooClient]:
     """Somebody else who uses the ensemble."""
-    somebody = KazooClient(hosts, auth_data=identities)
-    somebody.start(10)
-    try:
-        yield somebody
-    finally:
-        somebody.stop()
-        somebody.close()
+    return connected(hosts, auth_data=identities)
 
 
 def put(store: LedgerStore, content: bytes) -> Document:
@@ -111,7 +106,7 @@ def out_of_reach(act: Callable[[], object], *, seconds: float = SECONDS) -> str:
     before = time.monotonic()
     with pytest.raises(LedgerError) as error:
         act()
-    assert time.monotonic() - before < seconds + _LATE_SECONDS
+    assert time.monotonic() - before < seconds + LOADED_MACHINE_SECONDS
     assert type(error.value) is LedgerError
     return one_line(error.value)
 

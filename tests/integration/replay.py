@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 from kazoo.client import KazooClient, TransactionRequest
 
 from sidecar.core import layout
-from tests.core import recordings
+from tests.kit import zookeeper_recordings as recordings
 
 TRUE_PACE: Final = "FLINK_HA_SIDECAR_TRUE_PACE" in os.environ
 """Set to play idle stretches as long as they were: five minutes for a recording of five minutes."""

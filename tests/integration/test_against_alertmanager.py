@@ -7,8 +7,8 @@ import pytest
 
 from sidecar.settings import SettingsError
 from sidecar.settings.offline import read_offline
-from tests.integration.amtool import AmtoolError, find_amtool, receivers
-from tests.integration.route_trees import Tree, label_set, one_matcher, our_receivers
+from tests.kit.amtool import AmtoolError, find_amtool, receivers
+from tests.kit.route_trees import Tree, label_set, one_matcher, our_receivers
 
 TREES = 100
 ASKED = 2

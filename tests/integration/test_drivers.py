@@ -11,9 +11,9 @@ from sidecar.core.observations import ClusterObservation, SnapshotCompleted
 from sidecar.drivers import Drivers
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import KubernetesSettings, load_cluster
-from tests.e2e.sidecar import wait_for
-from tests.integration.kubernetes import USERS, Kubernetes, exec_credential, program
-from tests.integration.watching import now
+from tests.kit.driver_recorder import now
+from tests.kit.kubernetes_server import USERS, Kubernetes, exec_credential, program
+from tests.kit.waiting import wait_for
 
 
 def test_clusters_of_both_stores_are_watched_side_by_side(

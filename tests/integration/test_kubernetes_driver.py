@@ -4,16 +4,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from uuid import uuid4
 
 import pytest
 
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
+from sidecar.core.observations import ConfigMapObserved, NothingFound, SnapshotCompleted, ViewObserved
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from sidecar.lab.processes import free_port
-from tests.integration.kubernetes import Kubernetes, Namespace, Recorder, drivers, said, version_of
-from tests.integration.watching import CONNECTED, SUSPENDED, now
+from tests.kit.configmap_recorder import Recorder, drivers, said, version_of
+from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
+from tests.kit.kubernetes_server import Kubernetes, Namespace
+from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
 
 Watch = Callable[..., Recorder]
 
@@ -169,16 +172,19 @@ def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> No
     one, split = watch(), watch(cluster_id="old")
     one.wait_complete()
     split.wait_complete()
-    for renewal in range(60):
-        flink.replace(lively, {"address": "a", "sessionId": "1"}, str(renewal), LABELS | {"app": "old"})
-        if len(one.config_maps()) == 3 and len(split.config_maps(silent)) == 3:
-            break
+    renewal = count()
+
+    def told_again_beside_renewals() -> bool:
+        flink.replace(lively, {"address": "a", "sessionId": "1"}, str(next(renewal)), LABELS | {"app": "old"})
         time.sleep(0.3)
+        return len(one.config_maps()) >= 3 and len(split.config_maps(silent)) >= 3
+
+    wait_for("all to be told again, twice", told_again_beside_renewals)
     for recorder, name in ((one, NAME), (split, silent)):
         first, second, third = (told.at.steady / SECOND for told in recorder.config_maps(name)[:3])
         assert second - first >= 6.9
         assert third - second >= 6.9
-        assert third - first < 18
+        assert third - first < 2 * (7 + LOADED_MACHINE_SECONDS)
         assert len(recorder.versions(name)) == 1
         assert recorder.view() == [CONNECTED]
         assert recorder.snapshots() == 1
@@ -200,8 +206,8 @@ def test_a_cluster_that_is_not_there_is_waited_for(
     for other in ("orders", "payments"):
         flink.create(f"{other}-cluster-config-map", labels=LABELS | {"app": other})
     recorder = watch()
-    recorder.wait_complete()
-    assert [type(told) for told in recorder.all] == [ViewObserved, SnapshotCompleted]
+    recorder.wait(lambda: len(recorder.all) == 3)
+    assert [type(told) for told in recorder.all] == [ViewObserved, SnapshotCompleted, NothingFound]
     recorder.wait_version(flink.create(NAME, {DISPATCHER: "1,a"}))
     assert said(caplog, "no Flink cluster") == [
         f"no Flink cluster demo in namespace {flink.name} yet (there are: orders, payments): waiting for it"
@@ -224,10 +230,8 @@ def test_it_can_be_stopped_in_every_state(
     listening = watch()
     listening.wait_complete()
     for recorder in (nowhere, listening):
-        before = now()
+        recorder.driver.stop()  # leaves its thread to itself if that takes longer than 4.5 s: see the end
         recorder.driver.stop()
-        recorder.driver.stop()
-        assert now().steady - before.steady < 2 * SECOND
     told = len(listening.all)
     flink.create(NAME)
     time.sleep(0.3)  # in which nothing is to happen

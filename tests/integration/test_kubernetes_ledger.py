@@ -11,8 +11,8 @@ from sidecar.core.configmaps import is_leaders
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import Document, LedgerRefusedError
-from tests.integration.kubernetes import Json, Kubernetes, Namespace, program
-from tests.integration.ledgers import CLUSTER, SECONDS, out_of_reach, put, refused
+from tests.integration.ledgers import CLUSTER, PATIENCE_SECONDS, SECONDS, out_of_reach, put, refused
+from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, program
 
 NAME = "demo-flink-ha-sidecar"
 WRONG = "a-token-that-nobody-has"
@@ -34,7 +34,7 @@ def config_maps(kubernetes: Kubernetes, namespace: Namespace) -> dict[str, Json]
 
 def test_what_a_role_must_allow(kubernetes: Kubernetes, flink: Namespace) -> None:
     """Each verb that is missing is named; with get, create and patch all goes well, and where it was made beforehand, without create."""
-    store = KubernetesLedger(Access(kubernetes.kubeconfig("somebody")), flink.name, CLUSTER)
+    store = KubernetesLedger(Access(kubernetes.kubeconfig("somebody")), flink.name, CLUSTER, seconds=PATIENCE_SECONDS)
     assert f"allows the verb get on the resource configmaps with resourceNames [{NAME}]" in refused(store.read)
     flink.allow("somebody", "get", names=[NAME])
     allowed(store.read)
@@ -65,7 +65,7 @@ def allowed(act: Callable[[], object]) -> None:
 def test_its_config_map_is_none_of_flinks(kubernetes: Kubernetes, flink: Namespace) -> None:
     """It has labels of ours alone, none by which Flink finds and deletes its own, and nothing else was touched."""
     before = config_maps(kubernetes, flink)
-    store = KubernetesLedger(Access(kubernetes.kubeconfig()), flink.name, CLUSTER)
+    store = KubernetesLedger(Access(kubernetes.kubeconfig()), flink.name, CLUSTER, seconds=PATIENCE_SECONDS)
     put(store, b"1")
     after = config_maps(kubernetes, flink)
     assert ledger_name(CLUSTER) == NAME
@@ -81,7 +81,7 @@ def test_its_config_map_is_none_of_flinks(kubernetes: Kubernetes, flink: Namespa
 def test_what_else_stands_in_its_config_map_is_left_alone(kubernetes: Kubernetes, flink: Namespace) -> None:
     """Somebody's own keys and labels in a ConfigMap of that name, made beforehand or by mistake."""
     flink.create(NAME, {"config.yaml": "receivers: []"}, labels={"team": "ops"})
-    store = KubernetesLedger(Access(kubernetes.kubeconfig()), flink.name, CLUSTER)
+    store = KubernetesLedger(Access(kubernetes.kubeconfig()), flink.name, CLUSTER, seconds=PATIENCE_SECONDS)
     assert store.read().content == b""
     put(store, b"1")
     found = config_maps(kubernetes, flink)[NAME]
@@ -93,19 +93,21 @@ def test_what_else_stands_in_its_config_map_is_left_alone(kubernetes: Kubernetes
 def test_a_name_that_kubernetes_does_not_take_is_refused(kubernetes: Kubernetes, flink: Namespace) -> None:
     """The settings take no cluster id of more than 63 characters: of 63, it is kept; where a name were too long, the line would say so."""
     access = Access(kubernetes.kubeconfig())
-    longest = KubernetesLedger(access, flink.name, "c" * 63)
+    longest = KubernetesLedger(access, flink.name, "c" * 63, seconds=PATIENCE_SECONDS)
     assert put(longest, b"1") == longest.read()
-    too_long = KubernetesLedger(access, flink.name, "c" * 240)
+    too_long = KubernetesLedger(access, flink.name, "c" * 240, seconds=PATIENCE_SECONDS)
     assert "metadata.name: Inv" in refused(lambda: too_long.write(b"1", too_long.read()))
     longest.stop()
 
 
 def test_a_namespace_or_a_user_that_is_not_known_is_said(kubernetes: Kubernetes, flink: Namespace) -> None:
     """What may be put right at any time is no refusal."""
-    missing = KubernetesLedger(Access(kubernetes.kubeconfig()), "nowhere", CLUSTER)
+    missing = KubernetesLedger(Access(kubernetes.kubeconfig()), "nowhere", CLUSTER, seconds=PATIENCE_SECONDS)
     assert missing.read() == Document()
     assert 'namespaces "nowhere" not found' in out_of_reach(lambda: missing.write(b"1", Document()))
-    unknown = KubernetesLedger(Access(kubernetes.kubeconfig(token=WRONG)), flink.name, CLUSTER)
+    unknown = KubernetesLedger(
+        Access(kubernetes.kubeconfig(token=WRONG)), flink.name, CLUSTER, seconds=PATIENCE_SECONDS
+    )
     assert "does not know us (401)" in out_of_reach(unknown.read)
 
 

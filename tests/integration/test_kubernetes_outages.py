@@ -16,17 +16,11 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
-from tests.integration.kubernetes import (
-    Kubernetes,
-    Namespace,
-    Recorder,
-    assets,
-    drivers,
-    exec_credential,
-    program,
-    version_of,
-)
-from tests.integration.watching import CONNECTED, SUSPENDED, Wire, now
+from tests.kit.configmap_recorder import Recorder, drivers, version_of
+from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
+from tests.kit.kubernetes_server import Kubernetes, Namespace, assets, exec_credential, program
+from tests.kit.relay import Wire
+from tests.kit.waiting import LOADED_MACHINE_SECONDS
 
 Watch = Callable[..., Recorder]
 
@@ -111,7 +105,7 @@ def test_what_happened_while_nobody_could_look_is_told_in_order_afterwards(
     written += [(NAME, None, ""), version_of(flink.create(NAME))]
     written += put(flink, 3)
     wire.speak_again()
-    recorder.wait_complete(2, timeout=15)
+    recorder.wait_complete(2)
     assert recorder.versions() == written
     assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
     since = [type(told) for told in recorder.all][-10:]
@@ -130,9 +124,9 @@ def test_a_server_that_is_killed_and_comes_back(watch: Watch, kubernetes: Kubern
     recorder.wait_complete()
     for times in (1, 2):
         kubernetes.server.kill()
-        recorder.wait_view(*[CONNECTED, SUSPENDED] * times, timeout=5)
+        recorder.wait_view(*[CONNECTED, SUSPENDED] * times)
         kubernetes.server.start()
-        recorder.wait_complete(times + 1, timeout=20)
+        recorder.wait_complete(times + 1)
         written += put(flink, 5)
         recorder.wait_last(written[-1])
     assert recorder.versions() == written
@@ -148,16 +142,16 @@ def test_a_server_that_freezes_is_found_out(watch: Watch, kubernetes: Kubernetes
     kubernetes.server.pause()
     frozen = now()
     try:
-        other.wait_view(CONNECTED, SUSPENDED, timeout=16)
+        other.wait_view(CONNECTED, SUSPENDED)
         stopped = now()
         other.driver.stop()
-        assert now().steady - stopped.steady < 5 * SECOND
-        recorder.wait_view(CONNECTED, SUSPENDED, timeout=16)
-        assert recorder.seconds_until(SUSPENDED, frozen) < 15
+        assert now().steady - stopped.steady < (5 + LOADED_MACHINE_SECONDS) * SECOND
+        recorder.wait_view(CONNECTED, SUSPENDED)
+        assert recorder.seconds_until(SUSPENDED, frozen) < 15 + LOADED_MACHINE_SECONDS
         time.sleep(max(0, 12 - (now().steady - frozen.steady) / SECOND))  # it is frozen for 12 s at least
     finally:
         kubernetes.server.resume()
-    recorder.wait_complete(2, timeout=15)
+    recorder.wait_complete(2)
     written += put(flink, 5)
     recorder.wait_last(written[-1])
     assert recorder.versions() == written
@@ -188,7 +182,7 @@ def test_what_the_server_has_forgotten_is_told_as_it_ended(
     kubernetes.server.start()
     wire.speak_again()
     for recorder, begin, end in zip(recorders, first, ends, strict=True):
-        recorder.wait_complete(2, timeout=15)
+        recorder.wait_complete(2)
         assert recorder.versions() == [begin, end]
     following = [put(flink, 1)[0], version_of(other.create(NAME))]
     for recorder, version in zip(recorders, following, strict=True):
@@ -214,7 +208,7 @@ def test_a_store_that_was_set_back_is_seen_as_it_is(
     shutil.rmtree(data / "etcd")
     shutil.copytree(tmp_path / "backup", data / "etcd")
     kubernetes.start()
-    recorder.wait_last(first, timeout=15)
+    recorder.wait_last(first)
     following = put(flink, 3)
     recorder.wait(lambda: recorder.versions()[-4:] == [first, *following])
 

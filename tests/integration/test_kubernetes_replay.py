@@ -6,7 +6,7 @@ Every recording is played at its own pace, with pauses cut down to 0.15 s, and a
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +16,10 @@ import pytest
 
 from sidecar.core.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, relevant
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
-from tests.integration.kubernetes import LEADER, Json, Kubernetes, Namespace, Recorder, assets, version_of
-from tests.integration.watching import CONNECTED, SUSPENDED, now
+from tests.kit.config_maps import LEASE
+from tests.kit.configmap_recorder import Recorder, version_of
+from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
+from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
 
 RECORDINGS: Final = {
     file.parent.name: file for file in (Path(__file__).parents[1] / "fixtures/kubernetes").glob("*/watch.jsonl")
@@ -25,8 +27,8 @@ RECORDINGS: Final = {
 PACES: Final = {"original": 0.15, "as fast as it goes": 0.0}
 """The longest pause between two events, in seconds."""
 
-_FOUND_SECONDS = 15.0
-_TOLD_SECONDS = 10.0
+_PATIENCE_SECONDS = 60.0
+"""With all recordings played at once on a busy machine."""
 
 
 class Write(NamedTuple):
@@ -93,7 +95,7 @@ class Player:
         self.driver = KubernetesDriver(Access(kubernetes.kubeconfig()), namespace, cluster_id, now)
         self.recorder = Recorder(self.driver)
         self.driver.start(self.recorder)
-        self.recorder.wait_complete()
+        self.recorder.wait_complete(timeout=_PATIENCE_SECONDS)
 
     def play(self, writes: Sequence[Write], longest_pause: float = math.inf) -> None:
         for write in writes:
@@ -104,7 +106,7 @@ class Player:
                 self._wait_until_found(applied)
 
     def wait_told(self) -> None:
-        self.recorder.wait_last(self.applied[-1].version, _TOLD_SECONDS)
+        self.recorder.wait_last(self.applied[-1].version, _PATIENCE_SECONDS)
 
     def played(self) -> Played:
         return Played(self._cluster_id, self.applied, self.found_after, self.recorder)
@@ -119,7 +121,7 @@ class Player:
             self._namespace.delete(name)
             return Applied((name, None, ""), {}, None)
         metadata, data = write.config_map["metadata"], write.config_map.get("data") or {}
-        leader = (metadata.get("annotations") or {}).get(LEADER)
+        leader = (metadata.get("annotations") or {}).get(LEASE)
         put = self._namespace.replace if before else self._namespace.create
         version = version_of(put(name, data, leader, metadata.get("labels")))
         if before and before.version == version:
@@ -130,17 +132,9 @@ class Player:
     def _wait_until_found(self, applied: Applied) -> None:
         """A cluster that was not there may turn out to be one of Flink 1.14: which it is, is looked for every few seconds."""
         if not self._found and applied.version[0] == dispatcher_config_map(self._cluster_id):
-            self.recorder.wait(lambda: applied.version in self.recorder.versions(), _FOUND_SECONDS)
+            self.recorder.wait(lambda: applied.version in self.recorder.versions(), _PATIENCE_SECONDS)
             self._found = True
             self.found_after = len(self.applied)
-
-
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture(scope="module")
@@ -211,14 +205,15 @@ def test_an_api_server_that_is_killed_in_the_middle_loses_nothing(kubernetes: Ku
                 player.wait_told()
             kubernetes.server.kill()
             for player in players:
-                player.recorder.wait_view(CONNECTED, SUSPENDED)
+                player.recorder.wait_view(CONNECTED, SUSPENDED, timeout=_PATIENCE_SECONDS)
             kubernetes.server.start()
             for player in players:
-                player.recorder.wait_complete(2, timeout=20)
+                player.recorder.wait_complete(2, timeout=_PATIENCE_SECONDS)
             list(together.map(lambda player, half: player.play(half[1], 0), players, halves))
             for player in players:
                 player.wait_told()
     finally:
+        kubernetes.server.start()  # it is shared
         for player in players:
             player.driver.stop()
     for player in players:

@@ -3,18 +3,23 @@
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from sidecar.clock import Clock
+from sidecar.core.observations import Outcome
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerStore
-from tests.integration.ledgers import SECONDS, InKubernetes, InZooKeeper, Place, out_of_reach, put
-from tests.integration.watching import Wire
+from sidecar.sinks.ledger import SharedLedger
+from tests.integration.ledgers import PATIENCE_SECONDS, SECONDS, InKubernetes, InZooKeeper, Place, out_of_reach, put
+from tests.kit.relay import Wire
+from tests.kit.serving import serving
+from tests.kit.waiting import wait_for
+from tests.sinks.test_ledger import FIRST
 
 Open = Callable[..., LedgerStore]
 
@@ -22,10 +27,8 @@ Open = Callable[..., LedgerStore]
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
     """A server to be hurt: each test leaves it serving."""
-    server = ZooKeeper(tmp_path_factory.mktemp("ledgers"), flink_2_home, java)
-    server.start()
-    yield server
-    server.kill()
+    with serving(ZooKeeper(tmp_path_factory.mktemp("ledgers"), flink_2_home, java)) as server:
+        yield server
 
 
 @pytest.fixture(params=["zookeeper", "kubernetes"])
@@ -40,7 +43,7 @@ def open_(place: Place) -> Iterator[Open]:
     """Opens the ledger, as many times as there are sidecars, and stops what was opened when the test is over."""
     opened = []
 
-    def open_one(address: str = "", *, seconds: float = 5.0) -> LedgerStore:
+    def open_one(address: str = "", *, seconds: float = PATIENCE_SECONDS) -> LedgerStore:
         opened.append(place.open(address, seconds=seconds))
         return opened[-1]
 
@@ -214,7 +217,28 @@ def connections(wire: Wire) -> int:
 
 def eventually_lost(wire: Wire) -> None:
     """Wait until no connection to it is open."""
-    deadline = time.monotonic() + 10
-    while connections(wire):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for("the connections' end", lambda: not connections(wire))
+
+
+def test_a_document_that_no_decoder_survives_is_replaced(open_: Open) -> None:
+    """Anybody may write it where the store is open: it counts as unreadable, the first claim replaces it, and others find that."""
+    put(open_(), b'{"began": 1, "x": ' + b"[" * 1200 + b"]" * 1200 + b"}")
+    ours, theirs = (SharedLedger(open_(), name, Clock(), alone_if_refused=True) for name in ("ours", "theirs"))
+    ours.begin()
+    permit = ours.claim(FIRST)
+    assert permit.outcome is None
+    ours.settle(FIRST, permit.claim, Outcome.DELIVERED)
+    assert theirs.claim(FIRST).outcome is Outcome.ALREADY_TOLD
+
+
+def test_where_no_thread_is_to_be_had_the_ledger_is_out_of_reach(open_: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a limit of process ids; when there are threads again, it is in reach again."""
+    ledger = SharedLedger(open_(), "ours", Clock(), alone_if_refused=True)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        assert ledger.claim(FIRST).outcome is Outcome.NO_LEDGER
+    assert ledger.claim(FIRST).outcome is None

@@ -15,8 +15,8 @@ import pytest
 
 from sidecar.settings import SettingsError
 from sidecar.sinks.spool_place import place_of
-from tests.integration.buckets import Line, S3Server
-from tests.shell.spooling import journal_with, records, run_and_stop, spool
+from tests.kit.s3_server import Line, S3Server
+from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_spool import sealed_ids
 
 REMOTE = "s3://bucket/spool"
@@ -24,7 +24,7 @@ KEY, SECRET = "AKIDHUNTER2", "xoxbHUNTER2"
 CHILD = """
 import sys
 from pathlib import Path
-from tests.shell.spooling import run_and_stop, spool
+from tests.kit.spools import run_and_stop, spool
 run_and_stop(spool(Path(sys.argv[1]), sys.argv[2]))
 """
 
@@ -174,6 +174,7 @@ def test_what_others_put_is_left_as_it_is(
     ]
 
 
+@pytest.mark.timing
 def test_a_server_that_hangs_does_not_hold_up_the_end(tmp_path: Path, server: S3Server) -> None:
     """The process has ended soon, and without a word; what it was about to store is stored once."""
     some = records()

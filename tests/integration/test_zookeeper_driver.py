@@ -11,10 +11,11 @@ from sidecar.core import layout
 from sidecar.core.leadership import ZNodePosition
 from sidecar.core.observations import NodeObserved, SnapshotCompleted, ViewObserved
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.core import recordings
 from tests.integration.conftest import Watch
-from tests.integration.four_letters import zxid
-from tests.integration.watching import CONNECTED, Recorder, Wire, now
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.driver_recorder import CONNECTED, Recorder, now
+from tests.kit.four_letter_words import zxid
+from tests.kit.relay import Wire
 
 DISPATCHER = "/leader/dispatcher/connection_info"
 JOB = "ff595cc2c737b4d30a69e740b7002d50"

@@ -1,6 +1,5 @@
 """The ledger in a real ZooKeeper: where it stands, to whom it belongs, and what is said where that cannot be."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,10 +16,12 @@ from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import Document, LedgerStore
 from sidecar.settings import SaslSettings, Secret, TlsSettings
-from tests.integration.ensemble import Member
 from tests.integration.ledgers import SECONDS, client, out_of_reach, put, refused
-from tests.integration.secured import PASSWORD, USER, Authority, SecuredZooKeeper
-from tests.integration.watching import Wire
+from tests.kit.certificates import Authority
+from tests.kit.relay import Wire
+from tests.kit.secured_zookeeper import PASSWORD, USER, SecuredZooKeeper
+from tests.kit.waiting import wait_for
+from tests.kit.zookeeper_ensemble import Member
 
 ALICE = Security(authorization={"digest": Secret("alice:hunter2")})
 BOB = Security(authorization={"digest": Secret("bob:hunter3")})
@@ -128,10 +129,7 @@ def test_an_ensemble_without_a_quorum_is_said(tmp_path: Path, flink_2_home: Path
     member = Member(1, servers, tmp_path, flink_2_home, java)
     member.launch()
     try:
-        deadline = time.monotonic() + 20
-        while "not currently serving" not in member.says("srvr"):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for("an answer", lambda: "not currently serving" in member.says("srvr"))
         with ledger(member.address, Security()) as store:
             assert "has the ensemble a quorum?" in out_of_reach(store.read)
     finally:

@@ -21,7 +21,10 @@ from sidecar.drivers.zookeeper.watched import Ask
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
-from tests.integration.watching import CLUSTER, CONNECTED, LOST, SUSPENDED, Recorder, Wire, now
+from tests.kit.driver_recorder import CLUSTER, CONNECTED, LOST, SUSPENDED, Recorder, now, running
+from tests.kit.relay import Wire
+from tests.kit.waiting import wait_for
+from tests.kit.zookeeper_client import connected
 
 NAMESPACE = "/flink/default"
 LEADER = "/leader/dispatcher/connection_info"
@@ -29,12 +32,9 @@ LEADER = "/leader/dispatcher/connection_info"
 
 def write(server: ZooKeeper, data: bytes) -> None:
     """Have `data` stand at the dispatcher's path."""
-    client = KazooClient(server.address)
-    client.start(10)
-    client.ensure_path(f"{NAMESPACE}{LEADER}")
-    client.set(f"{NAMESPACE}{LEADER}", data)
-    client.stop()
-    client.close()
+    with connected(server.address) as client:
+        client.ensure_path(f"{NAMESPACE}{LEADER}")
+        client.set(f"{NAMESPACE}{LEADER}", data)
 
 
 def our_threads() -> list[str]:
@@ -47,33 +47,34 @@ def our_threads() -> list[str]:
 def test_a_short_outage_is_suspended_and_then_read_anew(watch: Watch, zookeeper: ZooKeeper) -> None:
     """A server killed and back after 2 s: SUSPENDED at once, CONNECTED soon, in the same session, and what changed meanwhile is seen."""
     write(zookeeper, b"before")
-    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=20)
+    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=40)
     recorder.wait_complete()
     session = recorder.driver._session._client.client_id  # white box: that it is the same one shows nowhere else
     zookeeper.kill()
-    recorder.wait_view(CONNECTED, SUSPENDED, timeout=2)
+    recorder.wait_view(CONNECTED, SUSPENDED)
     time.sleep(2)  # the outage
     zookeeper.start()
     write(zookeeper, b"meanwhile")
-    recorder.wait_complete(2, timeout=5)
+    recorder.wait_complete(2)
     recorder.wait_value(LEADER, b"meanwhile")
     assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
     assert recorder.driver._session._client.client_id == session
 
 
+@pytest.mark.timing
 def test_an_outage_longer_than_the_session_is_lost_on_our_own_clock(watch: Watch, zookeeper: ZooKeeper) -> None:
     """With no server left to say that the session is over, LOST comes when it would be; then the driver is back within 5 s."""
     write(zookeeper, b"before")
     recorder = watch(zookeeper.address, NAMESPACE, session_timeout=3)
     recorder.wait_complete()
     zookeeper.kill()
-    recorder.wait_view(CONNECTED, SUSPENDED, LOST, timeout=5)
+    recorder.wait_view(CONNECTED, SUSPENDED, LOST)
     suspended, lost = (
         told.at.steady for told in recorder.all if isinstance(told, ViewObserved) and told.connection != CONNECTED
     )
     assert 3.0 <= (lost - suspended) / 1e6 < 4.5
     zookeeper.start()
-    recorder.wait_complete(2, timeout=5)
+    recorder.wait_complete(2, timeout=5)  # as promised: it tries again every second or so
     assert recorder.view() == [CONNECTED, SUSPENDED, LOST, CONNECTED]
     assert recorder.values(LEADER) == [b"before", b"before"]
     write(zookeeper, b"after")
@@ -88,7 +89,7 @@ def test_a_server_that_lost_its_data_is_believed(watch: Watch, zookeeper: ZooKee
     zookeeper.kill()
     shutil.rmtree(tmp_path / "zookeeper" / "data")
     zookeeper.start()
-    recorder.wait_complete(2, timeout=10)
+    recorder.wait_complete(2)
     assert recorder.view() == [CONNECTED, SUSPENDED, LOST, CONNECTED]
     assert recorder.values(LEADER) == [b"before", None]
 
@@ -111,6 +112,7 @@ def test_an_expired_session_is_lost_and_a_new_one_begun(
     assert recorder.values(LEADER) == [b"leader", b"leader", b"next"]
 
 
+@pytest.mark.timing
 def test_a_server_that_is_frozen_is_noticed(
     watch: Watch, zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -120,7 +122,7 @@ def test_a_server_that_is_frozen_is_noticed(
     recorder.wait_complete()
     zookeeper.pause()
     frozen = now().steady
-    recorder.wait_view(CONNECTED, SUSPENDED, timeout=4)
+    recorder.wait_view(CONNECTED, SUSPENDED)
     assert (recorder.all[-1].at.steady - frozen) / 1e6 < 3
     assert [line for line in caplog.messages if "cutting the connection" in line] != []
     zookeeper.resume()
@@ -140,11 +142,10 @@ def test_a_slow_observer_is_not_taken_for_a_silent_server(shared_zookeeper: ZooK
             time.sleep(2.5)  # longer than the second of silence that is allowed
         recorder(observation)
 
-    driver.start(slow)
-    recorder.wait_complete()
-    time.sleep(1.5)  # time to cut it, wrongly
-    assert recorder.view() == [CONNECTED]
-    driver.stop()
+    with running(driver, slow):
+        recorder.wait_complete()
+        time.sleep(1.5)  # time to cut it, wrongly
+        assert recorder.view() == [CONNECTED]
 
 
 def test_connections_cut_while_reading_leave_nothing_behind(
@@ -160,7 +161,7 @@ def test_connections_cut_while_reading_leave_nothing_behind(
         wire.cut()
         for done in written:
             done.get(timeout=20)
-    recorder.wait(lambda: recorder.standing() == dict.fromkeys(jobs, b"5"), timeout=20)
+    recorder.wait(lambda: recorder.standing() == dict.fromkeys(jobs, b"5"))
     values = {path: [int(value) for value in recorder.values(path) if value is not None] for path in jobs}
     assert [path for path, seen in values.items() if seen != sorted(seen)] == []
 
@@ -200,17 +201,18 @@ def test_a_server_that_comes_late_is_awaited(
     write(zookeeper, b"leader")
     zookeeper.stop()
     recorder = watch(zookeeper.address, NAMESPACE)
-    recorder.wait_view(SUSPENDED, timeout=3)
+    recorder.wait_view(SUSPENDED)
     time.sleep(2)  # several attempts
     assert caplog.messages == [
         f"no connection to ZooKeeper {zookeeper.address}{NAMESPACE}: Connection refused; trying again"
     ]
     zookeeper.start()
-    recorder.wait_complete(timeout=5)
+    recorder.wait_complete()
     assert recorder.view() == [SUSPENDED, CONNECTED]
     assert recorder.standing() == {LEADER: b"leader"}
 
 
+@pytest.mark.timing
 def test_waiting_for_a_server_costs_next_to_nothing(watch: Watch) -> None:
     """Three seconds without a server are not three seconds of CPU."""
     watch(f"127.0.0.1:{free_port()}", NAMESPACE)
@@ -256,8 +258,8 @@ def test_an_address_that_does_not_answer_is_given_up_after_the_connection_timeou
     watch: Watch, black_hole: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Packets that vanish cost one connection timeout for each attempt, not the session's."""
-    recorder = watch(black_hole, NAMESPACE, session_timeout=60, connection_timeout=1)
-    recorder.wait_view(SUSPENDED, timeout=2)
+    recorder = watch(black_hole, NAMESPACE, session_timeout=600, connection_timeout=1)
+    recorder.wait_view(SUSPENDED)
     assert caplog.messages == [f"no connection to ZooKeeper {black_hole}{NAMESPACE}: no answer; trying again"]
 
 
@@ -266,11 +268,11 @@ def test_a_server_that_takes_connections_and_says_nothing_is_given_up_too(
 ) -> None:
     """A frozen server accepts: the greeting that never comes is waited for no longer than the connection timeout."""
     zookeeper.pause()
-    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=60, connection_timeout=1)
-    recorder.wait_view(SUSPENDED, timeout=3)
+    recorder = watch(zookeeper.address, NAMESPACE, session_timeout=600, connection_timeout=1)
+    recorder.wait_view(SUSPENDED)
     assert [line.rpartition(": ")[2] for line in caplog.messages] == ["socket time-out during read; trying again"]
     zookeeper.resume()
-    recorder.wait_complete(timeout=5)
+    recorder.wait_complete()
 
 
 # -- surprises ---------------------------------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ def test_after_nonsense_from_the_server_it_begins_anew(
     recorder = watch(wire.address, namespace)
     recorder.wait_complete()
     wire.inject(nonsense)
-    recorder.wait_complete(2, timeout=10)
+    recorder.wait_complete(2)
     flink.create(LEADER, b"leader", makepath=True)
     recorder.wait_value(LEADER, b"leader")
     assert recorder.view() in ([CONNECTED, LOST, CONNECTED], [CONNECTED, SUSPENDED, CONNECTED])
@@ -311,18 +313,18 @@ def test_an_error_in_our_own_thread_does_not_make_it_deaf(
         if len(recorder.all) == 3:
             raise KeyError("a mistake")
 
-    driver.start(broken_once)
-    recorder.wait_complete(timeout=10)
-    flink.create(LEADER, b"leader", makepath=True)
-    recorder.wait_value(LEADER, b"leader")
-    assert recorder.view() == [CONNECTED, LOST, CONNECTED]
-    assert caplog.records[0].levelno == logging.ERROR
-    driver.stop()
+    with running(driver, broken_once):
+        recorder.wait_complete()
+        flink.create(LEADER, b"leader", makepath=True)
+        recorder.wait_value(LEADER, b"leader")
+        assert recorder.view() == [CONNECTED, LOST, CONNECTED]
+    assert [line.exc_info is not None for line in caplog.records if line.levelno == logging.ERROR] == [True]
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timing
 def test_stop_ends_everything_and_may_be_repeated(
     watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient
 ) -> None:
@@ -356,6 +358,7 @@ def test_stop_before_start(shared_zookeeper: ZooKeeper) -> None:
     driver.stop()
 
 
+@pytest.mark.timing
 def test_stop_while_nobody_answers(watch: Watch, zookeeper: ZooKeeper) -> None:
     """Neither a frozen server nor one that is gone keeps stop from ending within 5 s, with no thread left."""
     before = our_threads()
@@ -370,6 +373,7 @@ def test_stop_while_nobody_answers(watch: Watch, zookeeper: ZooKeeper) -> None:
         zookeeper.resume()
 
 
+@pytest.mark.timing
 def test_stop_while_connecting(watch: Watch, black_hole: str) -> None:
     """An attempt to connect that nobody answers does not hold up stop; it is left to its time limit."""
     before = our_threads()
@@ -379,10 +383,11 @@ def test_stop_while_connecting(watch: Watch, black_hole: str) -> None:
     began = time.monotonic()
     recorder.driver.stop()
     assert time.monotonic() - began < 5
-    recorder.wait(lambda: our_threads() == before, timeout=10)
+    recorder.wait(lambda: our_threads() == before)
     assert recorder.all == []
 
 
+@pytest.mark.timing
 def test_stop_while_the_observer_blocks(shared_zookeeper: ZooKeeper, namespace: str) -> None:
     """An inbox that takes nothing any more does not hold up stop either, and gets nothing later."""
     release = threading.Event()
@@ -394,16 +399,11 @@ def test_stop_while_the_observer_blocks(shared_zookeeper: ZooKeeper, namespace: 
 
     driver = ZooKeeperDriver(shared_zookeeper.address, namespace, CLUSTER, now)
     driver.start(blocks)
-    deadline = time.monotonic() + 10
-    while not told and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for("an observation", lambda: told)
     began = time.monotonic()
     driver.stop()
     assert time.monotonic() - began < 5
     release.set()
-    deadline = time.monotonic() + 10
-    while (
-        driver._thread and driver._thread.is_alive() and time.monotonic() < deadline
-    ):  # white box: it was left to itself
-        time.sleep(0.02)
+    # white box: it was left to itself
+    wait_for("the thread's end", lambda: not (driver._thread and driver._thread.is_alive()))
     assert [type(observation) for observation in told] == [ViewObserved]

@@ -6,6 +6,7 @@ Every recording is played at its own pace, at ten times that, and as fast as it 
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -23,15 +24,17 @@ from sidecar.core.step import Append
 from sidecar.core.wire import decode_connection_info
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.core import recordings
-from tests.core.scenery import CLUSTER, POLICY
-from tests.core.witness import Witness
-from tests.fixtures.transactions import Entry, read_log
 from tests.integration.replay import PACES, Operation, Replay, operations
-from tests.integration.watching import CONNECTED, Recorder, now
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.cluster import CLUSTER
+from tests.kit.core_sidecar import POLICY
+from tests.kit.core_witness import Witness
+from tests.kit.driver_recorder import CONNECTED, Recorder, now, running
+from tests.kit.zookeeper_log import Entry, read_log
 
-_SETTLED_SECONDS = 10.0
-_WRITES = {"create", "setData"}
+_PATIENCE_SECONDS = 60.0
+"""With all recordings played at once on a busy machine."""
+_WANTED = [(version, pace) for version in recordings.histories() for pace in PACES]
 
 
 class Played(NamedTuple):
@@ -41,6 +44,7 @@ class Played(NamedTuple):
     recorder: Recorder
     sessions: dict[str, str]
     log: list[Entry]
+    """All transactions but those of the other recordings' players and drivers."""
     done: list[Operation]
     """What was done to the nodes, by the server's own account."""
 
@@ -66,44 +70,76 @@ def server(data: Path, flink_2_home: Path, java: Path) -> Iterator[ZooKeeper]:
     zookeeper.kill()
 
 
-@pytest.fixture(
-    scope="module", params=[(version, pace) for version in recordings.histories() for pace in PACES], ids="-".join
-)
-def played(request: pytest.FixtureRequest, server: ZooKeeper, data: Path) -> Played:
+@pytest.fixture(scope="module")
+def plays(server: ZooKeeper, data: Path) -> dict[tuple[str, str], Played]:
+    """Every recording at every pace, all at once, each in a namespace of its own with a driver of its own."""
+    with ThreadPoolExecutor(len(_WANTED)) as together:
+        playing = [together.submit(_play, server, data, number, *which) for number, which in enumerate(_WANTED)]
+        unlogged = [future.result() for future in playing]
+    log = read_log(data / "data")
+    listeners = [_listeners(log, number) for number in range(len(_WANTED))]
+    theirs = [{*played.sessions.values(), *listening} for played, listening in zip(unlogged, listeners, strict=True)]
+    known = set[str]().union(*theirs)
+    # A session that belongs to nobody stays in the log of each recording.
+    logs = [[entry for entry in log if entry["session"] not in known - mine] for mine in theirs]
+    return {which: played._replace(log=log) for which, played, log in zip(_WANTED, unlogged, logs, strict=True)}
+
+
+def _play(server: ZooKeeper, data: Path, number: int, version: str, pace: str) -> Played:
     """One recording at one pace, with the driver watching from before its beginning until nothing more is told."""
-    version, pace = request.param
     namespace = f"/{version}/{pace.replace(' ', '-')}"
-    earlier = len(read_log(data / "data"))
     driver = ZooKeeperDriver(
-        server.address, namespace + recordings.NAMESPACE, CLUSTER, now, session_timeout=20, connection_timeout=5
+        *(server.address, namespace + recordings.NAMESPACE, CLUSTER, now),
+        session_timeout=_listener_seconds(number),
+        connection_timeout=5,
     )
     recorder = Recorder(driver)
-    driver.start(recorder)
-    try:
-        recorder.wait_complete()
+    with running(driver, recorder):
+        recorder.wait_complete(timeout=_PATIENCE_SECONDS)
         with Replay(server.address, namespace, version) as replay:
             replay.play(PACES[pace])
-            done = list(operations(read_log(data / "data")[earlier:]))
+            done = list(operations(entry for entry in read_log(data / "data") if _is_below(namespace, entry)))
             _wait_until_settled(recorder, done)
             driver.stop()
-    finally:
-        driver.stop()
-    return Played(version, recorder, replay.sessions, read_log(data / "data")[earlier:], done)
+    return Played(version, recorder, replay.sessions, [], done)
+
+
+def _listener_seconds(number: int) -> float:
+    """The session timeout of the n-th driver. No two are equal, so that the server's log shows which session is whose."""
+    return 20 + number / 8
+
+
+def _listeners(log: list[Entry], number: int) -> set[str]:
+    """The sessions of the n-th driver."""
+    lasting = _listener_seconds(number) * 1000
+    return {entry["session"] for entry in log if entry["op"] == "createSession" and entry["timeout"] == lasting}
+
+
+def _is_below(namespace: str, entry: Entry) -> bool:
+    """Whether a transaction did something in a namespace."""
+    paths = [*entry.get("deleted", ()), *(op.get("path", "") for op in entry.get("ops", [entry]))]
+    return any(path.startswith(f"{namespace}/") for path in paths)
+
+
+@pytest.fixture(scope="module", params=_WANTED, ids="-".join)
+def played(request: pytest.FixtureRequest, plays: dict[tuple[str, str], Played]) -> Played:
+    """One recording at one pace."""
+    return plays[request.param]
 
 
 def _wait_until_settled(recorder: Recorder, done: list[Operation]) -> None:
     """Wait until all that was done to the leaders has been told or counted. Whether it ever is, the tests say."""
     paths = {operation.path for operation in done if layout.component_of(operation.path)}
     expected = {path: _end([operation for operation in done if operation.path == path]) for path in paths}
-    deadline = time.monotonic() + _SETTLED_SECONDS
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while {path: _told(recorder, path) for path in paths} != expected and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
 def _end(operations: list[Operation]) -> tuple[int | None, int]:
-    """The transaction that wrote what stands in the end, None for nothing, and how many writes there were until then."""
+    """The transaction that wrote what stands in the end, None for nothing, and how many changes there were until then."""
     last = operations[-1]
-    return None if last.data is None else last.zxid, sum(operation.kind in _WRITES for operation in operations)
+    return None if last.data is None else last.zxid, len(operations)
 
 
 def _told(recorder: Recorder, path: str) -> tuple[int | None, int]:
@@ -161,18 +197,21 @@ def test_the_last_value_is_the_last_told(played: Played) -> None:
 
 
 def test_every_write_is_seen_or_accounted_for(played: Played) -> None:
-    """The n-th write is the n-th write, however many before it came and went too fast to be read; in the end, none is missing."""
+    """The n-th change is the n-th change, deletions too, however many before it were too fast to be read; in the end, none is missing."""
     told = played.recorder.all
     first_sight = next(at for at, observation in enumerate(told) if isinstance(observation, SnapshotCompleted))
     for path in played.leaders():
-        writes = [operation.zxid for operation in played.at(path) if operation.kind in _WRITES]
+        changes = [(operation.zxid, operation.kind) for operation in played.at(path)]
         counted = 0
         for node in (node for node in told[first_sight:] if isinstance(node, NodeObserved) and node.path == path):
             assert node.writes is not None, node
             counted += node.writes
+            zxid, kind = changes[counted - 1]
             if node.position:
-                assert (node, writes[counted - 1]) == (node, node.position.mzxid)
-        assert (path, counted) == (path, len(writes))
+                assert (node, zxid) == (node, node.position.mzxid)
+            else:
+                assert (node, kind) == (node, "delete")
+        assert (path, counted) == (path, len(changes))
 
 
 # -- the core behind it ------------------------------------------------------------------------------------------------
@@ -218,15 +257,13 @@ def test_the_core_ends_with_who_leads(played: Played) -> None:
 
 
 def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
-    """Between one leader that was recorded and the next, `unobserved` is how many writes the server's log has that were not told of."""
+    """Between one leader that was recorded and the next, `unobserved` is how many changes the server's log has that were not told of."""
     _, transitions = core(played)
     for path in played.leaders():
         component = layout.component_of(path)
         assert component
-        told = {node.position.mzxid for node in played.recorder.nodes(path) if node.position}
-        unseen = [
-            operation.zxid for operation in played.at(path) if operation.kind in _WRITES and operation.zxid not in told
-        ]
+        told = _changes_told(played, path)
+        unseen = [operation.zxid for operation in played.at(path) if operation.zxid not in told]
         mine = [t for t in transitions if (t.component, t.job_id) == (component.component.value, component.job_id)]
         assert (path, bool(mine)) == (path, bool(told))
         before, pending = 0, 0
@@ -240,6 +277,17 @@ def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
                 until = transition.position.mzxid
                 assert (transition, pending) == (transition, sum(before < zxid < until for zxid in unseen))
                 before, pending = until, 0
+
+
+def _changes_told(played: Played, path: str) -> set[int]:
+    """The transactions behind what was told of `path`."""
+    changes = [operation.zxid for operation in played.at(path)]
+    told, counted = set(), 0
+    for node in played.recorder.nodes(path):
+        counted += node.writes or 0
+        if counted:
+            told.add(changes[counted - 1])
+    return told
 
 
 def test_a_split_leadership_is_known_as_one_and_nothing_else_is(played: Played) -> None:

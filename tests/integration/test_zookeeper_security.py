@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
@@ -18,9 +17,12 @@ from sidecar.drivers.zookeeper.security import PLAIN, Security
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import SaslSettings, Secret, TlsSettings
-from tests.integration.ensemble import Member
-from tests.integration.secured import PASSWORD, USER, Authority, SecuredZooKeeper
-from tests.integration.watching import CLUSTER, CONNECTED, SUSPENDED, Recorder, Wire, now
+from tests.kit.certificates import Authority
+from tests.kit.driver_recorder import CLUSTER, CONNECTED, SUSPENDED, Recorder, now, recorders
+from tests.kit.relay import Wire
+from tests.kit.secured_zookeeper import PASSWORD, USER, SecuredZooKeeper
+from tests.kit.zookeeper_client import connected
+from tests.kit.zookeeper_ensemble import Member
 
 DISPATCHER = "/leader/dispatcher/connection_info"
 SASL = Security(sasl=SaslSettings(USER, Secret(PASSWORD)))
@@ -86,20 +88,15 @@ def mutual(start_server: Start, identity: tuple[Path, Path], request: pytest.Fix
 @pytest.fixture
 def attach() -> Iterator[Attach]:
     """Starts drivers, `attach(quorum, security)`, and stops them when the test is over."""
-    drivers = []
+    with recorders(Recorder) as record:
 
-    def start(quorum: str, security: Security, namespace: str = "/flink/default") -> Recorder:
-        driver = ZooKeeperDriver(
-            quorum, namespace, CLUSTER, now, session_timeout=20, connection_timeout=5, security=security
-        )
-        drivers.append(driver)
-        recorder = Recorder(driver)
-        driver.start(recorder)
-        return recorder
+        def start(quorum: str, security: Security, namespace: str = "/flink/default") -> Recorder:
+            driver = ZooKeeperDriver(
+                quorum, namespace, CLUSTER, now, session_timeout=20, connection_timeout=5, security=security
+            )
+            return record(driver)
 
-    yield start
-    for driver in drivers:
-        driver.stop()
+        yield start
 
 
 @pytest.fixture
@@ -137,7 +134,7 @@ def reason(attach: Attach, lines: Lines, quorum: str, security: Security) -> str
 def test_an_encrypted_connection_sees_leaders(attach: Attach, server: SecuredZooKeeper, authority: Authority) -> None:
     """With the CA of the server's certificate, and nothing else."""
     recorder = attach(server.secure_address, trusting(authority))
-    recorder.wait_complete(timeout=20)
+    recorder.wait_complete()
     assert recorder.view() == [CONNECTED]
 
 
@@ -147,7 +144,7 @@ def test_a_server_that_demands_a_certificate_gets_ours(
     """Also where its private key is encrypted."""
     password = "correct-battery"
     recorder = attach(mutual.secure_address, trusting(authority, authority.issue("me", password=password), password))
-    recorder.wait_complete(timeout=20)
+    recorder.wait_complete()
 
 
 def test_a_missing_client_certificate_is_called_so(
@@ -226,7 +223,7 @@ def test_renewed_files_are_used_without_a_restart(
     ca_file.unlink()
     recorder.wait(lambda: f"{ca_file} cannot be read: No such file or directory; trying again" in lines()[-1], 20)
     ca_file.write_text(authority.ca.read_text())
-    recorder.wait_complete(timeout=20)
+    recorder.wait_complete()
     assert recorder.view() == [SUSPENDED, CONNECTED]
 
 
@@ -251,16 +248,12 @@ def test_what_tls_has_decrypted_already_is_readable(authority: Authority, identi
 
 def write_as_creator(server: ZooKeeper, path: str, data: bytes, security: Security) -> None:
     """As Flink does with `high-availability.zookeeper.client.acl: creator`: everything on the way is the creator's, and nobody else's."""
-    client = KazooClient(server.address, default_acl=[make_acl("auth", "", all=True)], **security.client_options())
-    client.start(10)
-    try:
+    acl = [make_acl("auth", "", all=True)]
+    with connected(server.address, default_acl=acl, **security.client_options()) as client:
         if client.exists(path):
             client.set(path, data)
         else:
             client.create(path, data, makepath=True)
-    finally:
-        client.stop()
-        client.close()
 
 
 def assert_refused(recorder: Recorder) -> None:
@@ -279,7 +272,7 @@ def test_what_only_its_creator_may_read_is_seen_by_who_is_the_same(
     write_as_creator(server, f"{chroot}/flink/default{DISPATCHER}", b"leader", creator)
 
     same = attach(f"{server.address}{chroot}", creator)
-    same.wait_complete(timeout=20)
+    same.wait_complete()
     assert same.standing() == {DISPATCHER: b"leader"}
     assert same.refused(DISPATCHER) == []
 
@@ -297,16 +290,17 @@ def test_a_reconnected_driver_is_still_who_it_was(
     try:
         security = Security(trusting(authority).tls, SASL.sasl, DIGEST.authorization)
         recorder = attach(f"127.0.0.1:{free_port()},{wire.address}/again", security)
-        recorder.wait_value(DISPATCHER, b"first", timeout=20)
+        recorder.wait_value(DISPATCHER, b"first")
         wire.cut()
         recorder.wait(lambda: recorder.view()[-3:] == [CONNECTED, SUSPENDED, CONNECTED], 20)
         write_as_creator(server, path, b"second", SASL)
-        recorder.wait_value(DISPATCHER, b"second", timeout=20)
+        recorder.wait_value(DISPATCHER, b"second")
         assert recorder.refused(DISPATCHER) == []
     finally:
         wire.close()
 
 
+@pytest.mark.timing
 def test_a_wrong_password_is_said_once_a_minute_and_tried_again_in_peace(
     attach: Attach, lines: Lines, server: SecuredZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -355,7 +349,7 @@ def test_a_server_that_demands_authentication_is_called_so(
     assert reason(attach, lines, strict.address, PLAIN) == (
         "the server demands authentication: give zookeeper.sasl, or what else it accepts"
     )
-    attach(strict.address, SASL).wait_complete(timeout=20)
+    attach(strict.address, SASL).wait_complete()
 
 
 def test_an_authorization_that_is_not_accepted_is_called_so(

@@ -15,10 +15,11 @@ from sidecar.core.records import Transition
 from sidecar.drivers.zookeeper import persistent
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.core.java import connection_info
-from tests.core.scenery import DISPATCHER, A, B, JobManager, job_manager
 from tests.integration.conftest import Watch, writer
-from tests.integration.watching import CLUSTER, CONNECTED, SUSPENDED, Recorder, Wire, now, recorded
+from tests.kit.cluster import DISPATCHER, A, B, JobManager, job_manager
+from tests.kit.driver_recorder import CLUSTER, CONNECTED, SUSPENDED, Recorder, now, recorded
+from tests.kit.java_serialization import connection_info
+from tests.kit.relay import Wire
 
 LEADER = "/leader/dispatcher/connection_info"
 JOB = "/leader/job-ff595cc2c737b4d30a69e740b7002d50/connection_info"
@@ -58,6 +59,7 @@ def test_as_fast_as_they_can_every_write_is_counted(seen: Recorder, flink: Kazoo
             made += 1
         elif chance.random() < 0.3:
             flink.delete_async(path)
+            made += 1
             if chance.random() < 0.1:
                 flink.delete_async(parent)
                 flink.create_async(parent)
@@ -69,8 +71,9 @@ def test_as_fast_as_they_can_every_write_is_counted(seen: Recorder, flink: Kazoo
         stands = True
     if stands:
         flink.delete(path)
+        made += 1
     flink.create(path, b"last")
-    seen.wait_value(path, b"last", timeout=30)
+    seen.wait_value(path, b"last")
     assert writes(seen, path) == made + 1
 
 
@@ -113,7 +116,7 @@ def test_the_elections_before_we_came_are_counted(
 def test_what_changed_while_we_were_cut_off_is_exact_or_a_least(
     watch: Watch, flink: KazooClient, namespace: str, wire: Wire
 ) -> None:
-    """Rewritten three times out of sight: two unobserved. Replaced three times: not knowable, at least two, and the tenth election."""
+    """Rewritten three times out of sight: two unobserved. Replaced three times: not knowable, at least five, and the fourth election."""
     flink.ensure_path("/leader/latch")
     flink.create(LEADER, published(A), makepath=True)
     recorder = watch(wire.address, namespace)
@@ -134,7 +137,7 @@ def test_what_changed_while_we_were_cut_off_is_exact_or_a_least(
     assert [(t.unobserved, t.unobserved_at_least, t.elections) for t in led] == [
         (None, 0, 1),
         (2, 2, 1),
-        (None, 2, 4),
+        (None, 5, 4),
     ]
 
 
@@ -142,19 +145,31 @@ def test_what_changed_while_we_were_cut_off_is_exact_or_a_least(
 
 
 def test_a_contested_leader_is_sampled_and_still_counted(seen: Recorder, flink: KazooClient) -> None:
-    """Two that overwrite each other as fast as they can for four seconds: far fewer tellings than writes, every write in their sum."""
+    """Two that overwrite each other as fast as they can, 1500 times: far fewer tellings than writes, every write in their sum."""
     flink.ensure_path("/leader/dispatcher")
-    over, made = threading.Event(), 0
-    threading.Timer(4, over.set).start()
-    while not over.is_set():
-        flink.create(LEADER, (b"one", b"other")[made % 2])
+    made = 1500  # however long they take
+    for number in range(made):
+        flink.create(LEADER, (b"one", b"other")[number % 2])
         flink.delete(LEADER)
-        made += 1
     flink.create(LEADER, b"winner")
     seen.wait_value(LEADER, b"winner")
-    assert made > 600
-    assert writes(seen, LEADER) == made + 1
-    assert len(seen.nodes(LEADER)) < 300
+    assert writes(seen, LEADER) == 2 * made + 1
+    assert len(seen.nodes(LEADER)) < made / 3  # the first hundred lives, and a few in each second that it takes
+
+
+def test_a_leader_replaced_while_its_path_rests_was_deleted_in_between(seen: Recorder, flink: KazooClient) -> None:
+    """A stands, is deleted, and B is created, all of it between two readings of a contested path: the vacancy that nobody saw counts."""
+    flink.ensure_path("/leader/dispatcher")
+    flink.create(LEADER, published(A))
+    seen.wait_value(LEADER, published(A))
+    tree = seen.driver._tree  # white box: a path rests after a hundred deletions, and when exactly, nothing tells
+    tree._watched[LEADER].resting = True
+    tree.resting.add(tree._watched[LEADER])
+    flink.delete(LEADER)
+    flink.create(LEADER, published(B))
+    seen.wait_value(LEADER, published(B))
+    last = transitions(seen)[-1]
+    assert (last.kind, last.unobserved) == ("CHANGED", 1)
 
 
 # -- silence is not health ---------------------------------------------------------------------------------------------
@@ -169,7 +184,7 @@ def test_a_watch_that_went_missing_is_found_by_reading(seen: Recorder, flink: Ka
     persistent.ask(client, persistent.RemoveWatches, "/leader", lambda _result, _error: forgotten.set())
     assert forgotten.wait(5)
     flink.set(LEADER, b"unheard")
-    seen.wait_value(LEADER, b"unheard", timeout=20)
+    seen.wait_value(LEADER, b"unheard")
     seen.wait_complete(2)
     assert seen.view() == [CONNECTED, SUSPENDED, CONNECTED]
     flink.set(LEADER, b"heard")
@@ -195,7 +210,7 @@ def test_more_than_can_be_taken_in_is_read_anew(
         flink.delete(LEADER)
     flink.create(LEADER, b"last")
     taken.set()
-    seen.wait_complete(2, timeout=20)
+    seen.wait_complete(2)
     seen.wait_value(LEADER, b"last")
 
 
@@ -263,4 +278,6 @@ def test_one_shot_watches_lose_values_and_claim_no_numbers(
     counted = [node.writes for node in recorder.nodes(LEADER)]
     assert missed > 0
     assert None in counted
-    assert {count for count in counted if count is not None} <= {0}
+    assert {count for count in counted if count is not None} <= {
+        1
+    }  # a deletion: the first that a watch tells of is the next change

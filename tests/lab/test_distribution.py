@@ -131,7 +131,9 @@ def test_it_is_fetched_once(index: Index, cache: Path) -> None:
     home = flink_home(VERSION, lines.append)
     assert home == cache / f"flink-{VERSION}"
     assert _content(home) == {f"lib/{name}": content for name, content in JARS.items()}
-    assert lines == [f"fetching Flink {VERSION} with pip, once (200 to 330 MB)", f"unpacking Flink {VERSION}"]
+    assert lines[0] == f"fetching Flink {VERSION} with pip, once (200 to 330 MB)"
+    assert lines[-1] == f"unpacking Flink {VERSION}"
+    assert all(line.startswith(f"fetching Flink {VERSION}") for line in lines[1:-1])  # where pip took long
     lines.clear()
     assert flink_home(VERSION, lines.append) == home
     assert (lines, index.downloads, _names(cache)) == ([], 1, {f"flink-{VERSION}", "lock"})

@@ -1,5 +1,6 @@
 """Child processes do what is asked of them, and never outlive the one that started them."""
 
+import random
 import socket
 import subprocess
 import sys
@@ -46,6 +47,41 @@ def test_free_ports_are_free_and_never_the_same() -> None:
         with socket.create_server(("127.0.0.1", port)) as server:
             assert server.getsockname()[1] == port
     assert len(set(ports)) == 50
+
+
+def test_processes_side_by_side_are_given_different_ports() -> None:
+    """What one process was given, no other is given while the first lives; afterwards it is free again."""
+    program = (
+        "from sidecar.lab.processes import free_port; print(*(free_port() for _ in range(200)), flush=True); input()"
+    )
+    command = [sys.executable, "-c", program]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    given = []
+    for process in running:
+        assert process.stdout
+        given += process.stdout.readline().split()
+    for process in running:
+        process.communicate("\n")
+    assert len(set(given)) == len(given) == 400
+
+
+def test_a_reserved_port_is_free_again_when_its_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reservation lasts as long as the process that made it, and needs no clean-up."""
+    port = random.randrange(10_000, 20_000)  # below the range from which everybody else takes theirs
+    program = f"""
+from sidecar.lab import processes
+processes._PORTS = range({port}, {port} + 1)
+print(processes.free_port(), flush=True)
+input()
+"""
+    other = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout
+    assert other.stdout.readline() == f"{port}\n"
+    monkeypatch.setattr(processes, "_PORTS", range(port, port + 1))
+    with pytest.raises(LabError, match="no free port"):
+        free_port()
+    other.communicate("\n")
+    assert free_port() == port
 
 
 def test_a_port_with_a_listener_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from sidecar.lab import zookeeper as zookeeper_module
 from sidecar.lab.errors import LabError
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.zookeeper_client import connected
 
 pytestmark = pytest.mark.e2e
 
 
 def _write(zookeeper: ZooKeeper, path: str, data: bytes) -> None:
-    client = KazooClient(zookeeper.address)
-    client.start(10)
-    try:
+    with connected(zookeeper.address) as client:
         client.create(path, data, makepath=True)
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_it_keeps_address_and_data_over_a_kill(zookeeper: ZooKeeper) -> None:
@@ -50,6 +45,7 @@ def test_a_node_that_is_not_there_is_none(zookeeper: ZooKeeper) -> None:
     assert zookeeper.read("/nothing") is None
 
 
+@pytest.mark.timing
 def test_paused_it_is_silent_and_resumed_it_answers(zookeeper: ZooKeeper) -> None:
     """A stopped server costs a reader seconds, not forever."""
     zookeeper.pause()

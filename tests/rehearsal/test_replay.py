@@ -1,20 +1,26 @@
 """`replay` of records and of transactions: what is told, and what of the files cannot be read."""
 
 import gzip
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from sidecar.core.leadership import Component, ComponentId
+from sidecar.core.moment import timestamp
 from sidecar.core.policy import Store
 from sidecar.core.records import AnyRecord, Contention, Transition
+from sidecar.core.transitions import Kind
 from sidecar.rehearsal.replay import replayed
 from sidecar.rehearsal.spooled import ReplayError
+from sidecar.rehearsal.voice import TICK
 from sidecar.settings.offline import read_offline
-from tests.core.leasing import leased
-from tests.core.recordings import FOLDER, TRANSACTIONS, histories
-from tests.core.scenery import CLUSTER, DISPATCHER, A, B, Flink, Sidecar
+from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B
+from tests.kit.core_sidecar import Sidecar, leased
+from tests.kit.fake_flink import Flink
+from tests.kit.zookeeper_recordings import FOLDER, TRANSACTIONS, histories
 
 RULES = read_offline(None)
 
@@ -172,7 +178,7 @@ def test_records_of_a_cluster_in_kubernetes(tmp_path: Path) -> None:
     """A leader whose lease runs out, and another one: the same message as it was."""
     flink, sidecar = leased(policy=RULES.policy("sidecar-0", {CLUSTER: Store.KUBERNETES}))
     sidecar.hears_nothing(30)
-    flink.takes(B).publishes(B)
+    flink.elect(B)
     sidecar.sees_changes()
     sidecar.watches(60)
     sidecar.stops()
@@ -203,3 +209,21 @@ def test_transactions_are_kept_apart_from_junk(tmp_path: Path) -> None:
     found = replayed([file], RULES)
     assert [*found.tellings()] == [*replayed([FOLDER / "2.3.0" / TRANSACTIONS], RULES).tellings()]
     assert found.unreadable == 2
+
+
+def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None:
+    """Its REVOKED is recorded 5 s later, behind what happened meanwhile: the alert is dated as it was by the sidecar itself."""
+    flink = Flink().submit().elect(A)
+    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(4)
+    flink.submit("ab" * 16).elect(A, ComponentId(Component.JOB, "ab" * 16))
+    sidecar.sees_changes().waits(60).stops()
+    assert [each.kind for each in sidecar.transitions()[-2:]] == [Kind.GRANTED, Kind.REVOKED]
+    (message,) = sidecar.sent
+    file = tmp_path / "records.jsonl"
+    file.write_bytes(lines(sidecar.records))
+    (again,) = replayed([file], RULES).tellings()
+    assert again.title == message.title
+    late = datetime.fromisoformat(again.at) - datetime.fromisoformat(timestamp(message.queued_at.wall))
+    assert abs(late) <= timedelta(microseconds=TICK)

@@ -17,8 +17,11 @@ from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.policy import Store
 from sidecar.core.records import AnyRecord
 from sidecar.rehearsal.replay import replayed
+from sidecar.rehearsal.voice import TICK
 from sidecar.settings.offline import Offline, read_offline
-from tests.core.scenery import ALL_FOUR, CLUSTER, DISPATCHER, A, B, Flink, JobManager, Sidecar, job_manager
+from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, A, B, JobManager, job_manager
+from tests.kit.core_sidecar import Sidecar
+from tests.kit.fake_flink import Flink
 
 Told = tuple[str, str, tuple[str, ...], str, int]
 """Receiver, reason, alerts, title, and when: microseconds since the epoch."""
@@ -82,6 +85,25 @@ def _dues(sidecar: Sidecar) -> Iterator[int]:
     yield from (failover.at + 3600 * SECOND for known in alerts.failovers.values() for failover in known.known)
 
 
+def _at_tick(due: int) -> int:
+    return -(-due // TICK) * TICK
+
+
+def _pass(sidecar: Sidecar, seconds: float) -> Sidecar:
+    """Time passes from one thing that is due to the next, in ticks of 2 s at most, should something be due that is not in `_dues`.
+
+    A sidecar and a replay tick every half a second, here in the same moments: of two things that are due within one, neither is first.
+    """
+    until = sidecar.now + round(seconds * SECOND)
+    tick = _at_tick(sidecar.now + 1)
+    while tick <= until:
+        sidecar.waits((tick - sidecar.now) / SECOND, tick=4)
+        ticks = map(_at_tick, (sidecar.now + 2 * SECOND, *_dues(sidecar)))
+        tick = min(due for due in ticks if due > sidecar.now)
+    sidecar.now = until
+    return sidecar
+
+
 Action = Callable[[Flink, Sidecar], object]
 leaders = st.sampled_from([A, B, C])
 components = st.sampled_from([ALL_FOUR, ALL_FOUR[:3], (DISPATCHER,), ALL_FOUR[3:]])
@@ -112,7 +134,7 @@ def ended(flink: Flink, sidecar: Sidecar) -> None:
 
 def out_of_sight(seconds: float, unseen: list[Action]) -> Action:
     def act(flink: Flink, sidecar: Sidecar) -> None:
-        sidecar.is_cut_off().waits(seconds)
+        _pass(sidecar.is_cut_off(), seconds)
         for change in unseen:
             change(flink, _Blind(flink))
         sidecar.connects()
@@ -160,12 +182,12 @@ PAUSES = st.sampled_from([0.6, 3.1, 12.3, 41.4, 75.7, 700.2])
 def test_the_same_alerts(scenario: list[tuple[Action, float]], rules: Offline, tmp_path: Path) -> None:
     """Failovers, vacancies, jobs that end, a store out of sight, a sidecar that ends and comes back: the same messages."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, rules.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60.1)
+    sidecar = _pass(Sidecar(flink, rules.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects(), 60.1)
     for action, pause in scenario:
         action(flink, sidecar)
-        sidecar.waits(pause, tick=0.5)
+        _pass(sidecar, pause)
         while any(abs(due - sidecar.now) < 2 * SECOND for due in _dues(sidecar)):
-            sidecar.waits(1)  # nothing happens while a message is due: one side may be half a second ahead
+            _pass(sidecar, 1)  # nothing happens while a message is due: one side may be half a second ahead
     sidecar.stops()
     told = [(d.receiver, d.reason.value, tuple(d.alert.split(", ")), d.title, d.queued_at.wall) for d in sidecar.sent]
     again = told_again(sidecar.records, rules, tmp_path, sidecar.now + SECOND)

@@ -9,8 +9,8 @@ from sidecar.core.policy import Rule
 from sidecar.core.wire import encode_connection_info
 from sidecar.rehearsal.scenes import Difference, Told, compare, play
 from sidecar.settings.rehearsals import Expectation, Scene, Suite, read_tests
-from tests.core.java import connection_info
-from tests.core.scenery import DISPATCHER, A
+from tests.kit.cluster import DISPATCHER, A
+from tests.kit.java_serialization import connection_info
 
 RULES = Path(__file__).parents[2] / "rules"
 SHIPPED = read_tests(RULES / "default.test.yaml")

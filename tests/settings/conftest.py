@@ -17,6 +17,19 @@ def in_zookeeper(cluster: ClusterSettings) -> ZooKeeperSettings:
     return cluster
 
 
+def with_flinks_defaults(quorum: str, flink_session_timeout: float | None = None) -> ZooKeeperSettings:
+    """A cluster there, everything else as in a Flink that was told nothing more; its session timeout is known from its configuration."""
+    return ZooKeeperSettings(
+        quorum=quorum,
+        namespace="/flink/default",
+        cluster_id="default",
+        session_timeout=60.0,
+        connection_timeout=15.0,
+        tolerate_suspended=False,
+        flink_session_timeout=flink_session_timeout,
+    )
+
+
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in os.environ:

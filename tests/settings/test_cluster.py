@@ -4,20 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.settings import SettingsError, ZooKeeperSettings, load, load_cluster
-from tests.settings.conftest import Write, in_zookeeper
+from sidecar.settings import SettingsError, load, load_cluster
+from tests.settings.conftest import Write, in_zookeeper, with_flinks_defaults
 
 
 def test_a_quorum_is_enough() -> None:
     """Everything else is as in a Flink that was told nothing more."""
-    assert load_cluster({"zookeeper": "zk-1:2181, zk-2:2181"}) == ZooKeeperSettings(
-        quorum="zk-1:2181,zk-2:2181",
-        namespace="/flink/default",
-        cluster_id="default",
-        session_timeout=60.0,
-        connection_timeout=15.0,
-        tolerate_suspended=False,
-    )
+    assert load_cluster({"zookeeper": "zk-1:2181, zk-2:2181"}) == with_flinks_defaults("zk-1:2181,zk-2:2181")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +76,9 @@ def test_flinks_configuration_can_be_completed(write: Write, conf_dir: Path) -> 
     config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: application_1, session_timeout: 10s}}\n")
     found = in_zookeeper(load(config, {}).clusters[0])
     assert (found.quorum, found.namespace, found.session_timeout) == ("zk:2181", "/flink/application_1", 10.0)
+    assert found.flink_session_timeout == 60.0  # ours says nothing of Flink's
+    assert load(config, {}).policy().session_timeouts == {"application_1": 60_000_000}
+    assert load(config, {"zookeeper": "zk"}).policy().session_timeouts == {}
     assert load_cluster({"flink_conf": conf_dir, "cluster_id": "x"}).namespace == "/flink/x"
 
 

@@ -10,7 +10,7 @@ from sidecar.core.policy import Source, Store
 from sidecar.settings import EvidenceSettings, Secret, SettingsError, TlsSettings, load
 from sidecar.settings.durations import DAY, HOUR, SECOND
 from sidecar.settings.offline import read_offline
-from tests.integration.secured import Authority
+from tests.kit.certificates import Authority
 from tests.settings.conftest import Write
 
 SECRET = "xoxbHUNTER2"

@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.lab.settings import write_conf_dir
 from sidecar.settings import SettingsError, ZooKeeperSettings, load_cluster
-from tests.settings.conftest import in_zookeeper
+from tests.settings.conftest import in_zookeeper, with_flinks_defaults
 
 NESTED = """
 high-availability:
@@ -59,6 +59,7 @@ ORDERS = ZooKeeperSettings(
     session_timeout=5.0,
     connection_timeout=20.0,
     tolerate_suspended=True,
+    flink_session_timeout=5.0,
 )
 
 
@@ -104,13 +105,8 @@ def test_what_a_real_flink_runs_with_is_read(tmp_path: Path, version: tuple[int,
 def test_what_flink_is_not_told_has_flinks_defaults(tmp_path: Path) -> None:
     """/flink, /default, 60 s and 15 s, no tolerance."""
     text = "high-availability.type: zookeeper\nhigh-availability.zookeeper.quorum: zk\n"
-    assert load_cluster({"flink_conf": write(tmp_path, config=text)}) == ZooKeeperSettings(
-        quorum="zk",
-        namespace="/flink/default",
-        cluster_id="default",
-        session_timeout=60.0,
-        connection_timeout=15.0,
-        tolerate_suspended=False,
+    assert load_cluster({"flink_conf": write(tmp_path, config=text)}) == with_flinks_defaults(
+        "zk", flink_session_timeout=60.0
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from sidecar.core.policy import Store
 from sidecar.lab.settings import write_kubernetes_conf_dir
 from sidecar.settings import KubernetesSettings, SettingsError, load, load_cluster
-from tests.e2e.sidecar import command
+from tests.kit.sidecar_process import command
 from tests.settings.conftest import Write
 
 KUBECONFIG = """\

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from sidecar.settings import SaslSettings, Secret, SettingsError, TlsSettings, ZooKeeperSettings, load, load_cluster
-from tests.integration.secured import Authority
+from tests.kit.certificates import Authority
 from tests.settings.conftest import Write, in_zookeeper
 
 SECRET = "xoxbHUNTER2"

@@ -19,7 +19,7 @@ def error_of(config: Path) -> str:
     [
         ("recievers: []\n", 'FILE:1: unknown key "recievers": did you mean "receivers"?'),
         ("http:\n  prot: 1\n", 'FILE:2: unknown key "prot": did you mean "port"?'),
-        ("http: {zzz: 1}\n", 'FILE:1: unknown key "zzz": known are external_url, host, port'),
+        ("http: {zzz: 1}\n", 'FILE:1: unknown key "zzz": known are allowed_hosts, external_url, host, port'),
         ("\nrules:\n- alert: A\n  on: vacant\n  fro: 5s\n", 'FILE:5: unknown key "fro": did you mean "for"?'),
         ("kubernetes: {name_space: flink}\n", 'FILE:1: unknown key "name_space": did you mean "namespace"?'),
         ("route: {routes: [{match: {}}]}\n", 'FILE:1: unknown key "match": did you mean "matchers"?'),

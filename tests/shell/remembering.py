@@ -10,7 +10,8 @@ from sidecar.core.records import AnyRecord, Notification, Transition, record_id
 from sidecar.core.snapshot import Snapshot
 from sidecar.core.state import ComponentState
 from sidecar.journal import Journal
-from tests.core.scenery import CLUSTER, B, Sidecar, watching
+from tests.kit.cluster import CLUSTER, B
+from tests.kit.core_sidecar import Sidecar, watching
 
 HOSTILE = (
     "</style></bdi><script>document.title='hostile'</script><img src=http://127.0.0.1:9/x onerror=document.title=2>"

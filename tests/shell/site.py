@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from sidecar.core.records import Evidence, record_id
 from sidecar.core.snapshot import Snapshot
 from sidecar.journal import JournalReader
 from sidecar.web.server import Application, WebServer
-from tests.core.scenery import Sidecar
-from tests.shell.scenes import at
+from tests.kit.core_sidecar import Sidecar
+from tests.kit.observed_failovers import at
 
 
 def captured(sidecar: Sidecar, number: int = 0, **other: Any) -> Evidence:
@@ -44,13 +44,13 @@ def captured(sidecar: Sidecar, number: int = 0, **other: Any) -> Evidence:
 class Site:
     """A server that runs until `stop`."""
 
-    def __init__(self, state_dir: Path, port: int = 0) -> None:
+    def __init__(self, state_dir: Path, port: int = 0, metrics: Callable[[], bytes] = lambda: b"metrics\n") -> None:
         self.snapshot = Snapshot(at(0))
         self.now: Moment = at(0)
         self.journal: Callable[[], JournalReader] = lambda: JournalReader(state_dir)
         application = Application(
             lambda: self.snapshot,
-            lambda: b"metrics\n",
+            metrics,
             lambda: self.now,
             lambda: self.journal(),  # noqa: PLW0108  a test may set another
         )
@@ -63,9 +63,11 @@ class Site:
     def stop(self) -> None:
         self.server.stop()
 
-    def ask(self, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
+    def ask(
+        self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, str], str]:
         """Status, headers and body."""
-        request = urllib.request.Request(self.url(path), method=method)
+        request = urllib.request.Request(self.url(path), method=method, headers=dict(headers or {}))
         try:
             with urllib.request.urlopen(request, timeout=5) as answer:
                 return answer.status, dict(answer.headers), answer.read().decode()
@@ -73,9 +75,9 @@ class Site:
             with error:
                 return error.code, dict(error.headers), error.read().decode()
 
-    def get(self, path: str, method: str = "GET") -> tuple[int, str]:
+    def get(self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Status and body."""
-        status, _, body = self.ask(path, method)
+        status, _, body = self.ask(path, method, headers)
         return status, body
 
     def data(self, path: str) -> Any:

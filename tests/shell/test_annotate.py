@@ -14,10 +14,11 @@ from sidecar.core.explaining import find
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import SCHEMA, Annotation
 from sidecar.journal import FILE, Journal, JournalReader, append
-from tests.core.scenery import Sidecar
-from tests.e2e.sidecar import command, wait_for
+from tests.kit.core_sidecar import Sidecar
+from tests.kit.sidecar_process import command
+from tests.kit.spools import spool
+from tests.kit.waiting import wait_for
 from tests.shell.remembering import remember, two_failovers
-from tests.shell.spooling import spool
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from sidecar.core.observations import Ticked
 from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.journal import FILE, Journal, JournalReader
-from tests.shell.scenes import at, failover, first_sight, play, records_of
+from tests.kit.observed_failovers import at, failover, first_sight, play, records_of
 
 
 def scene() -> tuple[State, list[AnyRecord]]:

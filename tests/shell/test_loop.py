@@ -17,7 +17,7 @@ from sidecar.core.policy import Policy
 from sidecar.core.routing import Route
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
-from tests.shell.scenes import POLICY, failover, first_sight
+from tests.kit.observed_failovers import POLICY, failover, first_sight
 
 QUICK = Policy(
     POLICY.observer,
@@ -148,10 +148,14 @@ def test_what_falls_due_while_stopping_is_told_after_the_next_start_and_is_no_du
     assert [delivery.possible_duplicate for delivery in next_one.sent] == [False]
 
 
-def test_an_error_in_the_owner_is_not_silent(house: House) -> None:
+def test_an_error_in_the_owner_is_not_silent(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever started the loop is told that it died, and observers are not held up by a dead one."""
+
+    def raises(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(house.journal, "commit", raises)  # what must not happen
     house.loop.start()
-    house.loop.observe("not an observation")  # type: ignore[arg-type]  # what must not happen
     assert house.died.wait(10)
     house.loop.observe(first_sight()[0])
     house.close()
@@ -169,8 +173,22 @@ def test_the_snapshot_is_ready_when_everything_was_seen(house: House) -> None:
     house.loop.start()
     scene = first_sight()
     house.bring(scene[1:-1])
-    wait_until(lambda: len(house.loop.snapshot.tally.transitions) == 3)
+    wait_until(lambda: sum(house.loop.snapshot.tally.transitions.values()) == 3)
     assert not house.loop.snapshot.ready
     house.bring(scene[-1:])
     wait_until(lambda: house.loop.snapshot.ready)
     house.close()
+
+
+def test_what_is_remembered_is_not_in_sight_before_anything_was_seen(tmp_path: Path) -> None:
+    """Before the first turn the snapshot holds what an earlier process knew, and says of none of it that it can be seen."""
+    first = House(tmp_path)
+    first.loop.start()
+    first.bring(first_sight()[1:])
+    wait_until(lambda: any(cluster.in_sight for cluster in first.loop.snapshot.state.clusters.values()))
+    first.close()
+
+    second = House(tmp_path)
+    remembered = second.loop.snapshot.state.clusters
+    assert [(bool(cluster.components), cluster.in_sight) for cluster in remembered.values()] == [(True, False)]
+    second.close()

@@ -1,5 +1,7 @@
 """What Prometheus is told is what the snapshot says."""
 
+from uuid import UUID
+
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -8,7 +10,8 @@ from sidecar.core.snapshot import Health, Snapshot, Tally
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect
 from sidecar.sinks.metrics import renderer
-from tests.shell.scenes import CLUSTER, PATHS, at, failover, first_sight, gone, held, leader_bytes, play
+from tests.kit.java_serialization import connection_info
+from tests.kit.observed_failovers import CLUSTER, PATHS, at, failover, first_sight, gone, held, play
 
 
 def scraped(
@@ -99,7 +102,7 @@ def test_hostile_addresses_stay_inside_their_label() -> None:
     """Quotes and newlines in an address make no second sample."""
     hostile = held(5, PATHS[0], 2)
     address = 'x"} 1\nflink_ha_view_up{cluster_id="default"} 0\n#'
-    state, effects = play([*first_sight(), replace(hostile, data=leader_bytes(address, 2))])
+    state, effects = play([*first_sight(), replace(hostile, data=connection_info(address, UUID(int=2)))])
     found = scraped(state, effects, second=6)
     assert address in [dict(labels).get("leader_address") for _, labels in found]
     assert [value for (name, _), value in found.items() if name == "flink_ha_view_up"] == [1]

@@ -3,11 +3,11 @@
 import gzip
 import itertools
 import json
-import time
 from pathlib import Path
 
 from sidecar.sinks.spool import _pause
-from tests.shell.spooling import journal_with, records, run_and_stop, spool
+from tests.kit.spools import journal_with, records, run_and_stop, spool
+from tests.kit.waiting import wait_for
 
 
 def sealed_ids(folder: Path) -> list[str]:
@@ -82,10 +82,7 @@ def test_the_oldest_record_waits_no_longer_than_the_interval(tmp_path: Path) -> 
     journal_with(tmp_path, records()[:1])
     lonely = spool(tmp_path, roll_interval=0.2)
     lonely.start()
-    deadline = time.monotonic() + 10
-    while not sealed_ids(tmp_path):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for("a segment", lambda: sealed_ids(tmp_path))
     lonely.stop()
 
 

@@ -14,12 +14,20 @@ from msgspec import to_builtins
 from sidecar import history
 from sidecar.core.explaining import MOST_KEPT, find, in_words
 from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId
-from sidecar.core.observations import ConnectionState, ViewObserved
+from sidecar.core.observations import (
+    ConnectionState,
+    NothingFound,
+    Observation,
+    SnapshotCompleted,
+    ViewConfirmed,
+    ViewObserved,
+)
 from sidecar.core.snapshot import Snapshot
 from sidecar.journal import JournalReader
-from tests.core.scenery import Sidecar, job_manager
+from tests.kit.cluster import job_manager
+from tests.kit.core_sidecar import Sidecar
+from tests.kit.observed_failovers import CLUSTER, at, first_sight, play
 from tests.shell.remembering import hostile_records, remember, storm, two_failovers
-from tests.shell.scenes import CLUSTER, at, first_sight, play
 from tests.shell.site import Site, captured
 
 
@@ -254,3 +262,27 @@ def test_a_disk_that_hangs_does_not_stop_other_answers(site: Site, remembered: S
     assert answers == [200, 200]
     site.journal = lambda: JournalReader(tmp_path)
     assert site.get("/api/v1/transitions")[0] == 200
+
+
+def test_a_cluster_that_is_not_there_is_said_and_is_no_reason_not_to_be_ready(site: Site) -> None:
+    """The store is in sight, and a Flink may be started later: 200, and in the text what is wrong; on the page, too."""
+    scene: list[Observation] = [
+        *(first_sight()[:2]),
+        SnapshotCompleted(at(0), CLUSTER),
+        NothingFound(at(0), CLUSTER, "zk:2181/flink/payements in ZooKeeper", ("<b>", "payments")),
+    ]
+    site.snapshot = Snapshot(at(0), play(scene)[0])
+    why = "no such cluster: nothing was ever found under zk:2181/flink/payements in ZooKeeper; clusters found beside it: <b>, payments"
+    assert site.get("/readyz") == (200, f"ok; default: {why}\n")
+    page = site.get("/")[1]
+    assert "beside it: &lt;b&gt;, payments" in page
+    assert "no leader</strong>" not in page
+
+
+def test_a_view_that_gets_old_is_not_ready_even_while_the_owner_is_busy(site: Site) -> None:
+    """The snapshot is the one of before: by the clock of whoever asks, the confirmation is overdue."""
+    scene: list[Observation] = [*first_sight(), ViewConfirmed(at(0), CLUSTER, 1_000_000)]
+    site.snapshot = Snapshot(at(0), play(scene)[0])
+    assert site.get("/readyz") == (200, "ok\n")
+    site.now = at(4.1)
+    assert site.get("/readyz") == (503, "the store is not seen whole: default: CONNECTED, not answering in time\n")

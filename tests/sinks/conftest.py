@@ -14,7 +14,7 @@ import pytest
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.processes import FlinkProcess
-from tests.sinks.receiving import mailbox, webhook
+from tests.kit.receivers import mailbox, webhook
 from tests.sinks.running import Eventually, Run, known
 
 
@@ -40,9 +40,14 @@ def jvm(java: Path, tmp_path: Path, eventually: Eventually) -> Iterator[Run]:
         def start(*flags: str, user: int | None = None) -> FlinkProcess:
             port = free_port()
             command = [str(java), "-XX:+UseSerialGC", "-Xmx16m", *flags, "-m", "java.rmi/sun.rmi.registry.RegistryImpl"]
-            child = subprocess.Popen([*command, str(port)], cwd="/", user=user, group=user, stderr=subprocess.DEVNULL)
+            folder = "/" if user else tmp_path  # ours may be closed to that user
+            child = subprocess.Popen(
+                [*command, str(port)], cwd=folder, user=user, group=user, stderr=subprocess.DEVNULL
+            )
             cleanup.callback(child.wait, 10)
             cleanup.callback(child.kill)
+            left_behind = Path(f"/tmp/.java_pid{child.pid}")  # noqa: S108  where HotSpot has it
+            left_behind.unlink(missing_ok=True)  # by a JVM of this number that was killed, long ago
 
             def serves() -> bool:
                 with socket.socket() as probe:

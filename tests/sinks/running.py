@@ -45,26 +45,27 @@ def refused(capture: Callable[[], object]) -> tuple[str, str]:
 
 
 def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
-    """Why it is not captured, by a process that is another user's. Without root this one is: the process is then that of root, pid 1."""
-    if os.geteuid() != 0:
+    """Why it is not captured, by a process that is another user's. Without root this one is: the process is then that of root, pid 1.
+
+    That user may enter the folder that this Python and py-spy are in, wherever it is: of root's capabilities it keeps the one over files.
+    """
+    become: list[str] = []
+    if os.geteuid() == 0:
+        keep = ("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override")
+        become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *keep]
+    else:
         process = known(1, is_java=process.is_java)
     code = f"""
-import json, os
+import json
 from sidecar.sinks import {module}
 from sidecar.sinks.pieces import NotCapturedError
 from sidecar.sinks.processes import FlinkProcess
-process = FlinkProcess(*{list(process)!r})
-if os.geteuid() == 0:
-    os.setgroups([])
-    os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
-    os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
 try:
-    {module}.{call}(process, 10)
+    {module}.{call}(FlinkProcess(*{list(process)!r}), 10)
 except NotCapturedError as error:
     print(json.dumps([error.outcome, str(error)]))
 """
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd="/", capture_output=True, text=True, timeout=30, check=True
-    )
+    command = [*become, sys.executable, "-c", code]
+    answer = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=30, check=True)
     outcome, detail = json.loads(answer.stdout)
     return outcome, detail

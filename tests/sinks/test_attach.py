@@ -25,7 +25,7 @@ def test_a_jvm_is_asked_twice_and_no_file_of_ours_stays(jvm: Run) -> None:
 def test_a_file_that_was_left_behind_is_no_hindrance(jvm: Run) -> None:
     """Somebody who asked before was killed: an old file is removed, one of this moment is somebody else's."""
     process = jvm()
-    left = Path(f"/.attach_pid{process.pid}")
+    left = Path(f"/proc/{process.pid}/cwd/.attach_pid{process.pid}")
     left.touch()
     os.utime(left, (0, 0))
     attach.thread_dump(process, 10)
@@ -54,6 +54,7 @@ def test_a_jvm_that_must_not_listen_is_not_asked_to(jvm: Run, alive: Alive) -> N
     assert not Path(f"/.attach_pid{process.pid}").exists()
 
 
+@pytest.mark.timing
 def test_a_stopped_jvm_is_not_waited_for(jvm: Run, alive: Alive) -> None:
     """Its state is the answer."""
     process = jvm()
@@ -114,6 +115,8 @@ def pretender(python: Run) -> Callable[..., FlinkProcess]:
 import os, socket, struct, time
 {before}
 place = f"/tmp/.java_pid{{os.getpid()}}"
+if os.path.exists(place):  # a JVM of this number was killed here, long ago
+    os.unlink(place)
 server = socket.socket(socket.AF_UNIX)
 server.bind(place)
 server.listen()

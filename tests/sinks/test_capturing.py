@@ -61,6 +61,7 @@ def captured(monkeypatch: pytest.MonkeyPatch, folder: Path, *pids: int) -> list[
     return msgspec.convert(capturing.capture("processes", str(folder), "ep/opened", 30.0), list[Piece])
 
 
+@pytest.mark.timing
 def test_a_jobmanager_is_captured(jobmanager: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernel says of it and what its threads do; nothing of its command line but the main class."""
     began = time.monotonic()

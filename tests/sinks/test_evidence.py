@@ -21,7 +21,7 @@ from sidecar.core.policy import Source
 from sidecar.settings.model import Secret, TlsSettings
 from sidecar.sinks import evidence
 from sidecar.sinks.evidence import CAPACITY, Collector
-from tests.sinks.rest_server import JOB, Answer, RestServer, flink, silence
+from tests.kit.flink_rest_server import JOB, Answer, RestServer, flink, silence
 
 DAY = 24 * 3600.0
 Told = Queue[tuple[str, tuple[Piece, ...]]]
@@ -226,6 +226,7 @@ def test_a_child_that_cannot_be_started_is_told(
     )
 
 
+@pytest.mark.timing
 def test_stop_ends_what_is_being_captured_and_answers_what_waits(
     collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
 ) -> None:

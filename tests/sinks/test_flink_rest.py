@@ -17,8 +17,8 @@ from sidecar.lab.flink import Lab
 from sidecar.lab.processes import free_port
 from sidecar.sinks import flink_rest
 from sidecar.sinks.pieces import Shelf
-from tests.integration.secured import Authority
-from tests.sinks.rest_server import (
+from tests.kit.certificates import Authority
+from tests.kit.flink_rest_server import (
     ELECTING,
     INITIALIZING,
     JOB,
@@ -137,6 +137,7 @@ def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state
     )
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -167,6 +168,29 @@ def test_what_is_no_good_answer_is_told_in_one_line(shelf: Shelf, answer: Answer
     assert time.monotonic() - began < 8
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[::]", "224.0.0.1"),
+        *("100.100.100.200", "168.63.129.16", "[fd00:ec2::254]", "2852039166", "0xa9fea9fe"),
+    ],
+)
+def test_where_no_jobmanager_can_be_nobody_is_asked(host: str, shelf: Shelf) -> None:
+    """An address is published by whoever may write there: it does not lead us to a cloud's metadata, however it is spelled."""
+    [dump] = captured(shelf, f"http://{host}:8081")
+    assert dump.outcome is Outcome.REFUSED
+    assert (dump.detail or "").startswith("no JobManager has the address ")
+
+
+def test_other_services_than_web_servers_are_not_asked(shelf: Shelf) -> None:
+    """The ports below 1024 belong to mail, SSH and the like."""
+    [dump] = captured(shelf, "http://127.0.0.1:25")
+    assert (dump.outcome, dump.detail) == (
+        Outcome.REFUSED,
+        "no REST server is asked on port 25: below 1024 on 80 and 443 alone",
+    )
+
+
 def test_a_redirect_is_not_followed(shelf: Shelf) -> None:
     """An answer must not choose whom we ask."""
     with RestServer(flink()) as other:
@@ -193,6 +217,7 @@ def test_names_of_jobs_are_bounded_and_printable(shelf: Shelf) -> None:
     assert len(detail) < 250
 
 
+@pytest.mark.timing
 def test_hanging_does_not_add_up(shelf: Shelf) -> None:
     """Twenty jobs of a server that hangs take as long as all may take together, and each is answered."""
     jobs = [f"{number:032x}" for number in range(20)]
@@ -262,6 +287,7 @@ def test_a_name_that_is_none_is_a_failure_and_nothing_worse(shelf: Shelf, addres
     assert {job.outcome, dump.outcome} == {Outcome.FAILED}
 
 
+@pytest.mark.timing
 def test_a_name_that_is_resolved_slowly_takes_no_longer_than_it_may(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

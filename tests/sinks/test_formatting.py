@@ -147,8 +147,8 @@ def test_slack_gets_text_that_calls_nobody(monkeypatch: pytest.MonkeyPatch, web:
 
     assert payload["mrkdwn"] is False
     assert attachment["color"] == "#A32037"
-    assert attachment["title"].startswith("&lt;!here&gt; @\u200bchannel [CRITICAL]")
-    assert "&lt;!channel&gt; &lt;script&gt;" in attachment["text"]
+    assert attachment["title"].startswith("&lt;\u200b!here&gt; @\u200bchannel [CRITICAL]")
+    assert "&lt;\u200b!channel&gt; &lt;\u200bscript&gt;" in attachment["text"]
     assert attachment["text"].endswith(LINK.replace("&", "&amp;"))
     assert re.search(r"<(?!\Z)", attachment["title"] + attachment["text"]) is None
 

@@ -157,7 +157,7 @@ def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
     notifier = Notifier({"ops#0": web.url}, lambda _, each: settled.append(each), {"default": a}, workers=1)
     notifier.start()
     try:
-        notifier.send(replace(FIRST, without_ledger_since=-3600 * SECOND))
+        notifier.send(replace(FIRST, fails_open=True))
         assert eventually(lambda: bool(settled))
         assert a.owes
         observers.stores["a"].fault = None
@@ -370,7 +370,7 @@ def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: Http
     """The second finds it told; what belongs to one observer alone, or waits for a ledger for too long, asks nobody."""
     settled: dict[str, list[tuple[str, Attempt]]] = {"a": [], "b": []}
     lone = replace(FIRST, id="lone", parts=())
-    blind = replace(FIRST, id="blind", fingerprint="blind", without_ledger_since=-3600 * SECOND)
+    blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)
     for name, found in settled.items():
         ledgers = {"default": observers.make(name)}
         notifier = Notifier({"ops#0": web.url}, lambda *each, found=found: found.append(each), ledgers, workers=1)

@@ -26,7 +26,7 @@ from sidecar.core.policy import Severity
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notifier import CAPACITY, Attempt, Notifier, check_urls
-from tests.sinks.receiving import webhook
+from tests.kit.receivers import webhook
 
 SECRETS = ("s3cretUser", "p4ss/word", "p4ss%2Fword", "T0kenInPath", "T0kenInQuery", "T0kenInHeader")
 WITH_SECRETS = "json://s3cretUser:p4ss%2Fword@{}/T0kenInPath?-key=T0kenInQuery&+X-Token=T0kenInHeader"
@@ -246,6 +246,7 @@ def test_nobody_there_is_a_failure_with_its_reason(notify: MakeNotifier, outbox:
     assert "Connection refused" in detail
 
 
+@pytest.mark.timing
 def test_a_service_that_hangs_is_cut_off_at_the_limit(notify: MakeNotifier, outbox: Outbox, web: HttpReceiver) -> None:
     """The limit is hard, and the process that hung is gone."""
     web.answer_after = math.inf
@@ -345,6 +346,7 @@ def test_stop_lets_a_message_that_is_being_sent_finish(notify: MakeNotifier, out
     assert outbox.settled.get_nowait() == ("d-1", Outcome.DELIVERED, "")
 
 
+@pytest.mark.timing
 def test_stop_is_bounded_and_settles_everything(notify: MakeNotifier, outbox: Outbox, web: HttpReceiver) -> None:
     """What hangs is cut off and may have arrived; what waited, or comes later, was not sent."""
     web.answer_after = math.inf

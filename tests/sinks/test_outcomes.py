@@ -17,7 +17,7 @@ from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks import sender
 from sidecar.sinks.answers import MOST_BYTES
-from tests.sinks.receiving import RawServer
+from tests.kit.receivers import RawServer
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -104,6 +104,7 @@ def test_a_date_counts_from_the_date_of_the_answer(web: HttpReceiver) -> None:
     assert 60 <= send(web.url)["retry_after"] <= 120
 
 
+@pytest.mark.timing
 def test_who_is_told_to_wait_does_not_knock_again(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
     """Discord's plugin would wait, out of sight, and send once more: then nobody knew that it was limited."""
     from apprise.plugins.discord import NotifyDiscord

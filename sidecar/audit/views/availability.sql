@@ -1,20 +1,18 @@
 -- On each day, for how long was each component led, for how long not, and for how long could nobody tell?
 --
+-- To be led is to have a published leader: one that has died counts until the store finds out (`failovers` bounds for how long that was).
 -- One row for each cluster, component and UTC day; seconds, of jobs the sum over all of them. Time counts as led or vacant only while an
 -- observer could see the store; all other time is in `unobserved_seconds` and is never taken for up. `availability` is the led part of what was
--- seen, null where nothing was. Days begin and end with what is recorded: sight is in the log up to an hour late, and a job counts from when it
--- was first seen until it ended.
-WITH recorded AS (
-  SELECT cluster_id, max(unix_micros(`to`)) AS until FROM coverage GROUP BY cluster_id
-),
-stretches AS (
+-- seen, null where nothing was. Days begin and end with what is recorded: time after `known_until` counts as nothing yet, and a job counts from
+-- when it was first seen until it ended.
+WITH stretches AS (
   SELECT
     cluster_id,
     component,
     state,
     unix_micros(began_at) AS began,
-    least(coalesce(unix_micros(ended_at), until), until) AS ended
-  FROM leadership JOIN recorded USING (cluster_id)
+    unix_micros(least(ended_at, until)) AS ended
+  FROM leadership JOIN known_until USING (cluster_id)
 ),
 pieces AS (
   SELECT cluster_id, component, state, day, greatest(began, day * 86400000000) AS began, least(ended, (day + 1) * 86400000000) AS ended

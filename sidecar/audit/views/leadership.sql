@@ -7,7 +7,7 @@
 WITH facts AS (
   SELECT
     cluster_id, component, job_id, observed_at AS at, recorded_at, id, kind, after_session_id AS session_id, after_address AS address,
-    last_known_session_id, last_known_address, vacant_seconds, coalesce(returned, false) AS returned, coalesce(split, false) AS split,
+    last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, coalesce(returned, false) AS returned, coalesce(split, false) AS split,
     episode_id,
     CASE
       WHEN kind = 'RETIRED' THEN 'GONE'
@@ -47,8 +47,11 @@ stretches AS (
     cluster_id, component, job_id, nth, state, session_id, min(at) AS began_at, max(at) AS confirmed_at,
     -- Of several observers, the one that saw it begin, and the vacancy before it, knows best.
     min_by(
-      struct(kind, address, last_known_session_id, last_known_address, vacant_seconds, returned, split, episode_id),
-      struct(kind = 'DISCOVERED', vacant_seconds IS NULL, at)
+      struct(
+        kind, address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
+        returned, split, episode_id
+      ),
+      struct(kind = 'DISCOVERED', vacant_seconds IS NULL, downtime_seconds_at_most IS NULL, at)
     ) AS best
   FROM numbered
   GROUP BY cluster_id, component, job_id, nth, state, session_id
@@ -106,6 +109,8 @@ SELECT
   CASE WHEN before.session_id <> session_id THEN before.address ELSE best.last_known_address END AS before_address,
   CASE WHEN before.session_id <> session_id THEN before.session_id ELSE best.last_known_session_id END AS before_session_id,
   best.vacant_seconds,
+  best.downtime_seconds_at_least,
+  best.downtime_seconds_at_most,
   best.returned,
   best.split,
   best.episode_id

@@ -1,28 +1,36 @@
 -- How was each week, in one line for each cluster?
 --
 -- `week`: its Monday; weeks are UTC. `failovers` counts rows of that view: one JobManager that fails is one for each component.
+-- `mean_vacant_seconds` and `max_vacant_seconds` are of the time without a published leader; `downtime_…` are of the time without a working leader,
+-- as in `mttr`: the truth lies between the two bounds, and `without_downtime` failovers have no upper one.
 -- `availability` is over all components and jobs, of the time that was seen; `unobserved` is the part of all time that nobody saw.
 WITH figures AS (
   SELECT
     cluster_id, trunc(day, 'WEEK') AS week, led_seconds, vacant_seconds, unobserved_seconds,
-    0L AS failovers, CAST(NULL AS DOUBLE) AS vacancy, 0L AS delivered, 0L AS gave_up
+    CAST(NULL AS STRUCT<vacant: DOUBLE, down_at_least: DOUBLE, down_at_most: DOUBLE>) AS failover, 0L AS delivered, 0L AS gave_up
   FROM availability
   UNION ALL
   SELECT
-    cluster_id, trunc(date_from_unix_date(CAST(unix_micros(at) DIV 86400000000 AS INT)), 'WEEK'), 0D, 0D, 0D, 1L, vacant_seconds, 0L, 0L
+    cluster_id, trunc(date_from_unix_date(CAST(unix_micros(at) DIV 86400000000 AS INT)), 'WEEK'), 0D, 0D, 0D,
+    struct(vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most), 0L, 0L
   FROM failovers
   UNION ALL
   SELECT
-    cluster_id, trunc(date_from_unix_date(CAST(unix_micros(queued_at) DIV 86400000000 AS INT)), 'WEEK'), 0D, 0D, 0D, 0L, NULL,
+    cluster_id, trunc(date_from_unix_date(CAST(unix_micros(queued_at) DIV 86400000000 AS INT)), 'WEEK'), 0D, 0D, 0D, NULL,
     CASE WHEN outcome = 'delivered' THEN 1L ELSE 0L END, CASE WHEN outcome = 'gave_up' THEN 1L ELSE 0L END
   FROM alert_deliveries
 )
 SELECT
   week,
   cluster_id,
-  sum(failovers) AS failovers,
-  avg(vacancy) AS mean_vacant_seconds,
-  max(vacancy) AS max_vacant_seconds,
+  count(failover) AS failovers,
+  avg(failover.vacant) AS mean_vacant_seconds,
+  max(failover.vacant) AS max_vacant_seconds,
+  count_if(failover IS NOT NULL AND failover.down_at_most IS NULL) AS without_downtime,
+  avg(failover.down_at_least) AS downtime_mean_seconds_at_least,
+  avg(failover.down_at_most) AS downtime_mean_seconds_at_most,
+  max(failover.down_at_least) AS downtime_max_seconds_at_least,
+  max(failover.down_at_most) AS downtime_max_seconds_at_most,
   sum(led_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds), 0) AS availability,
   sum(unobserved_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds) + sum(unobserved_seconds), 0) AS unobserved,
   sum(delivered) AS alerts_delivered,

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from sidecar.child import Child, NoAnswerError
 from sidecar.drivers.kubernetes.errors import ApiError
+from sidecar.settings.given import secret_variables
+from sidecar.tls import client_context
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where every pod finds `token` and `ca.crt`."""
@@ -53,7 +55,7 @@ class Credentials(Struct, frozen=True):
 
     def context(self) -> ssl.SSLContext:
         """Raises ApiError."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = client_context()
         try:
             if not self.verified:
                 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -121,7 +123,7 @@ class Access:
     def _ask(self, kubeconfig: Path) -> Credentials:
         doing = f"the kubeconfig {kubeconfig} cannot be used"
         try:
-            self._child = child = Child("sidecar.drivers.kubernetes.kubeconfig", "its reader", os.environ)
+            self._child = child = Child("sidecar.drivers.kubernetes.kubeconfig", "its reader", _environment())
         except OSError as error:
             raise ApiError(f"{doing}: its reader does not start: {error.strerror}") from error
         try:
@@ -133,6 +135,12 @@ class Access:
         if answer.credentials is None:
             raise ApiError(answer.problem)
         return answer.credentials
+
+
+def _environment() -> dict[str, str]:
+    """Ours, which a program of a kubeconfig needs, without what we alone need: receivers' URLs, passwords."""
+    withheld = secret_variables()
+    return {name: value for name, value in os.environ.items() if name not in withheld}
 
 
 def _version(file: Path) -> object:

@@ -15,18 +15,21 @@ from sidecar.core.observations import (
     ClusterObservation,
     ConfigMapObserved,
     ConnectionState,
+    NothingFound,
     SnapshotCompleted,
+    ViewConfirmed,
     ViewObserved,
 )
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.errors import ApiError
 from sidecar.drivers.kubernetes.events import ConfigMap, Event, Version, read_event
-from sidecar.drivers.kubernetes.expectations import Expectations
+from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
 from sidecar.drivers.kubernetes.places import Places
 from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.said import Said
 from sidecar.ports import Observer
+from sidecar.threads import ServiceThread
 
 _log = logging.getLogger("sidecar.kubernetes")
 
@@ -56,7 +59,9 @@ class KubernetesDriver:
     """Sees one Flink cluster's leaders in ConfigMaps. Mirrors Flink's `KubernetesLeaderRetrievalDriver`.
 
     It lists, then watches. When nothing was heard for longer than a living leader is silent, it looks again, and tells again what has not
-    changed. What happened while it could not see it tells in order, for as far back as the API server remembers, else how it ended.
+    changed. While it hears something it looks all the same, beside the watch, every 7 to 14 s: a watch that trickles tells old news, and
+    one that does not tell what stands there is opened anew. What happened while it could not see it tells in order, for as far back as the
+    API server remembers, else how it ended.
 
     A cluster has one ConfigMap, listed and watched by its name; before Flink 1.15 one for each component and job, found by their labels.
     """
@@ -74,16 +79,17 @@ class KubernetesDriver:
         self._expectations = Expectations()
         self._view: ConnectionState | None = None
         self._complete = False
+        self._looked_at: Moment | None = None  # a look of which the watch has not told all yet
         self._pause = 0.0
         self._said = Said()
         self._observer: Observer | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: ServiceThread | None = None
         self._stopping = threading.Event()
 
     def start(self, observer: Observer) -> None:
         if self._thread is None and not self._stopping.is_set():
             self._observer = observer
-            self._thread = threading.Thread(target=self._run, name="kubernetes-driver", daemon=True)
+            self._thread = ServiceThread(self._run, "kubernetes-driver")
             self._thread.start()
 
     def stop(self) -> None:
@@ -178,7 +184,21 @@ class KubernetesDriver:
             if look.settled or name not in look.changed:
                 self._tell_config_map(look.at, config_map)
         self._expectations.looked(time.monotonic(), {} if look.settled else look.changed)
+        self._looked_at = look.at
         self._tell_complete()
+
+    def _confirm(self) -> bool:
+        """Look beside the watch. False: what stands there is not what a watch could still tell."""
+        look = self._look()
+        if look.selector != self._selector or (look.settled and look.changed):
+            return False
+        for name, config_map in look.found.items():
+            if name not in look.changed:
+                self._tell_config_map(look.at, config_map)
+        self._expectations.looked(time.monotonic(), look.changed)
+        self._looked_at = look.at
+        self._tell_complete()
+        return True
 
     # -- listening -----------------------------------------------------------------------------------------------------
 
@@ -186,6 +206,8 @@ class KubernetesDriver:
         """Tell what the watch tells, until it is time to look. Whether there was anything."""
         heard = False
         while not self._expectations.overdue(time.monotonic()):
+            if self._expectations.to_be_confirmed(time.monotonic()) and not self._confirm():
+                break
             line = stream.read(self._expectations.next_look())
             if line is None or self._stopping.is_set():
                 break
@@ -256,15 +278,24 @@ class KubernetesDriver:
         self._tell(ConfigMapObserved(at, self._cluster_id, name))
 
     def _tell_complete(self) -> None:
-        if not self._complete and self._expectations.caught_up:
+        if not self._expectations.caught_up:
+            return
+        if not self._complete:
             self._complete = True
             self._tell(SnapshotCompleted(self._clock(), self._cluster_id))
+            if not self._places.found:
+                place = f"{self._places.cluster} in namespace {self._namespace} of Kubernetes"
+                self._tell(NothingFound(self._clock(), self._cluster_id, place, self._places.beside))
+        if self._looked_at:
+            self._tell(ViewConfirmed(self._looked_at, self._cluster_id, CONFIRMED_WITHIN))
+            self._looked_at = None
 
     def _tell_view(self, at: Moment, connection: ConnectionState) -> None:
         if connection is self._view:
             return
         self._view = connection
         self._complete = False
+        self._looked_at = None
         if connection is ConnectionState.CONNECTED:
             self._said.forget()
             self._expectations.reconnected(time.monotonic())

@@ -7,6 +7,9 @@ from msgspec import Struct, field
 
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What is raised by bytes that are none of what was asked for: nested too deep, or with text that is not UTF-8, among them."""
+
 Version = tuple[str, str]
 """Uid and resource version: the same pair is the same content."""
 
@@ -76,7 +79,7 @@ def read_listing(body: bytes) -> Listing:
     """Raises ValueError when it is none."""
     try:
         answer = _list.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _NO_JSON as error:
         raise ValueError(f"no list of ConfigMaps: {error}") from error
     if not answer.metadata.resource_version:
         raise ValueError("no list of ConfigMaps: it has no resource version")
@@ -88,7 +91,7 @@ def read_config_map(body: bytes) -> ConfigMap:
     """Raises ValueError when it is none."""
     try:
         answer = _object.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _NO_JSON as error:
         raise ValueError(f"no ConfigMap: {error}") from error
     if not _is_whole(answer):
         raise ValueError("no ConfigMap: it has no name, uid or resource version")
@@ -99,7 +102,7 @@ def read_event(line: bytes) -> Event:
     """Raises ValueError when it is none."""
     try:
         event = _event.decode(line)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _NO_JSON as error:
         raise ValueError(f"no event: {error}") from error
     if event.type in {"ADDED", "MODIFIED", "DELETED"} and not _is_whole(event.object):
         raise ValueError(f"no event: {event.type} of an object without name, uid or resource version")
@@ -110,7 +113,7 @@ def read_message(body: bytes) -> str:
     """The message of a refusal, "" where it has none."""
     try:
         return _object.decode(body).message or ""
-    except (msgspec.DecodeError, RecursionError):
+    except _NO_JSON:
         return ""
 
 

@@ -9,6 +9,10 @@ from sidecar.drivers.kubernetes.events import Version
 _SILENCE_SECONDS = 7.0
 """A leader that lives renews its lease every 5 s."""
 _JUST_AFTER = 0.05
+_CONFIRM_SECONDS = 7.0
+CONFIRMED_WITHIN = round(15 * SECOND)
+"""Microseconds in which a view that can be had is confirmed again: what is heard is confirmed at the first word after 7 s, and silence is
+looked into after 7 s."""
 _CATCH_UP_SECONDS = 1.5
 _LOOK_AT_LEAST_EACH = 295.0
 
@@ -59,6 +63,10 @@ class Expectations:
     def caught_up(self) -> bool:
         """Whether the watch has told of all that the last look showed."""
         return not self._owed
+
+    def to_be_confirmed(self, now: float) -> bool:
+        """Whether it is time to look although the watch speaks: what it says may be old."""
+        return self.caught_up and now > self._looked_at + _CONFIRM_SECONDS
 
     def next_look(self) -> float:
         """When to look, if nothing is heard until then."""

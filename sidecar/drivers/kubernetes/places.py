@@ -26,6 +26,10 @@ class Places:
         self._api = api
         self._namespace = namespace
         self._cluster_id = cluster_id
+        self.found = False
+        """Whether anything of the cluster has been there, at any time."""
+        self.beside: tuple[str, ...] | None = None
+        """The ids of the clusters that are there where this one is not; None: which there are cannot be read."""
         self._missing_said = False
 
     def holds(self, place: Selector, name: str) -> bool:
@@ -43,17 +47,18 @@ class Places:
                 return self.leaders, listing
         listing = self._api.read(self.cluster)
         if listing.found:
-            self._missing_said = False
+            self.found, self._missing_said = True, False
         elif self._is_of_old():
-            self._missing_said = False
+            self.found, self._missing_said = True, False
             return self.leaders, self._api.read(self.leaders)
         elif not self._missing_said:
             self._missing_said = True
+            self.beside, what_there_is = self._others()
             _log.warning(
                 "no Flink cluster %s in namespace %s yet (%s): waiting for it",
                 self._cluster_id,
                 self._namespace,
-                self._others(),
+                what_there_is,
             )
         return self.cluster, listing
 
@@ -65,15 +70,16 @@ class Places:
                 return False
             raise
 
-    def _others(self) -> str:
+    def _others(self) -> tuple[tuple[str, ...] | None, str]:
+        """The ids of the clusters in this namespace, as far as they can be seen, and that in words."""
         try:
             seen = self._api.read(Selector(labels=_FLINKS), names_alone=True).found.values()
         except ApiError as error:
             forbidden = error.status == HTTPStatus.FORBIDDEN
-            return "which there are, we may not see" if forbidden else "which there are is unknown"
+            return None, "which there are, we may not see" if forbidden else "which there are is unknown"
         ids = sorted(
             {app for config_map in seen if is_leaders(app := config_map.labels.get("app", ""), config_map.name)}
         )
         if not ids:
-            return "there is none at all"
-        return "there are: " + ", ".join(ids[:_MOST_IDS]) + (", …" if len(ids) > _MOST_IDS else "")
+            return (), "there is none at all"
+        return tuple(ids), "there are: " + ", ".join(ids[:_MOST_IDS]) + (", …" if len(ids) > _MOST_IDS else "")

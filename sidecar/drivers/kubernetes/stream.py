@@ -26,7 +26,7 @@ class Stream:
         """Whether it came to its end because of a line too long to be one."""
 
     def read(self, deadline: float) -> bytes | None:
-        """The next line. None: there will be no more, because it ended, broke, or was silent until `deadline` (monotonic)."""
+        """The next line. None: there will be no more, because it ended, broke, or was not whole by `deadline` (monotonic)."""
         while not self._lines:
             try:
                 connection = self._response.connection
@@ -43,6 +43,9 @@ class Stream:
             if not piece:
                 return None
             self._split(piece)
+            if not self._lines and time.monotonic() > deadline:
+                self.silent = True  # bytes come, and no line: each byte would be waited for anew
+                return None
             if len(self._rest) > _LONGEST_LINE:
                 self.oversized = True
                 return None

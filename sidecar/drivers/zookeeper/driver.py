@@ -10,31 +10,30 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from sidecar.core import layout
-from sidecar.core.moment import Moment
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
-    ChildrenObserved,
     ClusterObservation,
     ConnectionState,
-    NodeObserved,
-    NodeRefused,
-    PlaceRemoved,
     SnapshotCompleted,
     StoreObserved,
+    ViewConfirmed,
     ViewObserved,
 )
+from sidecar.core.state import Missing
 from sidecar.drivers.said import Said
+from sidecar.drivers.zookeeper import news
 from sidecar.drivers.zookeeper.persistent import Event
+from sidecar.drivers.zookeeper.probe import Confirmations, Probe
 from sidecar.drivers.zookeeper.security import PLAIN, Security
-from sidecar.drivers.zookeeper.session import Answer, Children, Done, Interrupted, Question, Refused, Session, Value
+from sidecar.drivers.zookeeper.session import Answer, Done, Interrupted, Question, Refused, Session
 from sidecar.drivers.zookeeper.tree import Tree
-from sidecar.drivers.zookeeper.watched import Ask, PlaceGone, Told
+from sidecar.drivers.zookeeper.watched import Ask, Told
 from sidecar.ports import Observer
+from sidecar.threads import ServiceThread
 
 _log = logging.getLogger("sidecar.zookeeper")
 
 _READS_IN_FLIGHT = 200
-_LONGEST_SILENCE = 10.0
 _CUT_AGAIN_SECONDS = 1.0
 _REFUSED_INTERVAL = 30.0
 _ANEW_SECONDS = 2.0
@@ -52,8 +51,9 @@ class ZooKeeperDriver:
 
     All components and jobs, the layouts of all Flink versions, one connection, two threads (this one and kazoo's). Recursive
     persistent watches tell of every change; a server before 3.6 has one-shot watches only. A connection that is open and silent is cut
-    after 10 s or a third of the session timeout; one that cannot be had again within the session timeout is LOST, also where no server
-    is left to say so.
+    after 10 s or a third of the session timeout; one on which a probe is not answered, after 10 s, whatever else comes in. One that
+    cannot be had again within the session timeout is LOST, also where no server is left to say so.
+    A probe each second confirms the view: everything that was there when it was sent has been observed.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class ZooKeeperDriver:
         self._session_timeout = session_timeout
         self._connection_timeout = connection_timeout
         self._security = security
-        self._longest_silence = min(_LONGEST_SILENCE, session_timeout / 3)
+        self._probe = Probe(session_timeout)
+        self._confirmations = Confirmations()
         # Bounded by what is put in: one call for each read in flight, each attempt to connect, a second apart, and each change that a
         # watch tells of, of which no more than `_MOST_WAITING` wait: beyond that they are dropped, and everything is read anew.
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -88,25 +89,25 @@ class ZooKeeperDriver:
             raise ValueError(f"ZooKeeper quorum {quorum!r} is not like host:port,host:port/chroot: {error}") from error
         self._tree = Tree()
         self._view: ConnectionState | None = None
+        self._found = False  # anything of a cluster, at any time
         self._connection = 0  # counts connections, so that a late answer of an earlier one is not taken for one of this
+        self._connected_at = clock()
         self._reads_in_flight = 0
         self._watched_below: frozenset[str] = frozenset()
         self._one_shot_next = False
         self._overflowed = False
         self._zxid = 0  # as told last
         self._due: dict[Callable[[], None], float] = {}  # what to do next, and when (monotonic)
-        self._probe_answered = threading.Event()
-        self._probed_at = 0.0
         self._why = "unknown reason"
         self._said = Said()
         self._observer: Observer | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: ServiceThread | None = None
         self._stopping = threading.Event()
 
     def start(self, observer: Observer) -> None:
         if self._thread is None and not self._stopping.is_set():
             self._observer = observer
-            self._thread = threading.Thread(target=self._run, name="zookeeper-driver", daemon=True)
+            self._thread = ServiceThread(self._run, "zookeeper-driver")
             self._thread.start()
 
     def stop(self) -> None:
@@ -167,8 +168,10 @@ class ZooKeeperDriver:
             case ConnectionState.CONNECTED:
                 _log.info("connected to ZooKeeper %s", self._where)
                 self._said.forget()
-                self._probe_answered.set()  # what the last connection owes us is not due on this one
-                self._after(0, self._probe)
+                self._connected_at = at
+                self._probe.forget()
+                self._after(0, self._ask_something)
+                self._after(0, self._read_again)
                 self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
                 self._tell_view(at, state)
                 self._tree.read_all(persistent=not self._one_shot_next)
@@ -185,6 +188,7 @@ class ZooKeeperDriver:
     def _forget_connection(self) -> None:
         self._connection += 1
         self._reads_in_flight = 0
+        self._confirmations.forget()
         self._watched_below = frozenset()
         self._due.clear()
 
@@ -243,23 +247,43 @@ class ZooKeeperDriver:
         if self._view is None:
             self._tell_view(at, ConnectionState.SUSPENDED)
 
-    def _probe(self) -> None:
-        """Ask something now and then: kazoo believes in a connection for as long as it can put questions into it."""
-        now = time.monotonic()
-        if self._probe_answered.is_set():
-            answered = self._probe_answered = threading.Event()
-            self._probed_at = now
-            self._session.ask(Question.EXISTS, "/", lambda _: answered.set())
-            self._tree.confirm(_CONFIRMED_AT_ONCE, now)
-            self._tell_store()
-            self._after(self._longest_silence / 3, self._probe)
+    def _ask_something(self) -> None:
+        """Now and then: what is answered confirms the view, and what is not ends the connection."""
+        if self._probe.is_due:
+            probed = partial(self._probed, self._connection, self._clock(), self._probe.send())
+            self._session.ask(Question.EXISTS, "/", probed)
+            self._after(self._probe.each, self._ask_something)
             return
-        silent = now - self._session.heard_at
-        patience = max(self._longest_silence - silent, self._probed_at + self._longest_silence * 2 / 3 - now)
+        patience = self._probe.patience(self._session.heard_at)
         if patience <= 0:
-            _log.warning("ZooKeeper %s has not answered for %.1f s: cutting the connection", self._where, silent)
+            waited = self._probe.waited
+            _log.warning("ZooKeeper %s has not answered for %.1f s: cutting the connection", self._where, waited)
             self._session.drop()
-        self._after(max(patience, _CUT_AGAIN_SECONDS), self._probe)
+            patience = _CUT_AGAIN_SECONDS
+        self._after(min(patience, self._probe.each), self._ask_something)
+
+    def _probed(self, connection: int, at: Moment, answered: threading.Event, answer: Answer) -> None:
+        answered.set()
+        if not isinstance(answer, Interrupted):
+            self._inbox.put(partial(self._heard_all_before, connection, at))
+
+    def _heard_all_before(self, connection: int, at: Moment) -> None:
+        if connection == self._connection:
+            self._confirmations.heard_all_before(at, self._reads_in_flight + self._tree.waiting)
+            self._confirm()
+
+    def _confirm(self) -> None:
+        at = self._confirmations.confirmed()
+        if at and self._tree.is_complete:
+            self._tell_confirmed(at)
+
+    def _tell_confirmed(self, at: Moment) -> None:
+        self._tell(ViewConfirmed(at, self._cluster_id, round(self._probe.each * SECOND)))
+
+    def _read_again(self) -> None:
+        self._tree.confirm(_CONFIRMED_AT_ONCE, time.monotonic())
+        self._tell_store()
+        self._after(self._probe.longest_silence / 3, self._read_again)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -301,11 +325,15 @@ class ZooKeeperDriver:
         if connection != self._connection:
             return
         self._reads_in_flight -= 1
+        self._confirmations.answered += 1
         if told := self._tree.answered(ask, answer, time.monotonic()):
             self._tell_news(at, told)
         if self._tree.completed():
             self._tell(SnapshotCompleted(at, self._cluster_id))
+            self._tell_confirmed(self._connected_at)
             self._tell_store()
+            self._look_beside()
+        self._confirm()
         if self._tree.deaf_at:
             _log.warning(
                 "%s changed in ZooKeeper %s and no watch told of it: connecting again", self._tree.deaf_at, self._where
@@ -313,22 +341,26 @@ class ZooKeeperDriver:
             self._tree.deaf_at = None
             self._begin_one_shot()
 
+    def _look_beside(self) -> None:
+        """Where nothing is, say what is there instead."""
+        if not self._found and not self._session.ask_beside(partial(self._beside_completed, self._connection)):
+            self._tell_nothing(self._connection, Refused("the root has no parent"))
+
+    def _beside_completed(self, connection: int, answer: Answer) -> None:
+        self._inbox.put(partial(self._tell_nothing, connection, answer))
+
+    def _tell_nothing(self, connection: int, answer: Answer) -> None:
+        if connection != self._connection or self._found or isinstance(answer, Interrupted):
+            return
+        nothing = news.nothing_found(self._cluster_id, self._where, self._clock(), answer)
+        if self._said.is_news(f"nothing below {self._where}"):
+            _log.warning("%s. It is watched as soon as something is there", Missing(nothing.place, nothing.beside))
+        self._tell(nothing)
+
     def _tell_news(self, at: Moment, told: Told) -> None:
-        path, answer = told.watched.path, told.answer
-        match told.watched.question, answer:
-            case Question.VALUE, Value(data, position):
-                self._tell(NodeObserved(at, self._cluster_id, path, data, position, told.writes, told.births))
-            case Question.VALUE, PlaceGone():
-                self._tell(PlaceRemoved(at, self._cluster_id, path))
-            case Question.VALUE, Refused(reason):
-                self._tell(NodeRefused(at, self._cluster_id, path, reason))
-            case Question.VALUE, _:
-                self._tell(NodeObserved(at, self._cluster_id, path, writes=told.writes, births=told.births))
-            case _, Refused(reason):
-                _log.warning("cannot list %s in ZooKeeper %s: %s; trying again", path, self._where, reason)
-            case _ if layout.is_list(path):
-                names = answer.names if isinstance(answer, Children) else ()
-                self._tell(ChildrenObserved(at, self._cluster_id, path, names))
+        self._found = self._found or news.is_trace(told)
+        if observation := news.observation(self._cluster_id, self._where, at, told):
+            self._tell(observation)
 
     def _tell_store(self) -> None:
         zxid = self._session.zxid

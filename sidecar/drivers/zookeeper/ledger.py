@@ -199,7 +199,11 @@ class _Session(Session):
         closing = threading.Thread(
             target=self.close, kwargs={"goodbye": patience > 0}, name="ledger-goodbye", daemon=True
         )
-        closing.start()
+        try:
+            closing.start()
+        except RuntimeError:  # no thread is to be had: then without waiting for a goodbye
+            self.close(goodbye=False)
+            return
         if patience > 0:
             closing.join(patience)
             if closing.is_alive():

@@ -20,7 +20,8 @@ _ANY_WATCH = 3
 
 _LENGTH = struct.Struct("!i")
 _AT_ONCE = 1 << 16
-_MOST_BYTES = 1 << 27
+_MOST_BYTES = 1 << 24
+"""Of one message. Of a longer one (a list of very many children) the rest is thrown away."""
 
 
 class Event(IntEnum):
@@ -59,11 +60,23 @@ class GetData(Request):
 
 
 class GetChildren(Request):
-    """Answered with a list of names."""
+    """Answered with names, and how many there are in all: more, where there are too many to be read."""
 
     __slots__ = ()
     type = serialization.GetChildren.type
-    deserialize = serialization.GetChildren.deserialize
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> tuple[list[str], int]:
+        (count,) = _LENGTH.unpack_from(buffer, offset)
+        names: list[str] = []
+        offset += _LENGTH.size
+        while len(names) < count and offset + _LENGTH.size <= len(buffer):
+            begin = offset + _LENGTH.size
+            offset = begin + max(0, _LENGTH.unpack_from(buffer, offset)[0])
+            if offset > len(buffer):
+                break
+            names.append(buffer[begin:offset].decode("utf-8", "replace"))
+        return names, max(0, count)
 
 
 class Exists(Request):
@@ -124,6 +137,14 @@ Heard = Callable[[Event, str], None]
 """Called in kazoo's connection thread with an event and its path, below the chroot. May only enqueue."""
 
 
+def ask_beside(client: KazooClient, request: type[Request], answered: Answered) -> bool:
+    """Send a question about the parent of the client's chroot, without waiting. False: there is none."""
+    if not client.chroot:
+        return False
+    client._call(request(client.chroot.rpartition("/")[0] or "/", False), _Answer(answered))  # noqa: SLF001  see the module
+    return True
+
+
 def ask(client: KazooClient, request: type[Request], path: str, answered: Answered, *, watch: bool = False) -> None:
     """Send a question without waiting."""
     client._call(request(_prefix_root(client.chroot, path), watch), _Answer(answered))  # noqa: SLF001  see the module
@@ -181,13 +202,20 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         )
 
     def _read(self, length: int, timeout: float) -> bytes:
-        if not 0 <= length <= _MOST_BYTES:
+        if length < 0:
             raise ConnectionDropped(f"a message of {length} bytes")
+        kept = min(length, _MOST_BYTES)
         with self._socket_error_handling():
-            while len(self._unread) < length:
+            while len(self._unread) < kept:
                 self._read_more(timeout)
-        data = bytes(self._unread[:length])
-        del self._unread[:length]
+            data = bytes(self._unread[:kept])
+            del self._unread[:kept]
+            left = length - kept
+            while left > len(self._unread):
+                left -= len(self._unread)
+                self._unread.clear()
+                self._read_more(timeout)
+            del self._unread[:left]
         return data
 
     def _read_more(self, timeout: float) -> None:

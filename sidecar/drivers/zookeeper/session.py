@@ -45,10 +45,18 @@ class Children(Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class TooManyChildren(Struct, frozen=True):
+    """To CHILDREN: `count` are more than are read: more than `most`, or with too long names."""
+
+    count: int
+    most: int | None = None
+
+
 class Present(Struct, frozen=True):
-    """To EXISTS: there is such a path, and how often a child of it came to be."""
+    """To EXISTS: there is such a path, how often a child of it came to be, and how many children it has."""
 
     births: Births
+    children: int = 0
 
 
 class Absent(Struct, frozen=True):
@@ -73,7 +81,7 @@ class Interrupted(Struct, frozen=True):
     """The connection was lost under the question; the change of its state is told as well."""
 
 
-Answer = Value | Children | Present | Absent | Done | Unsupported | Refused | Interrupted
+Answer = Value | Children | TooManyChildren | Present | Absent | Done | Unsupported | Refused | Interrupted
 
 
 class Question(Enum):
@@ -175,6 +183,15 @@ class Session:
 
         persistent.ask(self._client, question.value, path, completed, watch=watch)
 
+    def ask_beside(self, answered: Callable[[Answer], None]) -> bool:
+        """Ask for the children of the namespace's parent, which are clusters: this one, if it is there, and others. False: no parent."""
+
+        def completed(result: Any, error: Exception | None) -> None:
+            self.heard_at = time.monotonic()
+            answered(_failure(error) if error else _converted(Question.CHILDREN, "", result))
+
+        return persistent.ask_beside(self._client, persistent.GetChildren, completed)
+
     @property
     def zxid(self) -> int:
         """The newest transaction that the server has told of."""
@@ -241,12 +258,12 @@ def _converted(question: Question, path: str, result: Any) -> Answer:
             owner = stat.ephemeralOwner
             position = ZNodePosition(path, stat.czxid, stat.mzxid, stat.version, owner, stat.mtime)
             return Value(data or b"", position)
-        case Question.CHILDREN, names:
-            return Children(tuple(sorted(names)))
+        case Question.CHILDREN, (names, count):
+            return Children(tuple(sorted(names))) if len(names) == count else TooManyChildren(count)
         case Question.EXISTS, None:
             return Absent()
         case Question.EXISTS, stat:
             # What clients see of cversion is twice the creations less the children that there are.
-            return Present(Births(stat.czxid, (stat.cversion + stat.numChildren) // 2))
+            return Present(Births(stat.czxid, (stat.cversion + stat.numChildren) // 2), stat.numChildren)
         case _:
             return Done()

@@ -6,8 +6,21 @@ from itertools import islice
 from sidecar.core import layout
 from sidecar.core.leadership import ZNodePosition
 from sidecar.drivers.zookeeper.persistent import Event
-from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Interrupted, Present, Question, Refused, Value
+from sidecar.drivers.zookeeper.session import (
+    Absent,
+    Answer,
+    Children,
+    Interrupted,
+    Present,
+    Question,
+    Refused,
+    TooManyChildren,
+    Value,
+)
 from sidecar.drivers.zookeeper.watched import Ask, PlaceGone, Told, Watched
+
+MOST_CHILDREN = 50_000
+"""A longer list is not read: anybody may make it as long as they like. What comes to be below it is heard all the same."""
 
 _DISCOVERY = frozenset({layout.LEADER, layout.JOBS})
 """Without these lists nobody knows which leaders there are."""
@@ -40,6 +53,7 @@ class Tree:
         self._always = layout.wanted({})
         self._wanted = _NOTHING_WANTED
         self._queue: deque[Ask] = deque()
+        self._behind_the_list: list[Ask] = []  # whether a parent counts its leaders alone, the list of leaders tells
         self._unread: set[Watched] | None = None
         self._round: list[Watched] = []
         self._gone: deque[tuple[float, Watched]] = deque()
@@ -49,6 +63,7 @@ class Tree:
         self.persistent = persistent
         self.deaf_at = None
         self._queue.clear()
+        self._behind_the_list.clear()
         self.resting.clear()
         self._round.clear()
         self._gone.clear()
@@ -62,6 +77,16 @@ class Tree:
     def next(self) -> Ask | None:
         """What to ask now, if anything."""
         return self._queue.popleft() if self._queue else None
+
+    @property
+    def waiting(self) -> int:
+        """How many questions are to be asked."""
+        return len(self._queue)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has been read since `read_all`, and `completed` has said so."""
+        return self._unread is None
 
     def completed(self) -> bool:
         """Whether everything has been read since `read_all`; true once. A list of discovery that is refused keeps it from being so."""
@@ -115,7 +140,9 @@ class Tree:
         self._note_unrest(watched, now, 1)
         watched.heard = True
         told = None
-        if not watched.resting and (isinstance(watched.seen, ZNodePosition) or (watched.counted and watched.events)):
+        stood = isinstance(watched.seen, ZNodePosition) or (watched.counted and watched.events)
+        watched.events += 1  # also while it rests, when nobody is told of it
+        if stood and not watched.resting:
             watched.seen = Absent()
             told = self._told(watched, Absent())
         if self.persistent:
@@ -174,9 +201,18 @@ class Tree:
         if ask.path != watched.path:
             watched.births = answer.births if isinstance(answer, Present) else None
             return None
+        if isinstance(answer, Present) and self._counts_children_first(watched):
+            if answer.children <= MOST_CHILDREN:
+                self._queue.append(Ask(watched, Question.CHILDREN, watched.path))
+                return None
+            answer = TooManyChildren(answer.children, MOST_CHILDREN)
         watched.reading = False
+        if watched.path == layout.LEADER:
+            self._queue.extend(self._behind_the_list)
+            self._behind_the_list.clear()
         watched.refused = isinstance(answer, Refused)
-        told = self._learn(watched, answer, now) if ask.question is watched.question else None
+        asked = ask.question is watched.question or self._counts_children_first(watched)
+        told = self._learn(watched, answer, now) if asked else None
         if watched.stale or isinstance(answer, Present):
             self._read(watched)
         elif isinstance(answer, Absent):
@@ -193,6 +229,8 @@ class Tree:
             self._compare_with_past(watched, hash(answer.data), now)
         elif isinstance(answer, Absent) and watched.question is Question.CHILDREN:
             seen = Children(())
+        elif isinstance(answer, TooManyChildren):
+            seen = TooManyChildren  # however many
         news = seen != watched.seen
         unseen_lives = isinstance(answer, Absent) and watched.counted and watched.events > 0
         if news and watched.counted and not watched.heard:
@@ -201,10 +239,12 @@ class Tree:
             self._unread.discard(watched)
         if not news and not unseen_lives:
             return None
-        watched.seen = seen
+        before, watched.seen = watched.seen, seen
         if watched.leads_on and not watched.refused:
             watched.names = answer.names if isinstance(answer, Children) else ()
-            self._follow_lists()
+            if isinstance(answer, TooManyChildren) and watched.path == layout.LEADER:
+                watched.names = (layout.LATCH.rpartition("/")[2],)  # who has so many jobs has it
+            self._follow_lists(heard=before is not TooManyChildren and not isinstance(before, Refused))
         return self._told(watched, answer)
 
     def _told(self, watched: Watched, answer: Answer) -> Told:
@@ -237,20 +277,31 @@ class Tree:
     def _ask(self, watched: Watched, question: Question | None = None) -> None:
         watched.reading = True
         watched.stale = False
-        if self.persistent and watched.births is None and (parent := layout.counted_at(watched.path)):
-            self._queue.append(Ask(watched, Question.EXISTS, parent))
-        self._queue.append(Ask(watched, question or watched.question, watched.path))
+        parent = layout.counted_at(watched.path) if self.persistent else None
+        listed = self._watched.get(layout.LEADER)
+        waits = parent is not None and listed is not None and listed.seen is None and listed.reading
+        queue = self._behind_the_list if waits else self._queue
+        if parent and watched.births is None:
+            queue.append(Ask(watched, Question.EXISTS, parent))
+        question = question or (Question.EXISTS if self._counts_children_first(watched) else watched.question)
+        queue.append(Ask(watched, question, watched.path))
 
-    def _add(self, path: str, question: Question) -> Watched:
+    def _counts_children_first(self, watched: Watched) -> bool:
+        """Whether a list is asked how long it is before it is read. Where each question leaves a watch, it is not."""
+        return self.persistent and watched.question is Question.CHILDREN
+
+    def _add(self, path: str, question: Question, *, heard: bool = True) -> Watched:
+        """`heard`: whether what is new about it has been. Not where its list could not be read: it may have stood there all the time."""
         watched = self._watched[path] = Watched(path, question)
         if self._unread is not None:
             self._unread.add(watched)
-        elif self.persistent and question is Question.VALUE and not path.startswith(f"{layout.JOBS}/"):
+        elif heard and self.persistent and question is Question.VALUE and not path.startswith(f"{layout.JOBS}/"):
             watched.seen = Absent()  # its creation would have been heard
             watched.counted = True
         return watched
 
-    def _follow_lists(self) -> None:
+    def _follow_lists(self, *, heard: bool = True) -> None:
+        """Watch what the lists lead to now. `heard`: see `_add`."""
         names = {path: watched.names for path, watched in self._watched.items() if watched.leads_on}
         before, self._wanted = self._wanted, layout.wanted(names)
         if self.persistent:
@@ -261,7 +312,7 @@ class Tree:
         lists, nodes = self._wanted.lists - before.lists, self._wanted.nodes - before.nodes
         for paths, question in ((lists, Question.CHILDREN), (nodes, Question.VALUE)):
             for path in paths - self._watched.keys():
-                self._ask(self._add(path, question))
+                self._ask(self._add(path, question, heard=heard))
         for watched in [watched for watched in self._watched.values() if watched.path not in self._wanted]:
             if watched.path in _DISCOVERY or (watched.seen in _NOTHING and watched.idle):
                 self._forget(watched)

@@ -1,0 +1,88 @@
+"""Adds records to the journal, none of them in silence over another; also from outside, while a sidecar has it open."""
+
+import logging
+import sqlite3
+from collections.abc import Container, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import DecodeError, json
+from msgspec.structs import replace
+
+from sidecar.core.records import AnyRecord, record_id
+from sidecar.journal.file import BUSY_SECONDS, FILE, FORMAT, JournalError, journal_error
+
+log = logging.getLogger("sidecar.journal")
+
+_INSERT: Final = "INSERT INTO record (id, line) VALUES (?, ?)"
+_NUMBERS: Final = "SELECT seq FROM record WHERE seq > ? AND seq <= ? ORDER BY seq"
+
+
+def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
+    """Add `record`, unless it is there already. Returns one line for the log if a different record has its id: this one then gets another.
+
+    An id is derived from what happened, so a second record with it is either the same one or a mistake in how ids are derived.
+    """
+    try:
+        cursor.execute(_INSERT, (record.id, json.encode(record)))
+    except sqlite3.IntegrityError:
+        found = cursor.execute("SELECT line FROM record WHERE id = ?", (record.id,)).fetchone()
+        content = _content(json.encode(record))
+        if found and _content(found[0]) == content:
+            return None
+        other = replace(record, id=record_id("collision", record.id, json.encode(content, order="deterministic")))
+        with suppress(sqlite3.IntegrityError):  # this very collision is recorded already
+            cursor.execute(_INSERT, (other.id, json.encode(other)))
+        kind = record.__struct_config__.tag
+        return f"two different {kind} records have the id {record.id}: the later one is recorded as {other.id}; please report this"
+    return None
+
+
+def _content(line: bytes) -> dict[str, Any] | None:
+    """What a record says, whenever and by whichever version it was written. None: it cannot be read."""
+    try:
+        fields = json.decode(line, type=dict[str, Any])
+    except DecodeError:
+        return None
+    return {name: value for name, value in fields.items() if name not in {"schema", "recorded_at"}}
+
+
+def append(folder: Path, record: AnyRecord) -> None:
+    """Make one record durable in the journal in `folder`, whether or not a sidecar has it open. Raises JournalError."""
+    with _transaction(folder / FILE) as cursor:
+        collision = insert(cursor, record)
+    if collision:
+        log.error("%s", collision)
+
+
+def continue_behind(folder: Path, after: int, reached: int, held: Container[int]) -> int:
+    """Give the next record of the journal in `folder` a number above `reached`, whether or not a sidecar has it open.
+
+    So do those above `after` and up to `reached` that are not `held` by any segment. Returns how many these are. Raises JournalError.
+    """
+    with _transaction(folder / FILE) as cursor:
+        numbers = [seq for (seq,) in cursor.execute(_NUMBERS, (after, reached)) if seq not in held]
+        (newest,) = cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = 'record'").fetchone()
+        behind = max(newest, reached)
+        moved = [(behind + step, number) for step, number in enumerate(numbers, start=1)]
+        cursor.executemany("UPDATE record SET seq = ? WHERE seq = ?", moved)
+        cursor.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'record'", (behind + len(moved),))
+    return len(moved)
+
+
+@contextmanager
+def _transaction(path: Path) -> Iterator[sqlite3.Cursor]:
+    """One transaction beside those of the owner. Raises JournalError."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found != FORMAT:
+                raise JournalError(f"cannot write {path}: its format is {found}, this version writes {FORMAT}")
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection.cursor()
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise journal_error("write", path, error) from error

@@ -1,0 +1,185 @@
+"""The journal's file: its tables, how it is opened and checked, and how it is set aside when it is damaged."""
+
+import errno
+import os
+import sqlite3
+import stat
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from sidecar.core.errors import OperatorError
+
+FILE: Final = "journal.db"
+FORMAT: Final = 1
+"""`PRAGMA user_version` of the file. A file of another format is set aside, never guessed at."""
+BUSY_SECONDS: Final = 5.0
+
+_TABLES: Final = f"""
+    CREATE TABLE state (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
+    CREATE TABLE record (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, line BLOB NOT NULL);
+    PRAGMA user_version = {FORMAT};
+"""
+_DAMAGE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_NOT_WRITABLE: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
+_PRIMARY: Final = 0xFF
+"""The bits of SQLite's extended result codes that hold the primary one."""
+_PRIVATE: Final = 0o600
+
+
+class JournalError(OperatorError):
+    """The journal cannot be read or written."""
+
+    advice: str = ""
+    """What an operator can do about it, in a few words; nothing where that is not known."""
+
+
+class DamagedError(JournalError):
+    """The file is damaged, or is no journal."""
+
+    connection: sqlite3.Connection | None = None
+    """Still open, if there is one: it deletes the write-ahead log when it is closed, unless that is set aside first."""
+
+
+class OtherFormatError(DamagedError):
+    """The file was written by another version, in a format that this one does not know."""
+
+
+def journal_error(doing: str, path: Path, error: sqlite3.Error | OSError) -> JournalError:
+    """`error` as a JournalError: a DamagedError where SQLite has found damage."""
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    found = (DamagedError if code in _DAMAGE else JournalError)(f"cannot {doing} {path}: {reason}")
+    if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
+        found.advice = "free some space"
+    elif code in _NOT_WRITABLE or isinstance(error, OSError):
+        found.advice = "make the folder writable for the user that the sidecar runs as"
+    return found
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    """A connection to the journal at `path`, for whichever thread writes; made where there is none, readable by its owner alone.
+
+    Raises JournalError: DamagedError where it has to be set aside.
+    """
+    try:
+        _make_private(path)
+        # The owner's thread is another one than the one that opens: there is still only one at a time.
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    except (sqlite3.Error, OSError) as error:
+        raise journal_error("open", path, error) from error
+    try:
+        _prepare(connection, path)
+    except (JournalError, sqlite3.Error) as error:
+        found = error if isinstance(error, JournalError) else journal_error("open", path, error)
+        if isinstance(found, DamagedError):
+            found.connection = connection
+        else:
+            connection.close()
+        raise found from error
+    return connection
+
+
+def check(path: Path) -> None:
+    """Raises DamagedError if a page of the journal is damaged, JournalError if it cannot be read. Reads all of it: some 50 ms."""
+    try:
+        with closing(connect_to_read(path)) as connection:  # a connection of its own: another one may remember pages
+            _check(connection, path)
+    except sqlite3.Error as error:
+        raise journal_error("read", path, error) from error
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, for one thread at a time. Raises sqlite3.Error."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename the journal and its write-ahead log, which a connection that is still open would delete otherwise.
+
+    Returns the new name, which is not that of anything set aside before. Raises OSError.
+    """
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    number = 1
+    while (aside := path.with_name(f"{path.name}.unreadable-{stamp}-{number}")).exists():
+        number += 1
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():
+        log.rename(aside.with_name(f"{aside.name}-wal"))  # SQLite finds it there
+    path.rename(aside)
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)  # an index of the -wal, made anew by whoever opens it
+    return aside
+
+
+def drop_index(path: Path) -> None:
+    """Remove what a reader left beside a file that was set aside: the index of its write-ahead log, and a log that is empty."""
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and not log.stat().st_size:
+        log.unlink()
+
+
+def sealed_in(connection: sqlite3.Connection) -> int:
+    """Up to which record the journal knows of segments."""
+    row = connection.execute("SELECT value FROM state WHERE kind = 'sealed'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def newest_in(connection: sqlite3.Connection) -> int:
+    """The number of the last record that was written."""
+    return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'record'").fetchone()[0])
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise DamagedError(f"cannot read {path}: {' '.join(found.split())}")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found not in {0, FORMAT}:
+        raise OtherFormatError(f"cannot use {path}: its format is {found}, this version writes {FORMAT}")
+    if found == FORMAT:
+        _check(connection, path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -512")
+    if found == 0:
+        _begin(connection)
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    # Numbers begin at the present microsecond, so that a journal that replaces a lost one does not use its numbers again: segments are
+    # named by them.
+    start = time.time_ns() // 1000
+    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
+    connection.execute("INSERT INTO sqlite_sequence VALUES ('record', ?)", (start,))
+    connection.execute("INSERT INTO state VALUES ('sealed', '', ?)", (str(start),))
+    connection.execute("COMMIT")
+
+
+def _make_private(path: Path) -> None:
+    """Make the file where there is none, and let nobody but its owner read it, whatever the umask. SQLite gives the same permissions to
+    the files that it makes beside it. Never through a link: the folder may be one that others write to. Raises OSError.
+    """
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _PRIVATE)
+    except FileExistsError:
+        pass
+    else:
+        os.fchmod(descriptor, _PRIVATE)
+        os.close(descriptor)
+    # By name: to close a descriptor of an open journal would give up the locks that SQLite holds on it.
+    for file in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))):
+        try:
+            mode = file.lstat().st_mode
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"{file.name} is not a regular file")
+        if mode & 0o077:
+            file.chmod(_PRIVATE)

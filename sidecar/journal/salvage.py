@@ -1,0 +1,148 @@
+"""What can still be read of a damaged journal: most of it, where single pages are damaged."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct, json
+
+from sidecar.core.moment import Moment
+from sidecar.core.rows import KINDS, Row
+from sidecar.core.state import View
+from sidecar.journal.file import BUSY_SECONDS, newest_in, sealed_in
+
+_MOST_PROBES: Final = 20_000
+"""Reads in search of what is left between damaged pages."""
+_MOST_RECORDS: Final = 20_000
+"""More than a journal keeps: how far to look for records where an end of theirs is damaged."""
+
+
+class Salvaged(Struct, frozen=True):
+    """What was read: rows of the state, records with their numbers, and how far the segments reach (None: not readable)."""
+
+    rows: list[Row]
+    records: list[tuple[int, str, bytes]]
+    """Number, id and JSON line, in order."""
+    sealed: int | None
+    newest: int | None
+    """The number of the last record, readable or not; None: not readable."""
+
+    @property
+    def missing(self) -> int | None:
+        """How many records were in no segment, as far as is known, and cannot be read. None: not known."""
+        if self.sealed is None or self.newest is None:
+            return None
+        return max(0, self.newest - self.sealed - sum(1 for number, _, _ in self.records if number > self.sealed))
+
+
+NOTHING: Final = Salvaged([], [], None, None)
+
+
+def salvage(path: Path, *, read_only: bool = False) -> Salvaged:
+    """All that can be read of the journal at `path`; nothing where not even its header can. Changes nothing. Raises sqlite3.Error."""
+    # Never to be written: a connection that may write deletes the write-ahead log when it is closed.
+    mode = "mode=ro&immutable=1" if read_only else "mode=ro"
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_SECONDS)) as connection:
+        sealed = newest = None
+        with suppress(sqlite3.Error, ValueError):
+            sealed = sealed_in(connection)
+        with suppress(sqlite3.Error, TypeError):
+            newest = newest_in(connection)
+        return Salvaged(list(_state(connection)), sorted(_records(connection, newest)), sealed, newest)
+
+
+def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Row], left_out: int) -> None:
+    """Put the records and `rows` into a new journal. Records keep their numbers; `left_out` numbers behind theirs are not used.
+
+    Raises sqlite3.Error.
+    """
+    begins = newest_in(connection)
+    numbers = [number for number, _, _ in salvaged.records]
+    known = [number for number in (salvaged.newest, salvaged.sealed, *numbers[-1:]) if number is not None]
+    newest = max(known, default=begins)
+    sealed = salvaged.sealed
+    if sealed is None:  # then all of them count as not sealed: what is sealed twice is still one record
+        sealed = numbers[0] - 1 if numbers else newest
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("BEGIN IMMEDIATE")
+        cursor.executemany("INSERT OR IGNORE INTO record (seq, id, line) VALUES (?, ?, ?)", salvaged.records)
+        cursor.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'record'", (newest + left_out,))
+        state = [(row.kind, row.key, row.value) for row in rows if row.value is not None]
+        cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", state)
+        cursor.execute("INSERT OR REPLACE INTO state VALUES ('sealed', '', ?)", (str(sealed),))
+        cursor.execute("COMMIT")
+
+
+def _state(connection: sqlite3.Connection) -> Iterator[Row]:
+    """Rows from both ends of each kind, up to where a page is damaged."""
+    found: dict[tuple[str, bytes], Row] = {}
+    for kind in KINDS:
+        for order in ("ASC", "DESC"):
+            query = f"SELECT kind, key, value FROM state WHERE kind = ? ORDER BY key {order}"  # noqa: S608  one of two words
+            with suppress(sqlite3.Error):
+                for row in connection.execute(query, (kind,)):
+                    found[row[0], row[1]] = Row(*row)
+    yield from found.values()
+    yield from _views(found)
+
+
+def _views(found: Mapping[tuple[str, bytes], Row]) -> Iterator[Row]:
+    """Views in place of those that could not be read: without one, the leaders of its cluster would be forgotten."""
+    with suppress(msgspec.DecodeError, KeyError, TypeError):
+        alive = json.decode(found["alive", json.encode("")].value or b"", type=Moment)
+        names = {json.decode(key, type=tuple[str, msgspec.Raw])[0] for kind, key in found if kind == "component"}
+        for key in map(json.encode, names):
+            if ("view", key) not in found:
+                yield Row("view", key, json.encode(View(since=alive, turned_at=alive)))
+
+
+def _records(connection: sqlite3.Connection, newest: int | None) -> Iterator[tuple[int, str, bytes]]:
+    """Records from both ends, and what is left between damaged pages."""
+    found: dict[int, tuple[int, str, bytes]] = {}
+    ends: dict[str, int] = {}
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error):
+            for row in connection.execute(f"SELECT seq, id, line FROM record ORDER BY seq {order}"):  # noqa: S608  one of two words
+                found[row[0]] = row
+                ends[order] = row[0]
+            break  # it went through to the end
+    else:
+        last = ends.get("DESC", (newest or ends.get("ASC", 0)) + 1) - 1
+        first = ends.get("ASC", last - _MOST_RECORDS) + 1
+        found |= {row[0]: row for row in _between(connection, first, last)}
+    yield from (row for row in found.values() if _is_whole(*row))
+
+
+def _between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
+    """Records with these numbers, wherever a read of a part of them works."""
+    waiting = [(first, last)]
+    for _ in range(_MOST_PROBES):
+        if not waiting:
+            return
+        low, high = waiting.pop()
+        if low > high:
+            continue
+        try:
+            yield from connection.execute(
+                "SELECT seq, id, line FROM record WHERE seq BETWEEN ? AND ?", (low, high)
+            ).fetchall()
+        except sqlite3.Error:
+            if low < high:
+                middle = (low + high) // 2
+                waiting += [(low, middle), (middle + 1, high)]
+
+
+def _is_whole(number: object, record_id: object, line: object) -> bool:
+    """Whether the line is the record that the row names: a damaged page may hold anything."""
+    if not (isinstance(number, int) and isinstance(record_id, str) and isinstance(line, bytes)):
+        return False
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return json.decode(line, type=_Head).id == record_id
+    return False
+
+
+class _Head(Struct):
+    id: str

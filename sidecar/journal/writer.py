@@ -1,0 +1,271 @@
+"""Writes the journal, from the owner's thread: new state, records and outbox rows in one transaction.
+
+While the disk refuses, nothing stops: state and records wait in memory, the next `commit` tries all of it again, and `problem` says why
+in one line. A file that is damaged is set aside, and a new one begins with what can be read of it.
+"""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.records import AnyRecord
+from sidecar.core.rows import Row, assemble, changes
+from sidecar.core.state import State
+from sidecar.journal.adding import insert
+from sidecar.journal.file import (
+    FILE,
+    DamagedError,
+    JournalError,
+    OtherFormatError,
+    check,
+    drop_index,
+    journal_error,
+    newest_in,
+    open_file,
+    sealed_in,
+    set_aside,
+)
+from sidecar.journal.lock import StateLock
+from sidecar.journal.salvage import NOTHING, Salvaged, refill, salvage
+
+log = logging.getLogger("sidecar.journal")
+
+KEPT_RECORDS: Final = 10_000
+"""Records that stay in the journal after they were sealed into a segment, for questions about the recent past."""
+MOST_UNSAVED: Final = 100_000
+"""Records that may wait in memory for a disk that refuses (some 60 MB). Beyond it the oldest are lost, and counted."""
+_REPLACE_PAUSE: Final = 60.0
+"""Seconds between two damaged files that are set aside: a disk that damages whatever is written must not be filled with them."""
+_MARGIN: Final = 100
+"""Numbers that are left out behind a damaged journal: `append` may have used some that were not seen."""
+
+
+class Journal:
+    """`open`, then `commit` from one thread, then `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        self.problem: str | None = None
+        """Why the last commit failed; None while all is on disk."""
+        self.lost = 0
+        """Records given up because too many waited, or because a damaged file no longer shows them."""
+        self._newest = 0
+        self._saved = State()
+        self._unsaved: deque[AnyRecord] = deque()
+        self._sealed = 0
+        self._connection: sqlite3.Connection | None = None
+        self._lock = StateLock(folder)
+        self._salvaged: Salvaged | None = None
+        """What was read of a damaged file, and is not in the new one yet."""
+        self._suspected = threading.Event()
+        self._replaced_at = -_REPLACE_PAUSE
+
+    @property
+    def unsaved(self) -> int:
+        """Records that wait in memory."""
+        return len(self._unsaved)
+
+    @property
+    def unsealed(self) -> int:
+        """Records on disk that are in no segment yet, as far as commits were told."""
+        return max(0, self._newest - self._sealed)
+
+    def claim(self) -> bool:
+        """Whether no other process uses the folder: from now to `close`, none can. True where that cannot be known: `open` says why."""
+        try:
+            return self._lock.take()
+        except OSError:
+            return True
+
+    def claimed_by(self) -> str:
+        """Who uses the folder, for people."""
+        return self._lock.holder()
+
+    def open(self) -> State:
+        """The state that the last process left; an empty one where there was none, or none can be read (then `problem` says why)."""
+        try:
+            self._connect()
+        except JournalError as error:
+            self._fail(error)
+            self._saved = self._read_only_state()
+        return self._saved
+
+    def commit(self, state: State, records: Sequence[AnyRecord], sealed: int = 0) -> bool:
+        """Make `state` and `records` durable, together with all that an earlier commit could not.
+
+        `sealed`: up to which record the segments reach. False when the disk refuses: see `problem`.
+        """
+        self._unsaved.extend(records)
+        while len(self._unsaved) > MOST_UNSAVED:
+            self._unsaved.popleft()
+            self.lost += 1
+        news = self._unsaved or state is not self._saved or sealed > self._sealed
+        if not news and not self._suspected.is_set():
+            return self.problem is None
+        try:
+            self._save(state, sealed)
+        except JournalError as error:
+            self._fail(error)
+            return False
+        if self.problem is not None:
+            log.warning(
+                "the journal %s is written again: %d records that waited are on disk", self.path, len(self._unsaved)
+            )
+            self.problem = None
+        self._unsaved.clear()
+        self._saved, self._sealed = state, max(sealed, self._sealed)
+        return True
+
+    def close(self) -> None:
+        """May be called twice, and before `open`."""
+        self._disconnect()
+        self._lock.release()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _save(self, state: State, sealed: int) -> None:
+        """Write what is new, if need be into a new file. Raises JournalError."""
+        connection = self._connection or self._connect(loading=False)
+        try:
+            try:
+                if self._suspected.is_set():
+                    self._suspected.clear()
+                    check(self.path)
+                self._write(connection, state, sealed)
+            except (DamagedError, sqlite3.Error) as error:
+                found = error if isinstance(error, JournalError) else journal_error("write", self.path, error)
+                if not isinstance(found, DamagedError):
+                    raise
+                self._newest = max(self._newest, sealed)
+                self._set_aside(found, loading=False)
+                self._write(self._connect(loading=False), state, sealed)
+        except sqlite3.Error as error:
+            raise journal_error("write", self.path, error) from error
+
+    def _write(self, connection: sqlite3.Connection, state: State, sealed: int) -> None:
+        rows = list(changes(self._saved, state))
+        if not rows and not self._unsaved and sealed <= self._sealed:
+            return  # what changed is no row: a lease that was renewed
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                gone = [(row.kind, row.key) for row in rows if row.value is None]
+                put = [(row.kind, row.key, row.value) for row in rows if row.value is not None]
+                cursor.executemany("DELETE FROM state WHERE kind = ? AND key = ?", gone)
+                cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", put)
+                collisions = [collision for record in self._unsaved if (collision := insert(cursor, record))]
+                self._newest = newest_in(connection)  # `append` may have added some
+                if sealed > self._sealed:
+                    cursor.execute("INSERT OR REPLACE INTO state VALUES ('sealed', '', ?)", (str(sealed),))
+                    cursor.execute("DELETE FROM record WHERE seq <= ?", (sealed - KEPT_RECORDS,))
+                cursor.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.rollback()
+                raise
+        for collision in collisions:
+            log.error("%s", collision)
+
+    def check_soon(self) -> None:
+        """Somebody found the file damaged, from whatever thread: the next commit looks at all of it."""
+        self._suspected.set()
+
+    def _connect(self, *, loading: bool = True) -> sqlite3.Connection:
+        try:
+            if not self._lock.take():
+                raise JournalError(f"cannot use {self.path.parent}: it is in use by {self._lock.holder()}")
+        except OSError as error:
+            raise journal_error("lock", self.path.parent, error) from error
+        try:
+            connection = open_file(self.path)
+        except DamagedError as error:
+            self._set_aside(error, loading=loading)
+            connection = open_file(self.path)
+        try:
+            if self._salvaged:
+                rows = self._salvaged.rows if loading else changes(State(), self._saved)
+                refill(connection, self._salvaged, rows, left_out=0 if loading else _MARGIN)
+                self._salvaged = None
+            if loading:
+                self._saved = _load(connection)
+            self._sealed, self._newest = sealed_in(connection), newest_in(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise journal_error("open", self.path, error) from error
+        self._connection = connection
+        return connection
+
+    def _set_aside(self, error: DamagedError, *, loading: bool) -> None:
+        """Put the file out of the way, and remember what can be read of it for the new one. Raises JournalError."""
+        try:
+            if time.monotonic() < self._replaced_at + _REPLACE_PAUSE:
+                raise JournalError(f"{error}: it was replaced less than a minute ago") from error
+            self._replaced_at = time.monotonic()
+            aside = set_aside(self.path)
+            damaged = not isinstance(error, OtherFormatError)
+            salvaged = salvage(aside) if damaged else NOTHING
+            drop_index(aside)
+        except (OSError, sqlite3.Error) as refused:
+            raise journal_error("set aside", self.path, refused) from error
+        finally:
+            if error.connection:
+                error.connection.close()
+            self._disconnect()
+        if not loading:
+            newest = max(salvaged.newest or 0, self._newest)
+            salvaged = replace(salvaged, newest=newest, sealed=salvaged.sealed or self._sealed)
+        self._salvaged = salvaged
+        self.lost += salvaged.missing or 0
+        log.error(
+            "%s: it was set aside as %s, and a new journal begins with %d records and %d rows of state from it; %s",
+            error,
+            aside.name,
+            len(salvaged.records),
+            len(salvaged.rows),
+            _missing(salvaged) if damaged else "what is in it is not read",
+        )
+
+    def _read_only_state(self) -> State:
+        """The state in a file that cannot be written."""
+        if self._salvaged:
+            return _assembled(self._salvaged.rows)
+        try:
+            if self.path.exists():
+                return _assembled(salvage(self.path, read_only=True).rows)
+        except (sqlite3.Error, OSError) as error:
+            log.error("cannot read the state of an earlier run from %s: %s", self.path, error)
+        return State()
+
+    def _fail(self, error: JournalError) -> None:
+        if self.problem != str(error):
+            advice = f"; {error.advice}" if error.advice else ""
+            log.error("%s: records wait in memory, alerts still go out%s", error, advice)
+        self.problem = str(error)
+
+
+def _load(connection: sqlite3.Connection) -> State:
+    return _assembled(Row(*row) for row in connection.execute("SELECT kind, key, value FROM state"))
+
+
+def _assembled(rows: Iterable[Row]) -> State:
+    state, problems = assemble(rows)
+    for problem in problems:
+        log.error("%s", problem)
+    return state
+
+
+def _missing(salvaged: Salvaged) -> str:
+    if salvaged.missing is None:
+        return "how many records are missing is not known"
+    return f"{salvaged.missing} records that were in no segment are missing"

@@ -1,0 +1,68 @@
+"""An orderly end in bounded time: what was started last is stopped first, and all of it has one deadline."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+log = logging.getLogger("sidecar")
+
+STOP_SECONDS: Final = 10.0
+"""For everything together, from SIGTERM to the end: Kubernetes and Docker kill what takes longer than they were told to wait."""
+_KEPT: Final = 0.05
+"""The share of the whole that is kept for each step that is still to come."""
+
+
+class _Step(NamedTuple):
+    name: str
+    stops: tuple[Callable[[], object], ...]
+    at_most: float
+
+
+class Stopping:
+    """A context, at whose end the steps are taken in reverse order. A step that hangs is left to itself, and the next one is taken."""
+
+    def __init__(self, seconds: float = STOP_SECONDS) -> None:
+        self._seconds = seconds
+        self._steps: list[_Step] = []
+
+    def add(self, name: str, *stops: Callable[[], object], at_most: float = STOP_SECONDS) -> None:
+        """A step: these are called at once, each in a thread of its own, and waited for, for no longer than `at_most` seconds."""
+        self._steps.append(_Step(name, stops, at_most))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        deadline = time.monotonic() + self._seconds
+        while self._steps:
+            step = self._steps.pop()
+            left = deadline - time.monotonic() - self._seconds * _KEPT * len(self._steps)
+            _take(step, max(0.0, min(step.at_most, left)))
+
+
+def _take(step: _Step, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    threads = [
+        threading.Thread(target=_logged, args=(step.name, stop), name=f"stop {step.name}", daemon=True)
+        for stop in step.stops
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        log.warning("stopping: %s did not end within %.1f s, and was left to itself", step.name, seconds)
+
+
+def _logged(name: str, stop: Callable[[], object]) -> None:
+    try:
+        stop()
+    except Exception as error:
+        log.error(
+            "stopping: %s failed: %s: %s", name, type(error).__name__, error, exc_info=log.isEnabledFor(logging.DEBUG)
+        )

@@ -1,0 +1,52 @@
+"""The threads that the process cannot do without: they outlive every exception, and one that is gone is known."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+from weakref import WeakSet
+
+PAUSE_SECONDS: Final = 1.0
+"""Between an exception and the next run."""
+
+_log = logging.getLogger("sidecar.threads")
+_started: "WeakSet[ServiceThread]" = WeakSet()
+
+
+class ServiceThread(threading.Thread):
+    """A daemon thread that runs `work` until it returns; after an exception it logs one line and runs it again.
+
+    `work` returns when it is asked to stop, and not before. It settles what it holds before it raises.
+    """
+
+    def __init__(self, work: Callable[[], None], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._work = work
+        self.finished = False
+        """Whether `work` has returned."""
+
+    def start(self) -> None:
+        super().start()
+        _started.add(self)
+
+    def run(self) -> None:
+        while not self.finished:
+            try:
+                self._work()
+                self.finished = True
+            except Exception as error:  # noqa: BLE001  a thread that ends in silence is an alert that nobody gets
+                self._log(logging.ERROR, "failed, and is run again", error)
+                time.sleep(PAUSE_SECONDS)
+            except BaseException as error:  # noqa: BLE001  somebody wants it to end: `dead` names it
+                self._log(logging.CRITICAL, "has ended", error)
+                return
+
+    def _log(self, level: int, what: str, error: BaseException) -> None:
+        debug = _log.isEnabledFor(logging.DEBUG)
+        _log.log(level, "thread %s %s: %s: %s", self.name, what, type(error).__name__, error, exc_info=debug)
+
+
+def dead() -> list[str]:
+    """The names of the threads that were started and have ended although their work has not."""
+    return sorted(thread.name for thread in list(_started) if not (thread.finished or thread.is_alive()))

@@ -1,0 +1,71 @@
+"""The fake Flink writes to a real store what it has in memory."""
+
+import json
+
+import pytest
+from kazoo.client import KazooClient
+
+from sidecar.core import layout
+from sidecar.drivers.kubernetes import Access, KubernetesDriver
+from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B, job_manager
+from tests.kit.config_maps import ONE, ApiServerWriter, ConfigMaps
+from tests.kit.configmap_recorder import drivers
+from tests.kit.driver_recorder import Recorder, now
+from tests.kit.fake_flink import Flink
+from tests.kit.kubernetes_server import Kubernetes
+from tests.kit.znodes import ZNodes, ZooKeeperWriter
+
+PATIENCE = 120.0
+"""Seconds: a busy machine is slow, not wrong."""
+
+
+@pytest.mark.parametrize("era", layout.Layout)
+def test_znodes_are_written_to_a_real_zookeeper(seen: Recorder, flink: KazooClient, era: layout.Layout) -> None:
+    """Leaders come, go and write again, a job comes and goes: what a driver sees is what is in memory."""
+    fake = Flink(ZNodes(era, ZooKeeperWriter(flink, "")))
+
+    def agree() -> bool:
+        leaders = {path: node.data for path, node in fake.znodes.tree.leaders().items()}
+        return seen.standing() == leaders and seen.names(fake.znodes.job_store)[-1:] == [
+            fake.znodes.tree.children(fake.znodes.job_store)
+        ]
+
+    fake.submit().elect(A)
+    seen.wait(agree, PATIENCE)
+    fake.elect(job_manager("jm-a", term=1), DISPATCHER)
+    seen.wait(agree, PATIENCE)
+    node = seen.nodes(fake.znodes.path(DISPATCHER))[-1]
+    assert node.position
+    assert node.position.version == 1, "a leader's own node is set"
+    fake.vacate()
+    fake.forget()
+    seen.wait(agree, PATIENCE)
+    fake.elect(B, DISPATCHER)
+    seen.wait(agree, PATIENCE)
+
+
+def test_config_maps_are_written_to_a_real_api_server(kubernetes: Kubernetes) -> None:
+    """The lease with its renewals, leaders and a job: what a driver sees is what is in memory."""
+    namespace = kubernetes.namespace("fake-flink")
+    namespace.allow("somebody", "create", "update", "delete")
+    server = kubernetes.server
+    writer = ApiServerWriter(server.url, kubernetes.authority.ca, server.users["somebody"], namespace.name)
+    fake = Flink(ConfigMaps(writer=writer)).grant(A).submit().publish_all(A)
+    with drivers() as start:
+        recorder = start(KubernetesDriver(Access(kubernetes.kubeconfig()), namespace.name, CLUSTER, now))
+
+        def agree() -> bool:
+            last = recorder.config_maps(ONE)[-1:]
+            seen = [(each.data, json.loads(each.leader)) for each in last if each.leader]
+            kept = fake.config_maps.maps.get(ONE)
+            return bool(last) and seen == ([(kept.data, kept.lease)] if kept else [])
+
+        recorder.wait(agree, PATIENCE)
+        fake.config_maps.renew()
+        recorder.wait(agree, PATIENCE)
+        fake.grant(B)
+        fake.vacate(THE_JOB)
+        fake.publish_all(B, DISPATCHER)
+        recorder.wait(agree, PATIENCE)
+        fake.config_maps.delete()
+        recorder.wait(agree, PATIENCE)

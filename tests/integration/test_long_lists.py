@@ -1,0 +1,95 @@
+"""Lists of children that anybody may make as long as they like: what is read of them is bounded, and the leaders are seen all the same."""
+
+import pytest
+from kazoo.client import KazooClient
+
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.integration.conftest import Watch
+from tests.kit.driver_recorder import CONNECTED, Recorder
+
+LEADER = "/leader/dispatcher/connection_info"
+JOB = "/leader/job-ff595cc2c737b4d30a69e740b7002d50/connection_info"
+OTHER_JOB = "/leader/job-ff595cc2c737b4d30a69e740b7002d51/connection_info"
+MANY = 60
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than fifty children are many."""
+    monkeypatch.setattr("sidecar.drivers.zookeeper.tree.MOST_CHILDREN", 50)
+
+
+def crowd(flink: KazooClient, parent: str, name: str = "x") -> list[str]:
+    """Create many children of `parent`."""
+    flink.ensure_path(parent)
+    paths = [f"{parent}/{name}-{number:03}" for number in range(MANY)]
+    for made in [flink.create_async(path, b"") for path in paths]:
+        made.get(timeout=20)
+    return paths
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if "not watched" in line]
+
+
+def is_settled(recorder: Recorder) -> bool:
+    return recorder.view() == [CONNECTED]
+
+
+def test_a_crowd_below_the_leaders_hides_no_leader(
+    watch: Watch, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cluster's own leaders are seen, and jobs that come; of those that were there before, that they are not watched is said."""
+    flink.create(LEADER, b"leader", makepath=True)
+    flink.create(JOB, b"job", makepath=True)
+    crowded = crowd(flink, "/leader")
+    recorder = watch(shared_zookeeper.address, namespace)
+    recorder.wait_complete()
+    assert recorder.standing() == {LEADER: b"leader"}
+    (line,) = warned(caplog)
+    assert f"/leader in ZooKeeper {shared_zookeeper.address}{namespace} has {MANY + 2} children: more than 50" in line
+    flink.create(OTHER_JOB, b"other", makepath=True)
+    recorder.wait_value(OTHER_JOB, b"other")
+    for path in crowded:
+        flink.delete(path)
+    recorder.wait_value(JOB, b"job")  # when it is read again
+    flink.set(JOB, b"job again")
+    recorder.wait_value(JOB, b"job again")
+    assert is_settled(recorder)
+
+
+def test_a_crowd_of_contenders_or_jobs_is_not_listed(
+    watch: Watch, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who contends is not known then, nor which jobs there are: both are said, and nothing is concluded."""
+    flink.create(LEADER, b"leader", makepath=True)
+    for parent in ("/leader/latch", "/execution-plans"):
+        crowd(flink, parent)
+    recorder = watch(shared_zookeeper.address, namespace)
+    recorder.wait_complete()
+    assert recorder.names("/leader/latch") == recorder.names("/execution-plans") == []
+    assert len(warned(caplog)) == 2
+    assert is_settled(recorder)
+
+
+def test_an_answer_of_too_many_bytes_is_thrown_away_and_the_connection_kept(
+    watch: Watch,
+    flink: KazooClient,
+    shared_zookeeper: ZooKeeper,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Few children with long names are many bytes: no more than is allowed is kept of them, and what follows is read."""
+    monkeypatch.setattr("sidecar.drivers.zookeeper.tree.MOST_CHILDREN", 1000)
+    monkeypatch.setattr("sidecar.drivers.zookeeper.persistent._MOST_BYTES", 10_000)
+    flink.create(LEADER, b"leader", makepath=True)
+    crowd(flink, "/leader", "x" * 1000)
+    recorder = watch(shared_zookeeper.address, namespace)
+    recorder.wait_complete()
+    assert recorder.standing() == {LEADER: b"leader"}
+    (line,) = warned(caplog)
+    assert f"has {MANY + 1} children: more than can be read" in line
+    flink.set(LEADER, b"next")
+    recorder.wait_value(LEADER, b"next")
+    assert is_settled(recorder)

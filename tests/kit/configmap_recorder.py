@@ -1,0 +1,63 @@
+"""What a driver told that watches ConfigMaps."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from sidecar.core.observations import ConfigMapObserved
+from sidecar.drivers.kubernetes import KubernetesDriver
+from tests.kit import driver_recorder
+from tests.kit.kubernetes_server import Json
+from tests.kit.waiting import PATIENCE_SECONDS
+
+
+class Recorder(driver_recorder.Recorder):
+    """An observer that keeps what a KubernetesDriver told, in order."""
+
+    def __init__(self, driver: KubernetesDriver) -> None:
+        super().__init__(driver)  # type: ignore[arg-type]  # it is kept and not looked at
+
+    def config_maps(self, name: str | None = None) -> list[ConfigMapObserved]:
+        """All that was told of one ConfigMap, or of all."""
+        return [told for told in list(self.all) if isinstance(told, ConfigMapObserved) and name in {None, told.name}]
+
+    def versions(self, name: str | None = None) -> list[tuple[str, str | None, str]]:
+        """Name, uid and resource version of what was told, without what was told again."""
+        told = [(seen.name, seen.uid, seen.resource_version) for seen in self.config_maps(name)]
+        last: dict[str, tuple[str, str | None, str]] = {}
+        news = []
+        for version in told:
+            if last.get(version[0]) != version:
+                news.append(version)
+            last[version[0]] = version
+        return news
+
+    def wait_version(self, config_map: Json, timeout: float = PATIENCE_SECONDS) -> ConfigMapObserved:
+        """Wait until this, as the API server answered it, was told."""
+        version = version_of(config_map)
+        self.wait(lambda: version in self.versions(version[0]), timeout)
+        return next(told for told in self.config_maps(version[0]) if told.resource_version == version[2])
+
+    def wait_last(self, version: tuple[str, str | None, str], timeout: float = PATIENCE_SECONDS) -> None:
+        """Wait until this is the version told last."""
+        self.wait(lambda: self.versions()[-1:] == [version], timeout)
+
+    def wait_gone(self, name: str, timeout: float = PATIENCE_SECONDS) -> None:
+        self.wait(lambda: [told.uid for told in self.config_maps(name)][-1:] == [None], timeout)
+
+
+def drivers() -> AbstractContextManager[Callable[[KubernetesDriver], Recorder]]:
+    """Starts drivers, each with its recorder, and stops them at the end."""
+    return driver_recorder.recorders(Recorder)
+
+
+def said(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
+    """The lines of the log that have this part."""
+    return [record.getMessage() for record in caplog.records if part in record.getMessage()]
+
+
+def version_of(config_map: Json) -> tuple[str, str, str]:
+    """Name, uid and resource version of what the API server answered."""
+    metadata = config_map["metadata"]
+    return metadata["name"], metadata["uid"], metadata["resourceVersion"]

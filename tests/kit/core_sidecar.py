@@ -1,0 +1,295 @@
+"""A sidecar's core, with a driver, a disk and a sender: scenarios read as sentences."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import json
+from msgspec.structs import replace
+
+from sidecar.core import configmaps, layout
+from sidecar.core.deliveries import Delivery
+from sidecar.core.evidence import Capture
+from sidecar.core.layout import Layout
+from sidecar.core.leadership import ComponentId
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ConfigMapObserved,
+    ConnectionState,
+    DeliverySettled,
+    NodeObserved,
+    NodeRefused,
+    Observation,
+    Outcome,
+    SnapshotCompleted,
+    Started,
+    Stopped,
+    Ticked,
+    ViewObserved,
+)
+from sidecar.core.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.records import AnyRecord, Coverage, Episode, Notification, Transition
+from sidecar.core.routing import Route
+from sidecar.core.rows import assemble, changes
+from sidecar.core.state import ComponentState, State
+from sidecar.core.step import Append, Gather, Send, Step, step
+from tests.kit.cluster import CLUSTER, START, A, B, JobManager
+from tests.kit.config_maps import ConfigMaps
+from tests.kit.fake_flink import Flink
+from tests.kit.znodes import ZNodes
+
+LEADER_CHANGED: Final = Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED)
+NO_LEADER: Final = Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, hold_for=30 * SECOND)
+OPS: Final = Destination("ops", 0)
+POLICY: Final = Policy(
+    "sidecar-0",
+    {CLUSTER: Store.ZOOKEEPER},
+    rules=(LEADER_CHANGED, NO_LEADER),
+    route=Route("ops"),
+    receivers={"ops": (OPS,)},
+)
+BY_ALERT: Final = replace(POLICY, route=Route("ops", group_by=("cluster_id", "alert")))
+"""Each rule has a group of its own."""
+
+
+def telling(*destinations: Destination, policy: Policy = POLICY) -> Policy:
+    """`policy` with these to be told."""
+    return replace(policy, receivers={"ops": destinations})
+
+
+KUBERNETES: Final = replace(POLICY, stores={CLUSTER: Store.KUBERNETES})
+RENEWAL: Final = 5.0
+"""Seconds between two renewals of a leader that lives."""
+
+
+class Sidecar:
+    """A sidecar's core and its surroundings: a driver that looks where `layout.wanted` says, a disk that keeps rows, a sender."""
+
+    def __init__(self, flink: Flink, policy: Policy = POLICY) -> None:
+        self.flink = flink
+        self.policy = policy
+        self.state = State()
+        self.records: list[AnyRecord] = []
+        self.sent: list[Delivery] = []
+        self.asked: list[Capture] = []
+        self.answers: dict[str, Outcome | None] = {}
+        """How each destination answers, by name: DELIVERED unless told otherwise, None for never."""
+        self.now = START
+        self._seen_paths: set[str] = set()
+        self.take(Started)
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now, self.now)
+
+    def known(self, component: ComponentId) -> ComponentState:
+        return self.state.clusters[CLUSTER].components[component]
+
+    def transitions(self, *components: ComponentId) -> list[Transition]:
+        """What was recorded of `components`, or of all."""
+        wanted = {(c.component.value, c.job_id) for c in components}
+        return [
+            r for r in self.records if isinstance(r, Transition) and (not wanted or (r.component, r.job_id) in wanted)
+        ]
+
+    def kinds(self, component: ComponentId) -> list[str]:
+        return [transition.kind for transition in self.transitions(component)]
+
+    def coverage(self) -> list[Coverage]:
+        return [record for record in self.records if isinstance(record, Coverage)]
+
+    def episodes(self) -> list[Episode]:
+        return [record for record in self.records if isinstance(record, Episode)]
+
+    def notifications(self) -> list[Notification]:
+        return [record for record in self.records if isinstance(record, Notification)]
+
+    def told(self) -> list[tuple[str, str]]:
+        """What was sent: alert and reason."""
+        return [(delivery.alert, delivery.reason.value) for delivery in self.sent]
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def waits(self, seconds: float, tick: float = 0.25) -> "Sidecar":
+        """Time passes, tick by tick."""
+        until = self.now + round(seconds * SECOND)
+        while self.now < until:
+            self.now = min(self.now + round(tick * SECOND), until)
+            self.take(Ticked)
+        return self
+
+    # -- the driver ----------------------------------------------------------------------------------------------------
+
+    def connects(self) -> "Sidecar":
+        """The connection is there, and everything is read."""
+        self.reconnects()
+        self.reads_everything()
+        self.observe(SnapshotCompleted(self.moment, CLUSTER))
+        return self
+
+    def reconnects(self) -> None:
+        self.observe(ViewObserved(self.moment, CLUSTER, ConnectionState.CONNECTED))
+
+    def is_cut_off(self, connection: ConnectionState = ConnectionState.SUSPENDED) -> "Sidecar":
+        self.observe(ViewObserved(self.moment, CLUSTER, connection))
+        return self
+
+    def reads_everything(self) -> None:
+        children = dict.fromkeys(layout.wanted({}).lists, tuple[str, ...]())
+        while True:
+            wanted = layout.wanted(children)
+            found = {path: self.flink.znodes.tree.children(path) for path in wanted.lists}
+            if found == children:
+                break
+            children = found
+        self.reads_lists(sorted(children))
+        self.reads(*sorted(wanted.nodes | self._seen_paths))
+        self.flink.znodes.changed.clear()
+
+    def sees_changes(self) -> "Sidecar":
+        """What changed is read, path by path; several changes of one path in a row are one sight."""
+        changed = list(dict.fromkeys(self.flink.znodes.changed))
+        self.flink.znodes.changed.clear()
+        self.reads_lists(sorted({path.rpartition("/")[0] for path in changed} & set(layout.JOB_STORES)))
+        self.reads(*changed)
+        return self
+
+    def reads(self, *paths: str) -> None:
+        for path in paths:
+            node = self.flink.znodes.tree.nodes.get(path)
+            if node:
+                self._seen_paths.add(path)
+            self.observe(
+                NodeObserved(
+                    self.moment, CLUSTER, path, node.data or b"" if node else b"", node.position if node else None
+                )
+            )
+
+    def reads_lists(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.observe(ChildrenObserved(self.moment, CLUSTER, path, self.flink.znodes.tree.children(path)))
+
+    def is_refused(self, path: str, reason: str = "no permission") -> None:
+        self.observe(NodeRefused(self.moment, CLUSTER, path, reason))
+
+    # -- the process ---------------------------------------------------------------------------------------------------
+
+    def is_killed(self, down_for: float = 0) -> "Sidecar":
+        """kill -9, and a new process on the same disk."""
+        self.state, problems = assemble(changes(State(), self.state))
+        assert problems == []
+        self.now += round(down_for * SECOND)
+        self.take(Started)
+        return self
+
+    def stops(self) -> None:
+        self.take(Stopped)
+
+    def take(self, kind: type[Started | Ticked | Stopped]) -> None:
+        self._step(kind(self.moment))
+
+    def observe(self, observation: Observation) -> None:
+        """One observation, a millisecond after the last one."""
+        self._step(observation)
+        self.now += 1000
+
+    def _after(self, observation: Observation) -> Step:
+        return step(self.policy, self.state, observation)
+
+    def _step(self, observation: Observation) -> None:
+        self.state, effects = self._after(observation)
+        for effect in effects:
+            match effect:
+                case Append(record):
+                    self.records.append(record)
+                case Send(delivery):
+                    self._send(delivery)
+                case Gather(capture):
+                    self.asked.append(capture)
+
+    def _send(self, delivery: Delivery) -> None:
+        self.sent.append(delivery)
+        answer = self.answers.get(delivery.destination, Outcome.DELIVERED)
+        if answer is not None:
+            self._step(DeliverySettled(self.moment, delivery.id, answer))
+
+
+def watching(leader: JobManager = A, era: Layout = Layout.Z4, policy: Policy = POLICY) -> tuple[Flink, Sidecar]:
+    """A running cluster with one job, led by `leader`, and a sidecar that has been seeing it for a minute."""
+    flink = Flink(ZNodes(era)).submit().elect(leader)
+    sidecar = Sidecar(flink, policy).connects().waits(60)
+    sidecar.records.clear()
+    return flink, sidecar
+
+
+def fail_over(flink: Flink, sidecar: Sidecar, after: float = 2.0) -> None:
+    """A is gone, and B leads everything `after` so many seconds."""
+    flink.vacate()
+    sidecar.sees_changes().waits(after)
+    flink.elect(B)
+    sidecar.sees_changes()
+
+
+class LeaseSidecar(Sidecar):
+    """A sidecar's core, with a driver that watches ConfigMaps."""
+
+    def __init__(self, flink: Flink, policy: Policy = KUBERNETES) -> None:
+        super().__init__(flink, policy)
+        self._told: set[str] = set()
+
+    def reads_everything(self) -> None:
+        self.flink.config_maps.changed.clear()
+        self.tells(*sorted(self._told | {*self.flink.config_maps.maps}))
+
+    def sees_changes(self) -> "LeaseSidecar":
+        changed = list(dict.fromkeys(self.flink.config_maps.changed))
+        self.flink.config_maps.changed.clear()
+        self.tells(*changed)
+        return self
+
+    def looks(self) -> "LeaseSidecar":
+        """Nothing was heard: the driver asks, and tells what stands, changed or not."""
+        self.reads_everything()
+        return self
+
+    def tells(self, *names: str) -> None:
+        self._told.update(names)
+        for name in names:
+            self.observe(self.shown(name))
+
+    def shown(self, name: str) -> ConfigMapObserved:
+        found = self.flink.config_maps.maps.get(name)
+        if found is None:
+            return ConfigMapObserved(self.moment, CLUSTER, name)
+        lease = json.encode(found.lease).decode() if found.lease is not None else None
+        return ConfigMapObserved(self.moment, CLUSTER, name, found.uid, str(found.version), dict(found.data), lease)
+
+    def completes(self) -> None:
+        self.observe(SnapshotCompleted(self.moment, CLUSTER))
+
+    def watches(self, seconds: float, *components: ComponentId) -> "LeaseSidecar":
+        """Time passes and leases are renewed: all of them, or those of these components."""
+        for _ in range(round(seconds / RENEWAL)):
+            self.waits(RENEWAL)
+            self.flink.config_maps.renew(*components)
+            self.sees_changes()
+        return self
+
+    def hears_nothing(self, seconds: float) -> "LeaseSidecar":
+        """Time passes, nothing is written, and the driver looks every second and a half."""
+        for _ in range(round(seconds / 1.5)):
+            self.waits(1.5)
+            self.looks()
+        return self
+
+
+def leased(
+    leader: JobManager = A, era: configmaps.Layout = configmaps.Layout.K3, policy: Policy = KUBERNETES
+) -> tuple[Flink, LeaseSidecar]:
+    """A running cluster with one job, led by `leader`, and a sidecar that has been seeing it for a minute."""
+    flink = Flink(ConfigMaps(era)).grant(leader).submit().publish_all(leader)
+    sidecar = LeaseSidecar(flink, policy)
+    sidecar.connects()
+    sidecar.watches(60)
+    sidecar.records.clear()
+    return flink, sidecar

@@ -1,0 +1,150 @@
+"""What a driver told, and what a sidecar would record of it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
+
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ClusterObservation,
+    ConnectionState,
+    NodeObserved,
+    NodeRefused,
+    SnapshotCompleted,
+    Ticked,
+    ViewConfirmed,
+    ViewObserved,
+)
+from sidecar.core.policy import Policy
+from sidecar.core.records import AnyRecord
+from sidecar.core.state import State
+from sidecar.core.step import Append, step
+from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.ports import LeaderRetrievalDriver
+from tests.kit.ticks import ticked
+from tests.kit.waiting import PATIENCE_SECONDS
+
+CLUSTER = "default"
+CONNECTED, SUSPENDED, LOST = ConnectionState.CONNECTED, ConnectionState.SUSPENDED, ConnectionState.LOST
+_TICK = SECOND // 4
+
+
+D = TypeVar("D", bound=LeaderRetrievalDriver)
+R = TypeVar("R", bound=Callable[[ClusterObservation], None])
+
+
+def now() -> Moment:
+    """The machine's clocks."""
+    return Moment(time.monotonic_ns() // 1000, time.time_ns() // 1000)
+
+
+class Recorder:
+    """An observer that keeps what it was told, in order."""
+
+    def __init__(self, driver: ZooKeeperDriver) -> None:
+        self.driver = driver
+        self.all: list[ClusterObservation] = []
+        self.confirmed: list[ViewConfirmed] = []
+        """Apart from all the rest: these come all the time."""
+        self._told = threading.Condition()
+
+    def __call__(self, observation: ClusterObservation) -> None:
+        with self._told:
+            if isinstance(observation, ViewConfirmed):
+                self.confirmed.append(observation)
+            else:
+                self.all.append(observation)
+            self._told.notify_all()
+
+    def wait(self, condition: Callable[[], bool], timeout: float = PATIENCE_SECONDS) -> None:
+        """Wait until what was told makes `condition` true; fails with what was told when it does not."""
+        deadline = time.monotonic() + timeout
+        with self._told:
+            while not condition():
+                assert time.monotonic() < deadline, f"not within {timeout} s, of {self.all[-12:]}"
+                self._told.wait(0.05)  # not everything that is waited for is told
+
+    def wait_complete(self, snapshots: int = 1, timeout: float = PATIENCE_SECONDS) -> None:
+        """Wait until everything has been read for the n-th time."""
+        self.wait(lambda: self.snapshots() >= snapshots, timeout)
+
+    def wait_value(self, path: str, data: bytes | None, timeout: float = PATIENCE_SECONDS) -> None:
+        """Wait until `data`, or nothing (None), is what was last seen at `path`."""
+        self.wait(lambda: self.values(path)[-1:] == [data], timeout)
+
+    def wait_names(self, path: str, *names: str) -> None:
+        """Wait until these are the children last seen of `path`."""
+        self.wait(lambda: self.names(path)[-1:] == [names])
+
+    def wait_view(self, *states: ConnectionState, timeout: float = PATIENCE_SECONDS) -> None:
+        """Wait until the connection has gone through exactly these states."""
+        self.wait(lambda: len(self.view()) >= len(states), timeout)
+        assert self.view() == list(states)
+
+    def snapshots(self) -> int:
+        return sum(isinstance(told, SnapshotCompleted) for told in self.all)
+
+    def view(self) -> list[ConnectionState]:
+        return [told.connection for told in self.all if isinstance(told, ViewObserved)]
+
+    def seconds_until(self, state: ConnectionState, since: Moment) -> float:
+        """How long after `since` the connection was first seen to be in `state`."""
+        return next(
+            (told.at.steady - since.steady) / SECOND
+            for told in list(self.all)
+            if isinstance(told, ViewObserved) and told.connection is state and told.at.steady >= since.steady
+        )
+
+    def nodes(self, path: str) -> list[NodeObserved]:
+        return [told for told in self.all if isinstance(told, NodeObserved) and told.path == path]
+
+    def values(self, path: str) -> list[bytes | None]:
+        """The values seen at `path`, None where there was nothing."""
+        return [told.data if told.position else None for told in self.nodes(path)]
+
+    def standing(self) -> dict[str, bytes]:
+        """The last value seen at each path where there is one."""
+        last = {told.path: told for told in self.all if isinstance(told, NodeObserved)}
+        return {path: told.data for path, told in last.items() if told.position}
+
+    def names(self, path: str) -> list[tuple[str, ...]]:
+        return [told.names for told in self.all if isinstance(told, ChildrenObserved) and told.path == path]
+
+    def refused(self, path: str) -> list[str]:
+        return [told.reason for told in self.all if isinstance(told, NodeRefused) and told.path == path]
+
+
+@contextmanager
+def running(driver: LeaderRetrievalDriver, observer: Callable[[ClusterObservation], None]) -> Iterator[None]:
+    """A started driver, stopped at the end, also of a test that fails: its threads would disturb the tests that follow."""
+    driver.start(observer)
+    try:
+        yield
+    finally:
+        driver.stop()
+
+
+@contextmanager
+def recorders(record: Callable[[D], R]) -> Iterator[Callable[[D], R]]:
+    """Starts drivers, each with the recorder that `record` makes for it, and stops them in the end."""
+    with ExitStack() as started:
+
+        def start(driver: D) -> R:
+            started.callback(driver.stop)
+            recorder = record(driver)
+            driver.start(recorder)
+            return recorder
+
+        yield start
+
+
+def recorded(told: Sequence[ClusterObservation], until: Moment, policy: Policy) -> list[AnyRecord]:
+    """What a fresh sidecar records of what was `told`, its clock ticking four times a second, `until` then."""
+    state, records = State(), list[AnyRecord]()
+    for _, observation in ticked(((None, each) for each in [*told, Ticked(until)]), _TICK):
+        state, effects = step(policy, state, observation)
+        records.extend(effect.record for effect in effects if isinstance(effect, Append))
+    return records

@@ -1,0 +1,262 @@
+"""A real API server with its etcd, and people who use it."""
+
+import json
+import os
+import ssl
+import subprocess
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+from sidecar.lab.processes import Server, free_port
+from tests.kit.certificates import Authority
+from tests.kit.config_maps import LEASE
+
+VERSION = "1.20.2"
+_SCRIPT = Path(__file__).parents[2] / "scripts" / "build-kube-apiserver.sh"
+_BUILD_SECONDS = 570.0  # less than a test may take; `make fetch` has built it before
+_ANSWER_SECONDS = 10.0
+_ADMIN_TOKEN = "admin-of-the-tests"
+_EXEC = "client.authentication.k8s.io/v1"
+USERS = {user: f"token-of-{user}" for user in ("somebody", "reader", "lister", "rotated")}
+"""Tokens of those who need to be given permissions."""
+Json = dict[str, Any]
+
+
+def assets(build_seconds: float = _BUILD_SECONDS) -> Path:
+    """The folder with `kube-apiserver` and `etcd`: $KUBEBUILDER_ASSETS, else the user's cache, into which they are built where missing."""
+    if named := os.environ.get("KUBEBUILDER_ASSETS"):
+        return Path(named)
+    built = subprocess.run(
+        ["bash", str(_SCRIPT)],  # noqa: S607  the system's
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=build_seconds,
+        check=False,
+    )
+    assert built.returncode == 0, (
+        f"no kube-apiserver to test on: {_SCRIPT} failed; see what it said, or set KUBEBUILDER_ASSETS to a folder with "
+        "kube-apiserver and etcd (setup-envtest fills one)"
+    )
+    return Path(built.stdout.strip())
+
+
+class Etcd(Server):
+    """One etcd, its data in `folder`."""
+
+    def __init__(self, folder: Path, binaries: Path) -> None:
+        super().__init__("etcd", folder / "etcd.log")
+        self._folder = folder
+        self._binary = binaries / "etcd"
+        self._ports = (0, 0)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._ports[0]}"
+
+    def choose_ports(self) -> None:
+        self._ports = (free_port(), free_port())
+
+    def build_command(self) -> Sequence[str]:
+        peers = f"http://127.0.0.1:{self._ports[1]}"
+        return [
+            *(str(self._binary), "--data-dir", str(self._folder / "etcd"), "--unsafe-no-fsync"),
+            *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
+            *(
+                "--listen-peer-urls",
+                peers,
+                "--initial-advertise-peer-urls",
+                peers,
+                "--initial-cluster",
+                f"default={peers}",
+            ),
+        ]
+
+    def is_ready(self) -> bool:
+        with suppress(OSError):
+            return bool(self._ask("maintenance/status", {}))
+        return False
+
+    def revision(self) -> int:
+        """How often anything was written."""
+        return int(self._ask("kv/range", {"key": "YQ=="})["header"]["revision"])
+
+    def compact(self) -> None:
+        """Forget everything but what stands now."""
+        self._ask("kv/compaction", {"revision": str(self.revision()), "physical": True})
+
+    def _ask(self, what: str, body: Json) -> Json:
+        request = urllib.request.Request(f"{self.url}/v3/{what}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+            return dict(json.load(answer))
+
+
+class ApiServer(Server):
+    """One kube-apiserver over `etcd`, with RBAC. `users` are tokens by user name."""
+
+    def __init__(self, folder: Path, binaries: Path, etcd: Etcd, authority: Authority) -> None:
+        super().__init__("kube-apiserver", folder / "kube-apiserver.log")
+        self._folder = folder
+        self._binary = binaries / "kube-apiserver"
+        self._etcd = etcd
+        self._authority = authority
+        self._identity = authority.issue("kube-apiserver", "IP:127.0.0.1")
+        self._signer = authority.issue("service-accounts")
+        self._trust = ssl.create_default_context(cafile=str(authority.ca))
+        self._port = 0
+        self.users: dict[str, str] = {}
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.address}"
+
+    def choose_ports(self) -> None:
+        self._port = free_port()
+
+    def build_command(self) -> Sequence[str]:
+        certificate, key = self._identity
+        tokens = self._folder / "tokens.csv"
+        known = [f"{token},{user},{user}\n" for user, token in self.users.items()]
+        tokens.write_text(f'{_ADMIN_TOKEN},admin,admin,"system:masters"\n{"".join(known)}')
+        return [
+            *(str(self._binary), f"--etcd-servers={self._etcd.url}", "--bind-address=127.0.0.1"),
+            *("--advertise-address=127.0.0.1", f"--secure-port={self._port}", f"--tls-cert-file={certificate}"),
+            *(f"--tls-private-key-file={key}", f"--client-ca-file={self._authority.ca}"),
+            *(f"--service-account-key-file={self._signer[0]}", f"--service-account-signing-key-file={self._signer[1]}"),
+            *("--service-account-issuer=https://kubernetes.default.svc", f"--token-auth-file={tokens}"),
+            *("--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none"),
+            *("--disable-admission-plugins=ServiceAccount", "--enable-priority-and-fairness=false"),
+        ]
+
+    def is_ready(self) -> bool:
+        """Whether it says so, and lists and watches ConfigMaps: it fills its cache when first asked."""
+        with suppress(OSError):
+            watch = "/api/v1/configmaps?watch=true&resourceVersion=0&timeoutSeconds=1"
+            return self._open("GET", "/readyz") == b"ok" and self._open("GET", watch) is not None
+        return False
+
+    def ask(self, method: str, path: str, body: Json | None = None) -> Json:
+        """An answer to the admin. Raises HTTPError."""
+        return dict(json.loads(self._open(method, path, body)))
+
+    def _open(self, method: str, path: str, body: Json | None = None) -> bytes:
+        request = urllib.request.Request(
+            self.url + path,
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Bearer {_ADMIN_TOKEN}", "Content-Type": "application/json"},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS, context=self._trust) as answer:
+            return bytes(answer.read())
+
+
+class Kubernetes:
+    """An API server and its etcd in `folder`. Killed and started again, it has the same address and the same data."""
+
+    def __init__(self, folder: Path, binaries: Path, **users: str) -> None:
+        """`users`: tokens by name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self.authority = Authority(folder / "authority")
+        self.etcd = Etcd(folder, binaries)
+        self.server = ApiServer(folder, binaries, self.etcd, self.authority)
+        self.server.users = users
+
+    def start(self) -> None:
+        self.etcd.start()
+        self.server.start()
+
+    def kill(self) -> None:
+        self.server.kill()
+        self.etcd.kill()
+
+    def kubeconfig(self, user: str = "admin", *, server: str | None = None, **credentials: str) -> Path:
+        """A kubeconfig for a user with a token, or with these `credentials` (`client_certificate=…`); `server` is a URL."""
+        given = {key.replace("_", "-"): value for key, value in credentials.items()}
+        known = {"token": _ADMIN_TOKEN if user == "admin" else self.server.users.get(user, "nobody's")}
+        cluster = {"server": server or self.server.url, "certificate-authority": str(self.authority.ca)}
+        file = self._folder / f"kubeconfig-{len(list(self._folder.glob('kubeconfig-*')))}"
+        file.write_text(
+            json.dumps(
+                {
+                    "clusters": [{"name": "tests", "cluster": cluster}],
+                    "users": [{"name": user, "user": given or known}],
+                    "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user}}],
+                    "current-context": "tests",
+                }
+            )
+        )
+        return file
+
+    def namespace(self, name: str) -> "Namespace":
+        """A namespace, made where it is not there."""
+        with suppress(HTTPError):
+            self.server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        return Namespace(self.server, name)
+
+
+class Namespace:
+    """Somebody who writes ConfigMaps of one namespace: what Flink is to the driver. And gives permissions there."""
+
+    def __init__(self, server: ApiServer, name: str) -> None:
+        self._server = server
+        self.name = name
+        self._path = f"/api/v1/namespaces/{name}/configmaps"
+
+    def create(
+        self,
+        name: str,
+        data: Mapping[str, str | None] | None = None,
+        leader: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Json:
+        return self._server.ask("POST", self._path, _config_map(name, data, leader, labels))
+
+    def replace(
+        self,
+        name: str,
+        data: Mapping[str, str | None] | None = None,
+        leader: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Json:
+        return self._server.ask("PUT", f"{self._path}/{name}", _config_map(name, data, leader, labels))
+
+    def delete(self, name: str) -> None:
+        self._server.ask("DELETE", f"{self._path}/{name}")
+
+    def allow(self, user: str, *verbs: str, names: Sequence[str] = ()) -> None:
+        """Give `user` a Role: these verbs on ConfigMaps, on those of these `names` alone where there are any."""
+        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.name}"
+        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs, "resourceNames": names}
+        role = f"{user}-{len(self._server.ask('GET', f'{rbac}/roles')['items'])}"
+        self._server.ask("POST", f"{rbac}/roles", {"metadata": {"name": role}, "rules": [rule]})
+        binding = {
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+            "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+        }
+        self._server.ask("POST", f"{rbac}/rolebindings", binding)
+
+
+def _config_map(
+    name: str, data: Mapping[str, str | None] | None, leader: str | None, labels: Mapping[str, str] | None
+) -> Json:
+    annotations = {} if leader is None else {LEASE: leader}
+    return {"metadata": {"name": name, "labels": labels or {}, "annotations": annotations}, "data": data or {}}
+
+
+def program(script: str) -> Json:
+    """A user of a kubeconfig whom a shell script knows: it prints an `exec_credential`."""
+    call = {"command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
+    return {"exec": {"apiVersion": _EXEC, **call}}
+
+
+def exec_credential(token: str) -> str:
+    return json.dumps({"apiVersion": _EXEC, "kind": "ExecCredential", "status": {"token": token}})

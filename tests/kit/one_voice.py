@@ -1,0 +1,163 @@
+"""Several sidecars that watch one cluster, and whom they tell: the scene of "one voice", and its judge.
+
+Flink's znodes are written by the fake Flink (`tests.kit.leaders`): two hundred failovers of a real one take hours. All else is real.
+"""
+
+import re
+import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sidecar.core.messages import DUPLICATE_NOTE
+from tests.kit.cluster import ALL_FOUR
+from tests.kit.receivers import Arrival, Receiver
+from tests.kit.sidecar_process import Sidecar
+
+LEDGER: Final = "/flink-ha-sidecar/flink/default/ledger"
+_CHANGE: Final = re.compile(r"^(\w+).*(→ jm-\d{5}):", re.MULTILINE)
+_REASON: Final = re.compile(r"^alert: .* \((\w+)\)$", re.MULTILINE)
+_OBSERVER: Final = re.compile(r"^observer: (\S+)$", re.MULTILINE)
+_FLAPPING: Final = re.compile(r"failovers within")
+
+
+class Voices:
+    """Sidecars a, b and c with one configuration: every receiver is a destination of its own."""
+
+    def __init__(self, folder: Path, address: str, receivers: Sequence[Receiver]) -> None:
+        urls = [receiver.url for receiver in receivers]
+        cluster = f"zookeeper: {{quorum: '{address}'}}"
+        self.sidecars = [
+            Sidecar(folder / name, cluster, urls, observer=name, group_wait="1s", group_interval="2s") for name in "abc"
+        ]
+
+    def start(self) -> None:
+        for sidecar in self.sidecars:
+            sidecar.start()
+        for sidecar in self.sidecars:
+            sidecar.wait_ready()
+
+    def told_all(self) -> bool:
+        """Whether nothing waits to be sent anywhere."""
+        return all("flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1] for sidecar in self.sidecars)
+
+    def kill(self) -> None:
+        """End those that run, also the frozen ones."""
+        for sidecar in self.sidecars:
+            if sidecar.process and sidecar.process.poll() is None:
+                sidecar.kill()
+
+
+def leads(sidecar: Sidecar, leader: str) -> bool:
+    """Whether this sidecar sees that leader everywhere, and has it on disk."""
+    status, answer = sidecar.get("/api/v1/leaders")
+    return status == 200 and answer.count(f"{leader}:") == len(ALL_FOUR)
+
+
+def freeze(sidecar: Sidecar) -> None:
+    """SIGSTOP; the child that sends a message goes on."""
+    assert sidecar.process
+    sidecar.process.send_signal(signal.SIGSTOP)
+
+
+def thaw(sidecar: Sidecar) -> None:
+    """SIGCONT."""
+    assert sidecar.process
+    sidecar.process.send_signal(signal.SIGCONT)
+
+
+class Telling(NamedTuple):
+    """One message, as far as the judge reads it."""
+
+    at: float
+    subjects: frozenset[str]
+    """The changes of leaders that it tells of, `dispatcher → jm-00002`, or what else."""
+    reason: str
+    observer: str
+    labelled: bool
+    text: str
+
+
+class Verdict(NamedTuple):
+    """What one destination was told."""
+
+    tellings: list[Telling]
+    lost: list[str]
+    """Leaders that nobody told of."""
+    delays: list[float]
+    """Of each leader that was told of: seconds until it was, in order of length."""
+    labelled: list[Telling]
+    """Duplicates: of all that they tell somebody had told before, for the same reason. Those that say that they may be."""
+    unlabelled: list[Telling]
+    """And those that do not."""
+    overlapping: int
+    """Messages that tell something new, and repeat something."""
+
+
+def read(arrival: Arrival) -> Telling:
+    """What a message tells. It is read like its readers do: from the text."""
+    reason, observer = _REASON.search(arrival.body), _OBSERVER.search(arrival.body)
+    assert reason, arrival.body
+    assert observer, arrival.body
+    changes = frozenset(" ".join(change) for change in _CHANGE.findall(arrival.body))
+    other = frozenset({"flapping"} if _FLAPPING.search(arrival.body) else ())
+    labelled = DUPLICATE_NOTE in arrival.body
+    return Telling(arrival.at, changes or other, reason[1], observer[1], labelled, arrival.body)
+
+
+def judge(arrivals: Sequence[Arrival], since: Mapping[str, float]) -> Verdict:
+    """`since`: when each leader began to lead. Nothing that the sidecars say of themselves is asked, but the name in a message."""
+    tellings = [read(arrival) for arrival in arrivals]
+    first: dict[str, float] = {}
+    said: set[tuple[str, str]] = set()
+    duplicates, overlapping = [], 0
+    for telling in tellings:
+        says = {(subject, telling.reason) for subject in telling.subjects}
+        if says <= said:
+            duplicates.append(telling)
+        elif says & said:
+            overlapping += 1
+        said |= says
+        for subject in telling.subjects:
+            first.setdefault(subject.rpartition(" ")[2], telling.at)
+    return Verdict(
+        tellings,
+        [leader for leader in since if leader not in first],
+        sorted(first[leader] - at for leader, at in since.items() if leader in first),
+        [telling for telling in duplicates if telling.labelled],
+        [telling for telling in duplicates if not telling.labelled],
+        overlapping,
+    )
+
+
+class Books(NamedTuple):
+    """What a sidecar says that became of what it had to tell."""
+
+    queued: int
+    delivered: int
+    already_told: int
+    gave_up: int
+    fail_opens: int
+    open: list[str]
+    """Deliveries of which nothing is said, or more than one thing."""
+
+
+def books(sidecar: Sidecar) -> Books:
+    """From its records."""
+    found: dict[str, list[str]] = {}
+    outcomes: Counter[str] = Counter()
+    for record in sidecar.records():
+        if record["type"] == "notification" and record["delivery_id"]:
+            outcomes[record["outcome"]] += 1
+            ends = found.setdefault(record["delivery_id"], [])
+            if record["outcome"] in {"delivered", "already_told", "gave_up"}:
+                ends.append(record["outcome"])
+    return Books(
+        outcomes["queued"],
+        outcomes["delivered"],
+        outcomes["already_told"],
+        outcomes["gave_up"],
+        outcomes["no_ledger"],
+        [delivery for delivery, ends in found.items() if len(ends) != 1],
+    )

@@ -1,0 +1,72 @@
+"""A real S3 server with its objects in a folder, and a line to it that loses answers."""
+
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from sidecar.lab.processes import Server, free_port
+from tests.kit.relay import Endpoint
+
+_ANSWER_SECONDS = 2.0
+
+
+class S3Server(Server):
+    """Started again, it has the same address and the same objects. It knows conditional puts, and takes any credentials."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("the S3 server", folder / "s3.log")
+        self.bucket = folder / "objects" / "bucket"
+        """The objects, as files: of `s3://bucket`."""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Its endpoint, once it was started."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def choose_ports(self) -> None:
+        self.port = free_port()
+
+    def build_command(self) -> list[str]:
+        self.bucket.mkdir(parents=True, exist_ok=True)
+        return [sys.executable, "-m", "localbucket", str(self.bucket.parent), "--port", str(self.port)]
+
+    def is_ready(self) -> bool:
+        """Whether it lists its buckets."""
+        try:
+            with urlopen(self.url, timeout=_ANSWER_SECONDS) as answer:
+                return b"<Name>bucket</Name>" in answer.read()
+        except (URLError, TimeoutError):
+            return False
+
+
+class Line(Endpoint):
+    """An endpoint in front of a server, which may lose its answers to puts: it does what it is told, and nobody hears of it."""
+
+    def __init__(self, server: S3Server) -> None:
+        super().__init__()
+        self.loses_answers = False
+        self._target = ("127.0.0.1", server.port)
+
+    def serve(self, client: socket.socket) -> None:
+        putting = threading.Event()
+
+        def forward() -> None:
+            with suppress(OSError):
+                while data := client.recv(65536):
+                    if data.startswith(b"PUT "):
+                        putting.set()
+                    onward.sendall(data)
+                onward.shutdown(socket.SHUT_WR)
+
+        with suppress(OSError), client, socket.create_connection(self._target, _ANSWER_SECONDS) as onward:
+            forwarding = threading.Thread(target=forward, daemon=True)
+            forwarding.start()
+            while (data := onward.recv(65536)) and not (self.loses_answers and putting.is_set()):
+                client.sendall(data)
+            client.shutdown(socket.SHUT_RDWR)
+            forwarding.join(_ANSWER_SECONDS)

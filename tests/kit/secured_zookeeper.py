@@ -1,0 +1,67 @@
+"""A ZooKeeper that wants to know whom it talks to."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sidecar.lab.processes import free_port
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.certificates import Authority
+
+USER, PASSWORD = "sidecar", "correct-horse"
+_SHADED = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper"
+_CONFIG = f"""\
+serverCnxnFactory={_SHADED}.server.NettyServerCnxnFactory
+authProvider.sasl={_SHADED}.server.auth.SASLAuthenticationProvider
+secureClientPortAddress=127.0.0.1
+"""
+_JAAS = f"""\
+Server {{
+  {_SHADED}.server.auth.DigestLoginModule required user_{USER}="{PASSWORD}";
+}};
+"""
+
+
+class SecuredZooKeeper(ZooKeeper):
+    """ZooKeeper with a plain port (`address`) and a TLS port (`secure_address`), and one SASL user (USER, PASSWORD).
+
+    `config` and `properties` are lines of zoo.cfg and system properties that it has besides.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        home: Path,
+        java: Path,
+        authority: Authority,
+        certificate: tuple[Path, Path],
+        *,
+        config: str = "",
+    ) -> None:
+        super().__init__(folder, home, java)
+        self._identity = folder / "identity.pem"
+        self._authority = authority
+        self._certificate = certificate
+        self._config = config
+        self._secure_port = 0
+
+    @property
+    def secure_address(self) -> str:
+        """`127.0.0.1:PORT`, once it was started."""
+        return f"127.0.0.1:{self._secure_port}"
+
+    def choose_ports(self) -> None:
+        super().choose_ports()
+        self._secure_port = free_port()
+
+    def build_command(self) -> Sequence[str]:
+        java, *arguments = super().build_command()
+        certificate, key = self._certificate
+        self._identity.write_text(key.read_text() + certificate.read_text())
+        jaas = self._identity.with_name("jaas.conf")
+        jaas.write_text(_JAAS)
+        with Path(arguments[-1]).open("a") as config:
+            config.write(
+                f"{_CONFIG}secureClientPort={self._secure_port}\nssl.keyStore.location={self._identity}\n"
+                f"ssl.trustStore.location={self._authority.ca}\n{self._config}"
+            )
+        return [java, f"-Djava.security.auth.login.config={jaas}", *arguments]

@@ -1,0 +1,136 @@
+"""The real command, as a child process, with its configuration and what it leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sidecar.journal import JournalReader
+from sidecar.lab.processes import free_port
+from tests.kit.waiting import wait_for
+
+COMMAND = (sys.executable, "-m", "sidecar")
+
+
+def command(
+    *arguments: str, environment: Mapping[str, str] | None = None, seconds: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """Run one of our commands to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+class Sidecar:
+    """`flink-ha-sidecar run` in a folder of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: str,
+        receiver_urls: list[str],
+        *,
+        observer: str = "jm-0",
+        group_wait: str = "3s",
+        group_interval: str = "5s",
+    ) -> None:
+        """`cluster`: the lines of the configuration that say where the cluster is."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.state = folder / "state"
+        self.spool = folder / "spool"
+        self.port = free_port()
+        self.log = folder / "sidecar.log"
+        self.config = folder / "sidecar.yaml"
+        receivers = f"receivers: [{{name: ops, urls: {json.dumps(receiver_urls)}}}]" if receiver_urls else ""
+        route = (
+            f"route: {{receiver: ops, group_wait: {group_wait}, group_interval: {group_interval}}}"
+            if receiver_urls
+            else ""
+        )
+        self.config.write_text(f"""\
+{cluster}
+observer: {observer}
+external_labels: {{env: test}}
+state_dir: {self.state}
+spool: {{url: "{self.spool}", roll_interval: 1s}}
+http: {{host: 127.0.0.1, port: {self.port}}}
+{route}
+{receivers}
+""")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "run", "--config", str(self.config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body; 0 while nothing answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def wait_ready(self, seconds: float = 60) -> None:
+        def ready() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None, self.log.read_text()
+            return self.get("/readyz")[0] == 200
+
+        wait_for("readiness", ready, seconds)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Everything in the journal, in order."""
+        with closing(JournalReader(self.state)) as reader:
+            return [json.loads(line) for _, line in reader.records(0, 1_000_000)]
+
+    def transitions(self) -> list[dict[str, Any]]:
+        return [record for record in self.records() if record["type"] == "transition"]
+
+    def memory_mib(self) -> float:
+        """VmRSS of the running process."""
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

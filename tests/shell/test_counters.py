@@ -1,0 +1,121 @@
+"""Counters begin at 0, so that `increase()` sees the first thing that is counted."""
+
+import threading
+from pathlib import Path
+
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+
+from sidecar.clock import Clock
+from sidecar.core.causes import Cause
+from sidecar.core.leadership import Component
+from sidecar.core.policy import Destination, Policy, Source
+from sidecar.core.snapshot import Snapshot, Tally
+from sidecar.core.step import Append
+from sidecar.core.transitions import Kind
+from sidecar.journal import Journal
+from sidecar.loop import Loop
+from sidecar.sinks.metrics import renderer
+from tests.kit.cluster import CLUSTER, B
+from tests.kit.core_sidecar import POLICY, fail_over, leased, watching
+from tests.kit.observed_failovers import at, failover, first_sight, play
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+LABELLED = (
+    "flink_ha_leader_transitions_total",
+    "flink_ha_episodes_total",
+    "flink_ha_notifications_total",
+    "flink_ha_evidence_total",
+)
+
+
+def counters(snapshot: Snapshot) -> Samples:
+    """Every sample of the counters with labels."""
+    text = renderer(lambda: snapshot, {CLUSTER: "zookeeper"})().decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name in LABELLED
+    }
+
+
+def of(samples: Samples, name: str, *labels: str) -> set[tuple[str, ...]]:
+    return {tuple(dict(found)[label] for label in labels) for metric, found in samples if metric == name}
+
+
+def at_the_start(folder: Path, policy: Policy) -> Samples:
+    """What the first scrape gets, before the owner has made a turn."""
+    journal = Journal(folder)
+    state = journal.open()
+    died = threading.Event().set
+    loop = Loop(
+        policy, journal, state, Clock(), send=lambda _: None, gather=lambda _: None, sealed=lambda: 0, died=died
+    )
+    try:
+        return counters(loop.snapshot)
+    finally:
+        journal.close()
+
+
+def test_the_first_scrape_has_every_known_series_at_0(tmp_path: Path) -> None:
+    """Components by kinds, causes, receivers by reasons and outcomes: right after the start, before anything was seen."""
+    found = at_the_start(tmp_path, POLICY)
+    assert set(found.values()) == {0.0}
+    assert of(found, "flink_ha_leader_transitions_total", "component", "kind") == {
+        (component.value, kind.value) for component in Component for kind in Kind
+    }
+    assert of(found, "flink_ha_episodes_total", "cluster_id", "cause") == {(CLUSTER, cause.value) for cause in Cause}
+    told = of(found, "flink_ha_notifications_total", "receiver", "reason", "outcome")
+    assert {("ops", "FIRST", "queued"), ("ops", "RESOLVED", "delivered"), ("ops", "GREW", "gave_up")} <= told
+    assert ("ops", "SUPPRESSED_BY_INHIBITION", "suppressed") in told
+    assert ("ops", "FIRST", "suppressed") not in told
+    assert ("ops", "SUPPRESSED_BY_INHIBITION", "delivered") not in told
+    assert {receiver for receiver, _, _ in told} == set(POLICY.receivers)
+
+
+def test_evidence_is_counted_from_0_where_it_is_captured(tmp_path: Path) -> None:
+    """Every kind by every outcome; where nothing is captured there is nothing to count."""
+    assert of(at_the_start(tmp_path / "without", POLICY), "flink_ha_evidence_total", "kind") == set()
+    found = at_the_start(tmp_path / "with", replace(POLICY, evidence=frozenset(Source)))
+    assert {("job", "captured"), ("thread_dump", "refused"), ("process", "lost")} <= of(
+        found, "flink_ha_evidence_total", "kind", "outcome"
+    )
+
+
+def test_nothing_is_counted_that_did_not_begin_at_0() -> None:
+    """Failovers of a znode's and of a lease's leader, alerts, their delivery and repetition: all in series that were there."""
+    flink, sidecar = watching()
+    fail_over(flink, sidecar, after=40)
+    sidecar.waits(120)
+    leasing, holder = leased()
+    holder.hears_nothing(60)
+    leasing.elect(B)
+    holder.sees_changes().waits(120)
+    for policy, records in ((sidecar.policy, sidecar.records), (holder.policy, holder.records)):
+        begin = Tally().begun(policy)
+        for before, after in (
+            (begin.transitions, begin.with_records(records).transitions),
+            (begin.episodes, begin.with_records(records).episodes),
+            (begin.notifications, begin.with_records(records).notifications),
+        ):
+            assert before.keys() == after.keys()
+            assert sum(after.values()) > 0
+
+
+def test_a_receiver_that_is_loaded_later_begins_at_0_too() -> None:
+    """What has been counted stays as it is."""
+    state, effects = play([*first_sight(), *failover(10, term=2)])
+    tally = Tally().begun(POLICY).with_records([e.record for e in effects if isinstance(e, Append)])
+    later = tally.begun(replace(POLICY, receivers={**POLICY.receivers, "new": (Destination("new", 0),)}))
+    assert {key: count for key, count in later.transitions.items() if count} == {
+        key: count for key, count in tally.transitions.items() if count
+    }
+    found = counters(Snapshot(at(13), state, later))
+    assert (
+        found[
+            "flink_ha_notifications_total",
+            frozenset({"receiver": "new", "reason": "FIRST", "outcome": "queued"}.items()),
+        ]
+        == 0
+    )

@@ -1,0 +1,38 @@
+"""Signals that come before the sidecar is ready for them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+EARLY = """
+import os, signal
+from pathlib import Path
+from sidecar import app, reloading
+from sidecar.settings import load
+
+told = []
+class Reloader(reloading.Reloader):
+    def ask(self):
+        told.append("asked")
+        super().ask()
+        os.kill(os.getpid(), signal.SIGTERM)
+app.Reloader = Reloader
+
+early_signals = [signal.SIGHUP]
+def early():
+    if early_signals:  # the first time: it is what is loaded again that ends the process
+        os.kill(os.getpid(), early_signals.pop())
+    return load(Path("sidecar.yaml"), {})
+status = app.run(early)
+print(status, told)
+"""
+
+
+def test_a_sighup_while_the_configuration_is_loaded_loads_it_again(tmp_path: Path) -> None:
+    """It does not end the process, and is not forgotten."""
+    (tmp_path / "sidecar.yaml").write_text(
+        "zookeeper: {quorum: '127.0.0.1:1'}\nhttp: {host: 127.0.0.1, port: 0}\nstate_dir: state\nspool: {url: spool}\n"
+    )
+    command = [sys.executable, "-c", EARLY]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "0 ['asked']\n"), ended.stderr

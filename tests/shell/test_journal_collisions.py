@@ -1,0 +1,55 @@
+"""No record is dropped because another one has its id."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.records import Transition
+from sidecar.core.state import State
+from sidecar.journal import Journal, append
+from tests.shell.test_journal import lines, scene
+
+
+def granted() -> Transition:
+    _, records = scene()
+    return next(record for record in records if isinstance(record, Transition) and record.kind == "GRANTED")
+
+
+def test_two_different_records_with_one_id_are_both_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The later one gets another id, and the log says so."""
+    first = granted()
+    second = replace(first, after_address="pekko.tcp://flink@another:6123/user")
+    journal = Journal(tmp_path)
+    journal.open()
+    assert journal.commit(State(), [first])
+    assert journal.commit(State(), [second])
+    assert journal.commit(State(), [second])
+    journal.close()
+    kept = lines(tmp_path)
+    assert [line["after_address"] for line in kept] == [first.after_address, second.after_address]
+    assert kept[0]["id"] == first.id != kept[1]["id"]
+    assert f"two different transition records have the id {first.id}" in caplog.text
+
+
+def test_a_record_that_is_added_from_outside_collides_no_less(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """`append` keeps both records as well."""
+    first = granted()
+    journal = Journal(tmp_path)
+    journal.open()
+    assert journal.commit(State(), [first])
+    journal.close()
+    append(tmp_path, replace(first, job_id="ab" * 16))
+    assert [line["job_id"] for line in lines(tmp_path)] == [first.job_id, "ab" * 16]
+    assert "two different transition records" in caplog.text
+
+
+def test_the_same_record_written_again_later_is_one_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """When it was written is not part of what happened: nothing is added, and nothing is reported."""
+    first = granted()
+    journal = Journal(tmp_path)
+    journal.open()
+    assert journal.commit(State(), [first, replace(first, recorded_at=first.observed_at)])
+    journal.close()
+    assert len(lines(tmp_path)) == 1
+    assert not caplog.text

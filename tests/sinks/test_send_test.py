@@ -1,0 +1,100 @@
+"""`alert send-test` tells people what an alert would, and the operator whether it arrived."""
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.lab.processes import free_port
+from sidecar.lab.receivers import HttpReceiver, MailReceiver
+from tests.kit.sidecar_process import command
+
+SECRET = "xoxb-very-secret"
+
+
+@pytest.fixture
+def config(web: HttpReceiver, mail: MailReceiver, tmp_path: Path) -> Path:
+    """Two receivers: `ops` with a webhook and a mailbox, `oncall` with a webhook that nobody answers."""
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(f"""
+zookeeper: {{quorum: "127.0.0.1:{free_port()}"}}
+observer: pod-1
+route: {{receiver: ops}}
+receivers:
+  - name: ops
+    urls: ["{web.url}", "{mail.url}"]
+  - name: oncall
+    urls: ["json://{SECRET}@127.0.0.1:{free_port()}/"]
+""")
+    return file
+
+
+def test_every_destination_gets_a_message_that_is_called_a_test(
+    config: Path, web: HttpReceiver, mail: MailReceiver
+) -> None:
+    """It names the sidecar that sent it. Where one does not arrive, the line says why, and the status is 1."""
+    ended = command("alert", "send-test", "--config", str(config))
+
+    *delivered, failed = ended.stdout.splitlines()
+    assert delivered == ["ops#0  delivered", "ops#1  delivered"]
+    assert failed.startswith("oncall#0  failed: ")
+    assert "Connection refused" in failed
+    assert SECRET not in ended.stdout + ended.stderr
+    assert (ended.returncode, ended.stderr) == (1, "")
+    for message in (*web.received, *mail.received):
+        assert message.title == "[TEST] Flink default: a test message, nothing happened"
+        assert "observer: pod-1" in message.body.splitlines()
+    assert "receiver: ops#0" in web.received[0].body.splitlines()
+    assert "receiver: ops#1" in mail.received[0].body.splitlines()
+
+
+def test_only_who_is_named_gets_one(config: Path, web: HttpReceiver, mail: MailReceiver) -> None:
+    """All of them arrived: the status is 0."""
+    ended = command("alert", "send-test", "--config", str(config), "--receiver", "ops")
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ops#0  delivered\nops#1  delivered\n", "")
+    assert (len(web.received), len(mail.received)) == (1, 1)
+
+
+def test_what_the_service_says_is_what_is_printed(config: Path, web: HttpReceiver) -> None:
+    """So that a wrong token is found before it matters."""
+    web.status = 403
+
+    ended = command("alert", "send-test", "--config", str(config), "--receiver", "ops")
+
+    refused, delivered = ended.stdout.splitlines()
+    assert refused.startswith("ops#0  rejected: ")
+    assert "403" in refused
+    assert delivered == "ops#1  delivered"
+    assert ended.returncode == 1
+
+
+def test_a_receiver_that_is_not_known_is_one_line(config: Path, web: HttpReceiver) -> None:
+    """It names the nearest one; nothing is sent, also not to those that are known."""
+    ended = command("alert", "send-test", "--config", str(config), "--receiver", "ops", "--receiver", "oncal")
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert 'no receiver is called "oncal"; did you mean "oncall"?' in line
+    assert web.received == []
+
+
+@pytest.mark.parametrize(
+    ("receivers", "told"),
+    [
+        ("[]", "nobody to tell"),
+        (f"[{{name: ops, urls: ['nonsense://{SECRET}@host/x']}}]", "no service is called nonsense://"),
+        ("[{name: ops, ulrs: []}]", "urls"),
+    ],
+    ids=["nobody", "no such service", "unknown key"],
+)
+def test_a_configuration_that_tells_nobody_is_one_line(receivers: str, told: str, tmp_path: Path) -> None:
+    """The status is 2, and no secret is in it."""
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(f"zookeeper: {{quorum: '127.0.0.1:1'}}\nreceivers: {receivers}\n")
+
+    ended = command("alert", "send-test", "--config", str(file))
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert told in line
+    assert SECRET not in line

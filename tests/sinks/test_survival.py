@@ -1,0 +1,223 @@
+"""Whatever an attempt, a capture or a document does to a worker thread, the thread goes on and what it held is settled."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Queue
+
+import pytest
+from msgspec.structs import replace
+
+import sidecar.sinks.evidence
+import sidecar.sinks.notifier
+from sidecar.core.evidence import Capture, Occasion, Piece
+from sidecar.core.moment import Moment
+from sidecar.core.observations import Outcome
+from sidecar.core.policy import Source
+from sidecar.lab.receivers import HttpReceiver
+from sidecar.ports import Document
+from sidecar.sinks.evidence import Collector
+from sidecar.sinks.ledger import SharedLedger
+from sidecar.sinks.notifier import Attempt, Notifier
+from tests.sinks.test_ledger import FIRST, Observers
+
+POISON = b'{"began": 1, "x": ' + b"[" * 1200 + b"]" * 1200 + b"}"
+NO_THREAD = RuntimeError("can't start new thread")
+"""What Python says at the limit of process ids."""
+
+Settled = tuple[str, Outcome]
+Start = Callable[[SharedLedger | None], Notifier]
+
+
+@pytest.fixture
+def observers() -> Observers:
+    """A ledger that nobody has used yet."""
+    return Observers()
+
+
+@pytest.fixture
+def settled() -> Queue[Settled]:
+    """What became of each attempt."""
+    return Queue()
+
+
+@pytest.fixture
+def notifier(web: HttpReceiver, settled: Queue[Settled]) -> Iterator[Start]:
+    """Starts a notifier of one worker, which is stopped in the end."""
+    started: list[Notifier] = []
+
+    def settle(delivery_id: str, attempt: Attempt) -> None:
+        settled.put((delivery_id, attempt.outcome))
+
+    def start(ledger: SharedLedger | None) -> Notifier:
+        ledgers = {"default": ledger} if ledger else None
+        made = Notifier({"ops#0": web.url}, settle, ledgers, time_limit=100.0, workers=1)
+        started.append(made)
+        made.start()
+        return made
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+def send(notifier: Notifier, *ids: str) -> None:
+    """Hand over one message for each of these, about different alerts."""
+    for number in ids:
+        part = replace(FIRST.parts[0], alert_id=number)
+        notifier.send(replace(FIRST, id=number, fingerprint=number, parts=(part,)))
+
+
+def test_a_poisoned_ledger_document_stops_no_message(
+    observers: Observers, notifier: Start, settled: Queue[Settled]
+) -> None:
+    """Nested lists exhaust the stack of whoever decodes them. The document counts as unreadable, and is replaced by the first claim."""
+    observers.shared.document = Document(POISON, 1)
+    send(notifier(observers.make("a")), "1", "2")
+    assert [settled.get(timeout=120) for _ in range(2)] == [("1", Outcome.DELIVERED), ("2", Outcome.DELIVERED)]
+    assert observers.shared.document.content.startswith(b'{"format":1')
+
+
+class Broken:
+    """A store whose calls fail in a way that nobody foresaw, while `error` is there."""
+
+    def __init__(self, observers: Observers) -> None:
+        self.ledger = observers.make("a")
+        self.store = observers.stores["a"]
+
+    def fails(self, monkeypatch: pytest.MonkeyPatch, *names: str, error: Exception = NO_THREAD) -> None:
+        def fail(*_: object) -> None:
+            raise error
+
+        for name in names:
+            monkeypatch.setattr(self.store, name, fail)
+
+
+@pytest.mark.parametrize("error", [NO_THREAD, ValueError("surprise"), MemoryError(), RecursionError()])
+def test_a_ledger_that_fails_in_an_unforeseen_way_is_out_of_reach(
+    observers: Observers,
+    notifier: Start,
+    settled: Queue[Settled],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    """So messages wait for a bounded time and are then sent without it; the worker goes on, and so does the ledger after the repair."""
+    broken = Broken(observers)
+    with monkeypatch.context() as patched:
+        broken.fails(patched, "read", error=error)
+        sending = notifier(broken.ledger)
+        send(sending, "1")
+        assert settled.get(timeout=120) == ("1", Outcome.NO_LEDGER)
+    send(sending, "2")
+    assert settled.get(timeout=120) == ("2", Outcome.DELIVERED)
+
+
+def test_what_was_sent_is_delivered_although_the_mark_fails(
+    observers: Observers,
+    notifier: Start,
+    settled: Queue[Settled],
+    web: HttpReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Callable[[Callable[[], bool]], bool],
+) -> None:
+    """The mark is made when that is possible again: nobody sends it once more."""
+    broken = Broken(observers)
+    ask, asked = broken.store.read, 0
+
+    def read() -> Document:
+        nonlocal asked
+        asked += 1
+        if 3 <= asked <= 6:  # the first two make it at the start, and claim
+            raise NO_THREAD
+        return ask()
+
+    monkeypatch.setattr(broken.store, "read", read)
+    send(notifier(broken.ledger), "1")
+    assert settled.get(timeout=120) == ("1", Outcome.DELIVERED)
+    assert eventually(lambda: not broken.ledger.owes)
+    other = observers.make("b").claim(replace(FIRST, fingerprint="1", parts=(replace(FIRST.parts[0], alert_id="1"),)))
+    assert (len(web.received), other.outcome) == (1, Outcome.ALREADY_TOLD)
+
+
+def test_a_sender_that_cannot_be_started_is_a_failure(
+    notifier: Start, settled: Queue[Settled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever kept it from being started: nothing was sent, and the same worker sends the next one."""
+
+    def refuse(*_: object) -> None:
+        raise NO_THREAD
+
+    sending = notifier(None)
+    with monkeypatch.context() as patched:
+        patched.setattr(sidecar.sinks.notifier, "Child", refuse)
+        send(sending, "1")
+        assert settled.get(timeout=120) == ("1", Outcome.FAILED)
+    send(sending, "2")
+    assert settled.get(timeout=120) == ("2", Outcome.DELIVERED)
+
+
+def test_a_sender_that_fails_while_it_sends_may_have_sent(
+    notifier: Start, settled: Queue[Settled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt of that message is labelled."""
+
+    def ask(*_: object) -> None:
+        raise MemoryError
+
+    sending = notifier(None)
+    with monkeypatch.context() as patched:
+        patched.setattr("sidecar.child.Child.ask", ask)
+        send(sending, "1")
+        assert settled.get(timeout=120) == ("1", Outcome.TIMED_OUT)
+    send(sending, "2")
+    assert settled.get(timeout=120) == ("2", Outcome.DELIVERED)
+
+
+def test_a_capture_that_fails_in_an_unforeseen_way_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As failed, at once, and the next one is captured by the same worker."""
+    told: Queue[tuple[str, tuple[Piece, ...]]] = Queue()
+
+    def refuse(*_: object) -> None:
+        raise NO_THREAD
+
+    monkeypatch.setattr(sidecar.sinks.evidence, "Child", refuse)
+    collector = Collector(tmp_path, lambda name, pieces: told.put((name, pieces)))
+    collector.start()
+    try:
+        for name in ("1", "2"):
+            collector.gather(_capture(name))
+            answered, pieces = told.get(timeout=120)
+            assert (answered, {piece.outcome.value for piece in pieces}) == (name, {"failed"})
+    finally:
+        collector.stop()
+
+
+def test_a_refusal_that_no_thread_can_report_does_not_end_the_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner asks for evidence from its own thread: what nobody can answer counts as lost after a while, and the owner goes on."""
+    collector = Collector(tmp_path, lambda *_: None)
+    collector.stop()
+
+    def start(_: object) -> None:
+        raise NO_THREAD
+
+    monkeypatch.setattr("threading.Thread.start", start)
+    collector.gather(_capture("0"))
+
+
+def _capture(name: str) -> Capture:
+    return Capture(name, "default", "e", Occasion.OPENED, Moment(0, 0), Source.PROCESSES)
+
+
+def test_a_ledger_that_fails_at_the_start_is_logged_and_asked_again(
+    observers: Observers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When there is something to send."""
+    caplog.set_level(logging.INFO)
+    broken = Broken(observers)
+    with monkeypatch.context() as patched:
+        broken.fails(patched, "read")
+        broken.ledger.begin()
+    assert "can't start new thread" in caplog.text
+    assert broken.ledger.claim(FIRST).outcome is None
