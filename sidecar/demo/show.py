@@ -236,6 +236,8 @@ def _end(process: "subprocess.Popen[str]", name: str, *, checked: bool = True) -
     except subprocess.TimeoutExpired:
         process.kill()
         status = process.wait()
+        if checked:
+            raise DemoError(f"{name} had not ended {_PATIENCE:g} s after SIGTERM") from None
     if checked and status != os.EX_OK:
         raise DemoError(f"{name} ended with status {status}")
 

@@ -213,7 +213,8 @@ class SharedLedger:
             if not self._is_abandoned(name, entry.claim):
                 return Permit(outcome=Outcome.HELD, detail=f"{clean(entry.claim.by)} is about to tell it")
             _log.warning(
-                "%s has claimed a message and not told it for %.0f s: taken over",
+                "cluster %s: %s has claimed a message and not sent it for %.0f s: taken over",
+                delivery.cluster_id,
                 clean(entry.claim.by),
                 self._take_over,
             )

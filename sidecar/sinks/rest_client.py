@@ -55,6 +55,8 @@ class RestClient:
             )
         self._end = time.monotonic() + seconds
         self._patient_until = time.monotonic() + patience
+        self._problem: str | None = None
+        """Why it was last asked in vain."""
 
     @property
     def is_patient(self) -> bool:
@@ -71,6 +73,7 @@ class RestClient:
             try:
                 status, content = self._get(path)
                 if status in {200, 404}:
+                    self._problem = None
                     return status, _object(content, status)
                 problem = f"answers with status {status}: {reason(_object(content, status))}"
                 if status not in _ELECTING:
@@ -78,10 +81,13 @@ class RestClient:
             except ConnectionRefusedError:
                 problem = "cannot be reached: connection refused"
             except (TimeoutError, _TooLateError):
-                raise NotCapturedError(FAILED, "Flink's REST server has not answered in time") from None
+                out_of_time = time.monotonic() >= self._end  # then what it did while there was time says more
+                problem = (self._problem if out_of_time else None) or "has not answered in time"
+                raise NotCapturedError(FAILED, f"Flink's REST server {problem}") from None
             except (OSError, HTTPException, UnicodeError) as error:
                 said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
                 raise NotCapturedError(FAILED, f"Flink's REST server cannot be asked: {clean(said, 200)}") from error
+            self._problem = problem
             if not self.is_patient:
                 raise NotCapturedError(FAILED, f"Flink's REST server {problem}")
             self.pause()

@@ -66,7 +66,9 @@ def test_a_missing_permission_is_named_and_looked_for_again(
     recorder.wait_view(SUSPENDED)
     wanted = f"give us a Role in namespace {flink.name} that allows the verb {{}} on the resource configmaps with resourceNames [{NAME}]"
     recorder.wait(lambda: bool(said(caplog, wanted.format("list"))))
-    assert 'User "lister" cannot list resource' in said(caplog, wanted.format("list"))[0]
+    (line,) = said(caplog, wanted.format("list"))
+    assert line.startswith(f"cluster {CLUSTER}: ")
+    assert 'User "lister" cannot list resource' in line
     flink.allow("lister", "list", names=[NAME])
     recorder.wait(lambda: bool(said(caplog, wanted.format("watch"))))
     assert recorder.view() == [SUSPENDED]

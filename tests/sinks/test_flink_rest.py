@@ -238,6 +238,18 @@ def test_a_server_that_is_not_there_is_told(shelf: Shelf) -> None:
     assert [piece.detail for piece in pieces] == [f"job c6d22602…: {reason}", reason]
 
 
+def test_what_was_wrong_is_told_also_of_what_there_is_no_time_for(shelf: Shelf) -> None:
+    """The second job is not asked for any more; the reason is the one of the first."""
+    capturing = flink_rest.capture(f"http://127.0.0.1:{free_port()}", [JOB, "f" * 32], None, 0.4, None)
+    first = next(capturing)
+    time.sleep(0.5)
+    reason = "Flink's REST server cannot be reached: connection refused"
+    assert [first["detail"], *(piece["detail"] for piece in capturing)] == [
+        f"job c6d22602…: {reason}",
+        f"job ffffffff…: {reason}",
+    ]
+
+
 @pytest.mark.parametrize(
     "address",
     ["", "ftp://h:1", "http://h", "http://u:p@h:1", "http://h:0", "http://h:65536", "http://h:1/x", "http://a b:1",

@@ -101,7 +101,7 @@ class KubernetesDriver:
             self._api.cut()  # again and again: a watch may be about to begin
             self._thread.join(_CUT_AGAIN_SECONDS)
         if self._thread.is_alive():
-            _log.warning("left a request to Kubernetes to itself: it did not end in time")
+            _log.warning("abandoned a request for the ConfigMaps of %s: it did not end in time", self._cluster_id)
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class KubernetesDriver:
 
     def _say(self, line: str) -> None:
         if self._said.is_news(line):
-            _log.warning("%s; trying again", line)
+            _log.warning("cluster %s: %s; trying again", self._cluster_id, line)
 
     def _lose(self) -> None:
         self._slow_down()
