@@ -218,7 +218,7 @@ def compacting(audit: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_readers_never_count_wrong(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     """Spark, DuckDB and pyarrow read without a pause: a read may fail, and the next one is right; none counts too much or too little."""
     audit = tmp_path / "many"
-    rows = small_files(audit, files(log.audit)[0], 120, of_a_date=6)
+    rows = small_files(audit, files(log.audit)[0], 40, of_a_date=2)
     with ExitStack() as stack:
         readers = [stack.enter_context(Reader(kind, audit)) for kind in KINDS]
         for reader in readers:
