@@ -128,12 +128,26 @@ def played(request: pytest.FixtureRequest, plays: dict[tuple[str, str], Played])
 
 
 def _wait_until_settled(recorder: Recorder, done: list[Operation]) -> None:
-    """Wait until all that was done to the leaders has been told or counted. Whether it ever is, the tests say."""
+    """Wait until all that was done to leaders has been reported or counted, and lists are known. Whether they ever are, the tests say."""
     paths = {operation.path for operation in done if layout.component_of(operation.path)}
     expected = {path: _end([operation for operation in done if operation.path == path]) for path in paths}
+    lists = _lists(done)
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while {path: _told(recorder, path) for path in paths} != expected and time.monotonic() < deadline:
+    while time.monotonic() < deadline and (
+        {path: _told(recorder, path) for path in paths} != expected
+        or any(recorder.names(path)[-1:] != [names] for path, names in lists.items())
+    ):
         time.sleep(0.02)
+
+
+def _lists(done: list[Operation]) -> dict[str, tuple[str, ...]]:
+    """Who contends for each component, and which jobs are stored, in the end."""
+    values = {operation.path: operation.data for operation in done}
+    standing = {path for path, value in values.items() if value is not None}
+    return {
+        path: tuple(sorted(p.removeprefix(path + "/") for p in standing if p.rpartition("/")[0] == path))
+        for path in {path for path in standing if layout.is_latch(path)} | {*layout.JOB_STORES}
+    }
 
 
 def _end(operations: list[Operation]) -> tuple[int | None, int]:
@@ -188,12 +202,8 @@ def test_the_last_value_is_the_last_told(played: Played) -> None:
     standing = {operation.path: operation.data for operation in played.done}
     standing = {path: value for path, value in standing.items() if value is not None}
     assert played.recorder.standing() == {p: value for p, value in standing.items() if layout.component_of(p)}
-    lists = {path for path in standing if layout.is_latch(path)} | {*layout.JOB_STORES}
-    expected = {
-        path: tuple(sorted(p.removeprefix(path + "/") for p in standing if p.rpartition("/")[0] == path))
-        for path in lists
-    }
-    assert {path: played.recorder.names(path)[-1] for path in lists} == expected
+    expected = _lists(played.done)
+    assert {path: played.recorder.names(path)[-1] for path in expected} == expected
 
 
 def test_every_write_is_seen_or_accounted_for(played: Played) -> None:
