@@ -24,15 +24,20 @@ _ABOUT: Final = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"
 """Where those have the plan that they are about."""
 
 
-def check_query(session: SparkSession, query: str) -> None:
-    """Raises AuditError when the statement is more than a query; what Spark raises when it does not understand it."""
+def check_query(session: SparkSession, query: str) -> set[str] | None:
+    """Which tables and views the query names, in small letters; None when it asks what there is.
+
+    Raises AuditError when the statement is more than a query; what Spark raises when it does not understand it.
+    """
     jvm: Any = session.sparkContext._jvm  # noqa: SLF001  plans have no Python API
     plan: Any = session._jsparkSession.sessionState().sqlParser().parsePlan(query)  # noqa: SLF001  the same
     statements = [_class(jvm, name) for name in _STATEMENTS]
+    named = set[str]()
+    asks_what_there_is = False
     for node in _nodes(jvm, plan):
         name = node.getClass().getSimpleName()
-        acts = any(kind.isInstance(node) for kind in statements) and not name.startswith(_TELLING)
-        if acts or name in _ACTING:
+        tells = name.startswith(_TELLING)
+        if name in _ACTING or (not tells and any(kind.isInstance(node) for kind in statements)):
             raise AuditError(f"cannot run the query: it is a command; taken are {_TAKEN}")
         if name == "ScriptTransformation":
             raise AuditError(f"cannot run the query: TRANSFORM with USING runs a program; taken are {_TAKEN}")
@@ -40,22 +45,10 @@ def check_query(session: SparkSession, query: str) -> None:
             raise AuditError(f"cannot run the query: {function} runs any code; it is not taken")
         if name.endswith("WithUnresolvedIdentifier"):
             raise AuditError("cannot run the query: IDENTIFIER() hides what is meant; write the name itself")
-
-
-def views_named(session: SparkSession, query: str) -> set[str] | None:
-    """Which tables and views a query names, in small letters; None when it asks what there is. Raises what Spark raises when it does not
-    understand it.
-    """
-    jvm: Any = session.sparkContext._jvm  # noqa: SLF001  plans have no Python API
-    plan: Any = session._jsparkSession.sessionState().sqlParser().parsePlan(query)  # noqa: SLF001  the same
-    named = set[str]()
-    for node in _nodes(jvm, plan):
-        name = node.getClass().getSimpleName()
         if name == "UnresolvedRelation":
             named.add(str(node.multipartIdentifier().last()).lower())
-        elif name.startswith(_TELLING) and name not in _ABOUT:
-            return None
-    return named
+        asks_what_there_is |= tells and name not in _ABOUT
+    return None if asks_what_there_is else named
 
 
 def _nodes(jvm: Any, root: Any) -> Iterator[Any]:

@@ -77,11 +77,11 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is no table
 
     def ask() -> DataFrame:
-        register_views(session, audit, query)
+        register_views(session, audit, named)
         return session.sql(query)
 
     with failing_to("run the query"):
-        check_query(session, query)
+        named = check_query(session, query)
         answer = ask()
         fields = answer.schema.fields
         return QueryResult(

@@ -1,13 +1,13 @@
 """What can be asked: one view for each table, and one for each answer (`views/*.sql`)."""
 
 import re
+from collections.abc import Collection
 from importlib.resources import files
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.errors import AuditError, failing_to
-from sidecar.audit.query import views_named
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage
 from sidecar.audit.tables import OURS
@@ -28,14 +28,14 @@ ANSWERS: Final = (
 """In this order: a later one may ask an earlier one."""
 
 
-def register_views(spark: SparkSession, audit: str, query: str | None = None) -> None:
-    """Make the views of the audit log at `audit` known to the session: those that `query` asks, or all.
+def register_views(spark: SparkSession, audit: str, named: Collection[str] | None = None) -> None:
+    """Make the views of the audit log at `audit` known to the session: those that are `named`, with those that these ask, or all.
 
     A query asks three of the nineteen, and Spark takes most of a second to make them all. Raises AuditError when there is no audit log.
     """
     with failing_to(f"open the audit log {audit}"):
         folder = _opened(spark, audit)
-        asked = _asked(spark, query)
+        asked = {*BASE_VIEWS, *ANSWERS} if named is None else _asked(named)
         for name in BASE_VIEWS:
             if name in asked:
                 _table(spark, folder, name).createOrReplaceTempView(name)
@@ -44,11 +44,9 @@ def register_views(spark: SparkSession, audit: str, query: str | None = None) ->
                 spark.sql(answer(name)).createOrReplaceTempView(name)
 
 
-def _asked(spark: SparkSession, query: str | None) -> set[str]:
-    """The views that a query asks, and those that these ask."""
-    asked = views_named(spark, query) if query is not None else None
-    if asked is None:
-        return {*BASE_VIEWS, *ANSWERS}
+def _asked(named: Collection[str]) -> set[str]:
+    """These views, and those that they ask."""
+    asked = {*named}
     for name in reversed(ANSWERS):
         if name in asked:
             asked.update(re.findall(r"\w+", _bare_answer(name)))

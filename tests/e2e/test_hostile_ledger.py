@@ -1,8 +1,5 @@
 """Whoever writes to the ledger of a running sidecar without end silences nobody: alerts and heartbeats arrive, the process lives."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ from kazoo.client import KazooClient
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import await_election
+from tests.kit.repeating import repeating
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 
@@ -19,25 +17,6 @@ pytestmark = pytest.mark.e2e
 LEDGER = "/flink-ha-sidecar/flink/default/ledger"
 NESTED = b'{"began": 1, "x": ' + b"[" * 1200 + b"]" * 1200 + b"}"
 RULES = [f"NoLeader{number}" for number in range(3)]
-
-
-@contextmanager
-def written_for_ever(client: KazooClient, content: bytes) -> Iterator[None]:
-    """The ledger is this, whatever others write."""
-    done = threading.Event()
-
-    def write() -> None:
-        while not done.wait(0.02):
-            client.set(LEDGER, content)
-
-    client.create(LEDGER, content, makepath=True)
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        done.set()
-        writer.join()
 
 
 def test_a_ledger_that_is_poisoned_for_ever_silences_nobody(zookeeper: ZooKeeper, tmp_path: Path) -> None:
@@ -55,7 +34,8 @@ def test_a_ledger_that_is_poisoned_for_ever_silences_nobody(zookeeper: ZooKeeper
     client = KazooClient(zookeeper.address)
     client.start()
     try:
-        with written_for_ever(client, NESTED):
+        client.create(LEDGER, NESTED, makepath=True)
+        with repeating(lambda _: client.set(LEDGER, NESTED), every=0.02):
             sidecar.start()
             sidecar.wait_ready()
             wait_for(  # each waits 15 s for the ledger, and longer where a busy machine takes long to read it

@@ -1,11 +1,8 @@
 """A store that trickles: bytes keep coming, and what they say is ever older. It is not seen, and nothing is concluded from it."""
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
@@ -31,6 +28,8 @@ from tests.kit.driver_recorder import CONNECTED, SUSPENDED
 from tests.kit.java_serialization import connection_info
 from tests.kit.kubernetes_server import Kubernetes, Namespace
 from tests.kit.relay import Wire
+from tests.kit.repeating import repeating
+from tests.kit.waiting import wait_for
 
 DISPATCHER = "/leader/dispatcher/connection_info"
 NOISE = "/leader/rest_server/connection_info"
@@ -84,33 +83,6 @@ class House:
         self._journal.close()
 
 
-@contextmanager
-def writing(write: Callable[[int], object], each: float) -> Iterator[None]:
-    """Somebody writes, again and again."""
-    ended = threading.Event()
-
-    def go_on() -> None:
-        for number in count():
-            if ended.wait(each):
-                return
-            write(number)
-
-    writer = threading.Thread(target=go_on)
-    writer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        writer.join()
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-
-
 def published(leader: object = A) -> bytes:
     """What the dispatcher's leader writes."""
     information = leader.leads(DISPATCHER_ID)  # type: ignore[attr-defined]
@@ -126,7 +98,7 @@ def test_zookeeper_that_trickles_is_suspended(watch: Watch, wire: Wire, namespac
     recorder = watch(wire.address, namespace)
     recorder.wait_complete()
     wire.trickle(0.01)
-    with writing(lambda number: flink.set(NOISE, b"%d" % number), each=0.02):
+    with repeating(lambda number: flink.set(NOISE, b"%d" % number), every=0.02):
         recorder.wait_view(CONNECTED, SUSPENDED)
 
 
@@ -140,13 +112,13 @@ def test_zookeeper_that_trickles_pages_nobody(wire: Wire, namespace: str, flink:
 
     house = House(tmp_path, Store.ZOOKEEPER, driver)
     try:
-        wait_until(lambda: house.ready)
+        wait_for("readiness", lambda: house.ready, 30)
         wire.trickle(0.01)
         flink.delete(DISPATCHER)
-        with writing(lambda number: flink.set(NOISE, b"%d" % number), each=0.02):
+        with repeating(lambda number: flink.set(NOISE, b"%d" % number), every=0.02):
             time.sleep(0.3)  # so long nobody leads
             flink.create(DISPATCHER, published(B))
-            wait_until(lambda: not house.ready)
+            wait_for("the end of readiness", lambda: not house.ready, 30)
             time.sleep(VACANT_SECONDS + 4)  # it would have been notified of by then
             assert not house.ready
         assert house.sent == []
@@ -211,11 +183,11 @@ def test_a_watch_of_kubernetes_that_trickles_pages_nobody(
 
     house = House(tmp_path, Store.KUBERNETES, driver)
     try:
-        wait_until(lambda: house.ready)
+        wait_for("readiness", lambda: house.ready, 30)
         api_wire.trickle(0.001)
         renew(flink, -1, holder="")
-        with writing(lambda number: renew(flink, number), each=0.2):
-            wait_until(lambda: not house.ready, 90)
+        with repeating(lambda number: renew(flink, number), every=0.2):
+            wait_for("the end of readiness", lambda: not house.ready, 90)
             time.sleep(2 * VACANT_SECONDS)  # it would have been notified of by then
         assert house.sent == []
     finally:
@@ -233,10 +205,10 @@ def test_a_view_of_kubernetes_is_confirmed_while_the_watch_speaks(kubernetes: Ku
 
     house = House(tmp_path, Store.KUBERNETES, driver)
     try:
-        wait_until(lambda: house.ready)
+        wait_for("readiness", lambda: house.ready, 30)
         seen = house.confirmed_at
-        with writing(lambda number: renew(flink, number), each=0.5):
-            wait_until(lambda: house.confirmed_at > seen, 60)
+        with repeating(lambda number: renew(flink, number), every=0.5):
+            wait_for("a confirmation", lambda: house.confirmed_at > seen, 60)
         assert house.ready
     finally:
         house.close()

@@ -1,7 +1,6 @@
 """The owner's loop: recorded before told, and nothing told twice that was marked."""
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from sidecar.core.routing import Route
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from tests.kit.observed_failovers import POLICY, failover, first_sight
+from tests.kit.waiting import until
 
 QUICK = Policy(
     POLICY.observer,
@@ -72,10 +72,7 @@ def replaced(observation: Observation, at: Moment) -> Observation:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
+    assert until(condition, seconds), "it did not happen"
 
 
 @pytest.fixture
