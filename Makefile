@@ -52,7 +52,7 @@ check: setup ## ruff, mypy --strict, import-linter
 bench: setup ## the figures of docs/benchmarks.md
 	@$(BIN)/python -m tests.bench
 
-campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/operations.md#the-campaign)
+campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/campaign.md)
 	@$(BIN)/python -m tests.campaign --seed $(SEED) $(CAMPAIGN_ARGS)
 
 lock: ## resolve the dependencies again (needs uv)

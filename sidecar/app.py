@@ -20,11 +20,11 @@ from sidecar.loop import Loop
 from sidecar.reloading import Reloader
 from sidecar.settings import LedgerMode, Settings, SettingsError
 from sidecar.sinks import metrics
-from sidecar.sinks.evidence import Collector
-from sidecar.sinks.ledger import SharedLedger
-from sidecar.sinks.notifier import Attempt, Notifier, check_urls
-from sidecar.sinks.spool import Spool
-from sidecar.sinks.spool_place import place_of
+from sidecar.sinks.evidence.collector import Collector
+from sidecar.sinks.notify.ledger_client import SharedLedger
+from sidecar.sinks.notify.notifier import Attempt, Notifier, check_urls
+from sidecar.sinks.spool.place import place_of
+from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
 from sidecar.termination import Termination
 from sidecar.web.server import Application, WebServer
@@ -103,7 +103,7 @@ def _claim(journal: Journal, ended: Termination) -> bool:
                 "end that sidecar, or give each one a state_dir of its own"
             )
         if not waiting:
-            log.warning("state_dir %s is in use by %s: waiting for its end", folder, journal.claimed_by())
+            log.warning("state_dir %s is in use by %s: waiting for it to end", folder, journal.claimed_by())
         waiting = True
         if ended.wait(_CLAIM_PAUSE):
             return False

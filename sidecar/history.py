@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sidecar.clock import Clock
-from sidecar.core import annotating
-from sidecar.core.explaining import find
 from sidecar.core.moment import timestamp
 from sidecar.core.records import Annotation, AnyRecord
+from sidecar.core.views.annotate import annotation, note
+from sidecar.core.views.explain import find
 from sidecar.journal import FILE, JournalError, JournalReader, append
 
 
@@ -50,7 +50,7 @@ def annotate(state_dir: Path, episode: str, reason: str, author: str | None) -> 
 
     Raises JournalError, UnknownEpisodeError, and NoteError when the note itself will not do.
     """
-    noted = annotating.note(reason, author)
-    annotation = annotating.annotation(find(records(state_dir), episode), noted, timestamp(Clock()().wall))
-    append(state_dir, annotation)
-    return annotation
+    noted = note(reason, author)
+    made = annotation(find(records(state_dir), episode), noted, timestamp(Clock()().wall))
+    append(state_dir, made)
+    return made

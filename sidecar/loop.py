@@ -13,9 +13,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.clock import Clock
-from sidecar.core.deliveries import Delivery
+from sidecar.core.cluster.record_lines import record_line
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
-from sidecar.core.messages import record_line
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import (
     ConfigMapObserved,
@@ -28,12 +28,12 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
-from sidecar.core.policy import Policy
+from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, Coverage
-from sidecar.core.snapshot import Health, Snapshot, Tally
+from sidecar.core.sanitize import clean
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect, Gather, Send, step
-from sidecar.core.text import clean
+from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
 
 log = logging.getLogger("sidecar.loop")
@@ -149,7 +149,7 @@ class Loop:
                 self._failures.clear()
             self._failures[line] = now
             log.error(
-                "an observation could not be processed, and is left out: %s",
+                "skipped an observation that raised an error: %s",
                 line,
                 exc_info=log.isEnabledFor(logging.DEBUG),
             )

@@ -20,7 +20,7 @@ class LeaderRetrievalDriver(Protocol):
     """
 
     def start(self, observer: Observer) -> None:
-        """Begin in the background: returns at once, also while the store cannot be reached; it keeps trying."""
+        """Start in the background. Returns at once, even if the store is unreachable; the driver keeps trying."""
 
     def stop(self) -> None:
         """End in bounded time. May be called twice, or before `start`. Nothing is observed afterwards."""
@@ -31,41 +31,41 @@ LONGEST_DOCUMENT: Final = 512 << 10
 
 
 class LedgerError(Exception):
-    """The ledger is out of reach: nothing was decided. One line for people, free of secrets."""
+    """The ledger is unreachable, nothing was decided. One line for people, free of secrets."""
 
 
 class LedgerRefusedError(LedgerError):
-    """The store does not let us keep a ledger: until somebody changes that there, trying again changes nothing."""
+    """The store does not allow a ledger. Retrying is useless until somebody changes that."""
 
 
 class Document(Struct, frozen=True):
-    """What stood in a ledger at one moment."""
+    """The content of a ledger at one moment."""
 
     content: bytes = b""
-    """UTF-8, no more than `LONGEST_DOCUMENT` bytes; empty where there is none yet."""
+    """UTF-8, no more than `LONGEST_DOCUMENT` bytes; empty if there is no document yet."""
     version: str | int | None = None
-    """The store's own, to be handed back to it; None: there is no document yet."""
+    """The store's version, passed back on write; None: there is no document yet."""
 
 
 class LedgerStore(Protocol):
     """One document that all sidecars of a cluster share, which changes by compare-and-swap.
 
-    Used by one thread at a time. Every call ends within the seconds that the store was made with, reaching the store included; what it
-    has no answer to by then, it gives up. Nobody has to open it: it connects when it is used, and anew when the connection was lost.
+    Used by one thread at a time. Every call ends within the seconds that the store was made with, connecting included. It connects when
+    it is used, and again after the connection was lost.
     """
 
     def read(self) -> Document:
-        """What stands there now, no older than this call. Raises LedgerError."""
+        """The current document, not older than this call. Raises LedgerError."""
 
     def write(self, content: bytes, over: Document) -> Document | None:
-        """Have `content` stand there where `over`, as it was read or written last, still does.
+        """Compare-and-swap: replace `over`, as it was last read or written, by `content`.
 
-        None: somebody was faster, and nothing was written: read again. Raises LedgerError, and where that is no LedgerRefusedError, it
-        is not known whether it was written, or will be in a moment: the next document that is read tells.
+        None: the document had changed and nothing was written; read again. Raises LedgerError; unless it is a LedgerRefusedError, it is
+        not known whether the document was written or still will be: read it to find out.
         """
 
     def rest(self) -> None:
-        """Give back the connection until the next use: alerts are rare, and an idle sidecar holds no second session."""
+        """Close the connection until the next use: alerts are rare, and an idle sidecar holds no second session."""
 
     def stop(self) -> None:
         """End in bounded time. May be called twice."""

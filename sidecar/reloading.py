@@ -1,11 +1,12 @@
-"""Rules, routes and receivers anew, without a restart: on SIGHUP, and when a file has changed.
+"""Reload rules, routes and receivers without a restart: on SIGHUP, and when a file has changed.
 
-What cannot be read changes nothing: the rules of before stay, and it is said until it is mended.
+A configuration that cannot be loaded changes nothing: the previous rules are kept, and the problem is reported until it is solved.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +14,17 @@ from sidecar.settings import Settings, SettingsError
 from sidecar.threads import ServiceThread
 
 LOOK_SECONDS: Final = 5.0
-"""How often files are looked at."""
+"""How often files are checked for changes."""
 _JOIN_SECONDS: Final = 5.0
-_FIXED: Final = ("clusters", "observer", "external_labels", "state_dir", "spool", "ledger", "trust_window", "evidence")
-"""What takes a restart."""
+_ALONE: Final = ("clusters", "observer", "external_labels", "state_dir", "spool", "ledger", "trust_window", "evidence")
+NEEDS_RESTART: Final[Mapping[str, Callable[[Settings], object]]] = {
+    **{name: attrgetter(name) for name in _ALONE},
+    # The links in messages follow a reload; where the server listens, and by which names it answers, does not.
+    "http": lambda settings: (settings.http.host, settings.http.port, settings.http.names),
+}
+"""Settings that a reload does not change, and what of them."""
+RELOADED: Final = ("rules", "receivers", "route", "inhibit_rules", "files")
+"""Settings that a reload changes."""
 
 _log = logging.getLogger("sidecar.reloading")
 
@@ -24,31 +32,31 @@ _Seen = tuple[tuple[int, int, int] | None, ...]
 
 
 class Reloader:
-    """Loads settings again when they may have changed, and has them adopted where they are right."""
+    """Loads the settings again when they may have changed, and adopts them if they are valid."""
 
     def __init__(
         self,
         settings: Settings,
         load: Callable[[], Settings],
         adopt: Callable[[Settings], None],
-        said: Callable[[str | None], None],
+        report: Callable[[str | None], None],
     ) -> None:
-        """`load` raises SettingsError. `said` is told why what is on disk does not count; None: it does."""
+        """`load` raises SettingsError. `report` gets the reason why the files on disk are not in use; None: they are."""
         self._settings = settings
         self._load = load
         self._adopt = adopt
-        self._said = said
+        self._report = report
         self._seen = _look(settings.files)
         self._asked = threading.Event()
         self._stopping = threading.Event()
         self._thread = ServiceThread(self._run, "reloader")
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking."""
         self._thread.start()
 
     def ask(self) -> None:
-        """Load again, whether or not a file has changed. May be called by a signal handler."""
+        """Request a reload, whether or not a file has changed. May be called by a signal handler."""
         self._asked.set()
 
     def stop(self) -> None:
@@ -71,24 +79,25 @@ class Reloader:
         try:
             settings = self._load()
         except SettingsError as error:
-            _log.error("the rules of before stay: %s", error)
-            self._said(str(error))
+            _log.error("reload failed, keeping the previous rules: %s", error)
+            self._report(str(error))
             return
-        except Exception as error:  # noqa: BLE001  whatever a file makes us stumble over, the rules of before stay
-            _log.error("the rules of before stay: %s: %s", type(error).__name__, error)
-            self._said(f"the configuration cannot be loaded: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001  whatever error a file causes, the previous rules are kept
+            _log.error("reload failed, keeping the previous rules: %s: %s", type(error).__name__, error)
+            self._report(f"the configuration cannot be loaded: {type(error).__name__}")
             return
-        for name in (name for name in _FIXED if getattr(settings, name) != getattr(self._settings, name)):
-            _log.warning("%s has changed, which takes a restart", name)
+        for name, part in NEEDS_RESTART.items():
+            if part(settings) != part(self._settings):
+                _log.warning("%s has changed: restart the sidecar to apply that", name)
         self._adopt(settings)
         if settings.files != self._settings.files:
             self._settings, self._seen = settings, _look(settings.files)
-        self._said(None)
-        _log.info("loaded again: %d rules, %d receivers", len(settings.rules), len(settings.receivers))
+        self._report(None)
+        _log.info("reloaded: %d rules, %d receivers", len(settings.rules), len(settings.receivers))
 
 
 def _look(files: Sequence[Path]) -> _Seen:
-    """What tells whether files have changed."""
+    """The state of the files: equal as long as none has changed."""
     return tuple(_stat(file) for file in files)
 
 

@@ -56,7 +56,7 @@ def _take(step: _Step, seconds: float) -> None:
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     if any(thread.is_alive() for thread in threads):
-        log.warning("stopping: %s did not end within %.1f s, and was left to itself", step.name, seconds)
+        log.warning("stopping: %s did not end within %.1f s and was abandoned", step.name, seconds)
 
 
 def _logged(name: str, stop: Callable[[], object]) -> None:

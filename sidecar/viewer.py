@@ -9,16 +9,17 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from sidecar.clock import Clock
+from sidecar.core.cluster.state import ClusterState
 from sidecar.core.errors import OperatorError
-from sidecar.core.flink_view import FlinkView, LeaderAddress
-from sidecar.core.leaders import Leader, leaders
-from sidecar.core.leadership import ConfigMapPosition, Held
+from sidecar.core.flink.leadership import ConfigMapPosition, Held
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, Started, Ticked, is_trace
-from sidecar.core.policy import Policy
-from sidecar.core.records import Transition
-from sidecar.core.snapshot import Snapshot
-from sidecar.core.state import ClusterState, State
+from sidecar.core.policy.policy import Policy
+from sidecar.core.records import TransitionRecord
+from sidecar.core.state import State
 from sidecar.core.step import Append, step_all
+from sidecar.core.views.flink_view import FlinkView, LeaderAddress
+from sidecar.core.views.leader_view import Leader, leaders
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.drivers import Drivers
 from sidecar.settings import ClusterSettings, session_timeouts
 
@@ -33,7 +34,7 @@ class ClusterNotSeenError(OperatorError):
     """The store could not be seen whole in the time there was."""
 
 
-def transitions(cluster: ClusterSettings) -> Generator[Transition, None, None]:
+def transitions(cluster: ClusterSettings) -> Generator[TransitionRecord, None, None]:
     """What happens from now on, one record after the other, until the caller closes the iterator."""
     clock = Clock()
     policy = Policy(
@@ -44,7 +45,7 @@ def transitions(cluster: ClusterSettings) -> Generator[Transition, None, None]:
         for observation in observations:
             state, effects = step_all(policy, state, [observation] if observation else [Ticked(clock())])
             for effect in effects:
-                if isinstance(effect, Append) and isinstance(effect.record, Transition):
+                if isinstance(effect, Append) and isinstance(effect.record, TransitionRecord):
                     yield effect.record
 
 
@@ -86,7 +87,7 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
             if clock().steady >= deadline:
                 break
     if seen_at is not None:
-        _log.warning("not every lease was renewed or ran out within %.0f s: who is said to lead may be gone", patience)
+        _log.warning("not every lease was renewed or expired within %.0f s: the leader shown may be dead", patience)
         return leaders(Snapshot(clock(), state))
     raise ClusterNotSeenError(
         f"looking at {cluster.place}: not seen whole within {patience:.0f} s; is the address right, and is the store up?"

@@ -78,18 +78,8 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
         closed = min(before or today, today)
         paths = [path for table in tables(folder) for path, day in dates(folder, table).items() if day < closed]
         for first in range(0, len(paths), _SWAPPED_TOGETHER):
-            rewritten = dict[str, _Rewritten]()
             with folder.locked():  # in between, an ingest may write
-                for path in filter(folder.is_folder, paths[first : first + _SWAPPED_TOGETHER]):
-                    try:
-                        if (new := _rewrite(session, folder, path)) is not None:
-                            rewritten[path] = new
-                    except _UnfitError as unfit:
-                        left[path] = str(unfit)
-                if rewritten:
-                    folder.replace({path: new.file for path, new in rewritten.items()})
-                    done |= rewritten
-                _clear_staging(folder)
+                done |= _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], left)
     return CompactResult(
         dates=len(done),
         files=sum(rewritten.files for rewritten in done.values()),
@@ -97,6 +87,23 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
         bytes_after=sum(rewritten.bytes_after for rewritten in done.values()),
         left=left,
     )
+
+
+def _compact_together(
+    session: SparkSession, folder: Storage, paths: list[str], left: dict[str, str]
+) -> dict[str, _Rewritten]:
+    """Rewrite these dates and swap them in. Those that cannot be rewritten go to `left`, with the reason."""
+    rewritten = dict[str, _Rewritten]()
+    for path in filter(folder.is_folder, paths):
+        try:
+            if (new := _rewrite(session, folder, path)) is not None:
+                rewritten[path] = new
+        except _UnfitError as unfit:
+            left[path] = str(unfit)
+    if rewritten:
+        folder.replace({path: new.file for path, new in rewritten.items()})
+    _clear_staging(folder)
+    return rewritten
 
 
 def _clear_staging(folder: Storage) -> None:

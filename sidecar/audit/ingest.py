@@ -122,7 +122,7 @@ def _run(
             raise
         # A death at the wrong moment may leave a checkpoint that Spark cannot read. It carries no promise: without it, every
         # segment is looked at again, and what is in the log already is left out.
-        _log.warning("beginning without the checkpoint %s, the stream failed with it: %s", checkpoint, reason(error))
+        _log.warning("starting without the checkpoint %s: the stream failed with it: %s", checkpoint, reason(error))
         target.delete(checkpoint)
         batches.run(start, stop, until)
     return False

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from plotly import graph_objects as go
 
 from sidecar.audit.report_data import EDGES, NO_CAUSE, Findings, Lane
-from sidecar.core.leadership import host_port
-from sidecar.core.text import clean
+from sidecar.core.flink.leadership import host_port
+from sidecar.core.sanitize import clean
 
 VACANT: Final = "#d6336c"
 UNSEEN: Final = "#adb5bd"

@@ -20,7 +20,7 @@ class Tile(Struct, frozen=True):
     """`good`, `bad`, or neither."""
 
 
-class Table(Struct, frozen=True):
+class ReportTable(Struct, frozen=True):
     """Texts in rows."""
 
     columns: Sequence[str]
@@ -37,7 +37,7 @@ class Picture(Struct, frozen=True):
     """Of plotly; None: there is nothing to draw."""
     key: Sequence[tuple[str, str]] = ()
     """Name and CSS class of each colour."""
-    table: Table | None = None
+    table: ReportTable | None = None
     left_out: str = ""
 
     @property
@@ -164,7 +164,7 @@ def _availability(found: Findings) -> Picture:
         else "Not known: no observer has recorded what it could see.",
         charts.availability(found) if found.days else None,
         (("led", "up"), ("no leader", "vacant"), ("unobserved", "unseen")) if found.days else (),
-        table=Table(("Cluster", "Component", "Availability", "No leader", "Unobserved"), rows),
+        table=ReportTable(("Cluster", "Component", "Availability", "No leader", "Unobserved"), rows),
         left_out=f"The table: the {TABLE_ROWS} that were least available, of those that were not led and seen all the time."
         if rows
         else "",
@@ -192,7 +192,7 @@ def _unobserved(found: Findings) -> Picture:
         "unobserved",
         "Out of sight",
         f"{says} {_known(found)}".strip(),
-        table=Table(("Cluster", "Component", "From (UTC)", "To (UTC)", "For"), rows),
+        table=ReportTable(("Cluster", "Component", "From (UTC)", "To (UTC)", "For"), rows),
     )
 
 
@@ -224,7 +224,7 @@ def _alerts(found: Findings) -> Picture:
         "Alert delays",
         "From queued to delivered." if rows else "No alert was queued.",
         charts.delays(found) if found.delays else None,
-        table=Table(columns, rows),
+        table=ReportTable(columns, rows),
         left_out=f"The table: the {TABLE_ROWS} destinations with the most alerts." if len(rows) >= TABLE_ROWS else "",
     )
 

@@ -31,7 +31,7 @@ from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.query import check_query
 from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
-from sidecar.core.text import escaped
+from sidecar.core.sanitize import escaped
 
 Output = Literal["table", "json", "csv"]
 _T = TypeVar("_T")

@@ -105,8 +105,8 @@ class Storage:
             top = self.local / path
             return {
                 file.relative_to(top).as_posix(): datetime.fromtimestamp(status.st_mtime, UTC)
-                for file in top.rglob(f"*{suffix}")
-                if (status := _status(file)) and stat.S_ISREG(status.st_mode)
+                for file in _files_below(top)
+                if file.as_posix().endswith(suffix) and (status := _status(file)) and stat.S_ISREG(status.st_mode)
             }
         below = self._path(path)
         found, listing = {}, self._fs.listFiles(below, True)
@@ -280,6 +280,16 @@ class Storage:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
+
+
+def _files_below(top: Path) -> Iterator[Path]:
+    """All files below a folder. One that is removed meanwhile is none (`Path.rglob` raises), nor is what may not be looked into."""
+
+    def unless_gone(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | PermissionError):
+            raise error
+
+    return (Path(folder, name) for folder, _, names in os.walk(top, onerror=unless_gone) for name in names)
 
 
 def _status(file: Path) -> os.stat_result | None:

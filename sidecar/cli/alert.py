@@ -26,12 +26,12 @@ def send_test(config: Path | None, receivers: tuple[str, ...], **overrides: Any)
     It says that it is one. A line for each destination: its name, how it went, why. Exit status 1 where one was not delivered.
     """
     from sidecar.clock import Clock
-    from sidecar.core.observations import Outcome
+    from sidecar.core.observations import DeliveryOutcome
     from sidecar.settings import load
-    from sidecar.sinks.trial import send_test
+    from sidecar.sinks.notify.test_message import send_test
 
     status = 0
     for name, outcome, detail in send_test(load(config, overrides), receivers, Clock()):
         click.echo(f"{name}  {outcome}{f': {detail}' if detail else ''}")
-        status = status if outcome is Outcome.DELIVERED else 1
+        status = status if outcome is DeliveryOutcome.DELIVERED else 1
     return status

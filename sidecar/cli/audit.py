@@ -9,8 +9,8 @@ import click
 
 from sidecar.cli.options import options
 from sidecar.cli.printing import print_line
-from sidecar.core.text import printable
-from sidecar.settings.durations import parse_duration
+from sidecar.core.sanitize import printable
+from sidecar.settings.file.durations import parse_duration
 from sidecar.termination import Termination
 
 _LONGEST_DAYS = 36_500

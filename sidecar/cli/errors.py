@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from sidecar.core.errors import OperatorError
-from sidecar.core.text import printable
+from sidecar.core.sanitize import printable
 
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports of any tool whose reader has gone: not 0, for not all was written, `who`'s verdict for one."""

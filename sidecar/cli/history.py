@@ -21,7 +21,7 @@ def timeline(last: int, output: Output, config: Path | None, state_dir: Path | N
     Leader changes, failovers, contenders, when it could see and when it could not, messages.
     """
     from sidecar import history
-    from sidecar.core.messages import record_line
+    from sidecar.core.cluster.record_lines import record_line
 
     found = history.latest(_state_dir(config, state_dir, overrides), last)
     named = len(found.clusters) > 1
@@ -39,7 +39,7 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
     With the facts that tell why. The first characters of its id are enough; `timeline` shows it.
     """
     from sidecar import history
-    from sidecar.core.explaining import find, in_words
+    from sidecar.core.views.explain import find, in_words
 
     explained = find(history.records(_state_dir(config, state_dir, overrides)), episode)
     if output == "json":

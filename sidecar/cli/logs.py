@@ -4,7 +4,7 @@ import logging
 import traceback
 from types import TracebackType
 
-from sidecar.core.text import escaped
+from sidecar.core.sanitize import escaped
 
 _INDENT = "    "
 

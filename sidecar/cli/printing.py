@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import json
 
 from sidecar.cli.options import Output
-from sidecar.core.text import escaped, printable
+from sidecar.core.sanitize import escaped, printable
 
 
 def print_line(text: str) -> None:

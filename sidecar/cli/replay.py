@@ -21,8 +21,8 @@ def replay(files: tuple[Path, ...], config: Path | None, observer: str | None, o
 
     FILE holds records: segments of the spool, in the order of time, packed or not; or ZooKeeper's transactions as JSON lines.
     """
-    from sidecar.rehearsal.replay import replayed
-    from sidecar.settings.offline import read_offline
+    from sidecar.settings.rules_only import read_offline
+    from sidecar.simulation.replay import replayed
 
     found = replayed(files, read_offline(config), observer)
     for told in found.tellings():

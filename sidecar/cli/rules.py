@@ -9,8 +9,8 @@ import click
 from sidecar.cli.options import RULES_CONFIG, options
 
 if TYPE_CHECKING:
-    from sidecar.rehearsal.scenes import Difference
-    from sidecar.settings.rehearsals import Expectation
+    from sidecar.settings.test_file import Expectation
+    from sidecar.simulation.run_test import Difference
 
 
 @click.group()
@@ -40,10 +40,10 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> in
         raise click.UsageError("give a test file, or --labels")
     if config:
         raise click.UsageError("a test file names its rules itself, in rule_files: --config belongs to --labels")
-    from sidecar.settings.rehearsals import read_tests
+    from sidecar.settings.test_file import read_tests
 
     suites = [(file, read_tests(file)) for file in files]
-    from sidecar.rehearsal.scenes import compare, play
+    from sidecar.simulation.run_test import compare, play
 
     status = 0
     for file, suite in suites:
@@ -60,10 +60,10 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> in
 
 def _receivers(labels: str, config: Path | None) -> str:
     """Who gets an alert with these labels."""
-    from sidecar.core.labels import OWN_LABELS
-    from sidecar.core.routing import matching
-    from sidecar.settings.given import Given
-    from sidecar.settings.offline import labels_in, read_offline
+    from sidecar.core.policy.labels import OWN_LABELS
+    from sidecar.core.policy.routing import matching
+    from sidecar.settings.file.value import Given
+    from sidecar.settings.rules_only import labels_in, read_offline
 
     offline = read_offline(config)
     given = labels_in(Given(labels, labels, "--labels"))
@@ -74,7 +74,7 @@ def _receivers(labels: str, config: Path | None) -> str:
 
 def _shown(difference: "Difference") -> Iterator[str]:
     """As promtool shows it: what was expected, what was told instead."""
-    from sidecar.settings.durations import format_duration
+    from sidecar.settings.file.durations import format_duration
 
     if difference.missing:
         yield "expected, and not told:"

@@ -42,7 +42,7 @@ def config() -> None:
 def check(config: Path | None, **overrides: Any) -> None:
     """Check the configuration without connecting to anything; say what it amounts to."""
     from sidecar import app
-    from sidecar.core.routing import every
+    from sidecar.core.policy.routing import every
     from sidecar.settings import load
 
     settings = load(config, overrides)

@@ -7,8 +7,8 @@ import click
 
 from sidecar.cli.options import OUTPUT, Output, cluster_options
 from sidecar.cli.printing import print_value
-from sidecar.core.messages import transition_line
-from sidecar.core.text import clean
+from sidecar.core.cluster.record_lines import transition_line
+from sidecar.core.sanitize import clean
 
 
 @click.command()

@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from sidecar.core.moment import Moment
-from sidecar.core.policy import Source
+from sidecar.core.policy.policy import Source
 
 
 class Occasion(StrEnum):
@@ -17,7 +17,7 @@ class Occasion(StrEnum):
     """All are led again."""
 
 
-class Kind(StrEnum):
+class EvidenceKind(StrEnum):
     """What a piece of evidence is."""
 
     PROCESS = "process"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     """What Flink says of a job: from which checkpoint it was restored."""
 
 
-class Outcome(StrEnum):
+class CaptureOutcome(StrEnum):
     """What became of it."""
 
     CAPTURED = "captured"
@@ -66,10 +66,10 @@ class Capture(Struct, frozen=True):
 class Piece(Struct, frozen=True):
     """One piece of evidence, or why there is none. Texts may hold whatever a process or Flink says: untrusted."""
 
-    kind: Kind
+    kind: EvidenceKind
     subject: str
     """Whose: `pid 17 (java)`, an address, a job id."""
-    outcome: Outcome
+    outcome: CaptureOutcome
     detail: str | None = None
     """One line for people."""
     file: str | None = None
@@ -84,7 +84,7 @@ class Gathered(Struct, frozen=True):
     """What is known of the evidence of one failover."""
 
     asked: tuple[Occasion, ...] = ()
-    """What has been requested: it is so once a round."""
+    """What has been requested, once a round."""
     round: int = 1
     """Which failover of its episode this is: the next one may come before it is over."""
     files: int = 0

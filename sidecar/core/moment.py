@@ -1,4 +1,4 @@
-"""Time as the core is told it."""
+"""Time as an argument of the core: moments, durations, and their forms in records and for people."""
 
 from datetime import UTC, datetime, timedelta
 from math import ceil, floor
@@ -20,7 +20,7 @@ _LATEST_MILLIS = 253_402_300_799_999
 class Moment(Struct, frozen=True, order=True):
     """One instant on two clocks.
 
-    `steady` never jumps and decides every duration and deadline; `wall` is what people and records are told. Both are microseconds since
+    `steady` never jumps and decides every duration and deadline; `wall` is what people and records get. Both are microseconds since
     the epoch, and `steady` goes on where it was after a restart.
     """
 
@@ -33,9 +33,27 @@ def timestamp(wall: int) -> Timestamp:
     return Timestamp((_EPOCH + timedelta(microseconds=wall)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
 
+def parsed(text: str) -> int:
+    """`timestamp` read back. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time without its distance from UTC")
+    return round(moment.timestamp() * SECOND)
+
+
 def stored_at(millis: int) -> Timestamp | None:
     """A store's own time of a write, `millis` since the epoch, as text; None where no store can mean it: before 1970, after 9999."""
     return timestamp(millis * 1000) if 0 <= millis <= _LATEST_MILLIS else None
+
+
+def in_seconds(duration: int) -> float:
+    """A duration as records have it."""
+    return round(duration / SECOND, 6)
+
+
+def micros(recorded: float) -> int:
+    """A duration that was recorded in seconds."""
+    return round(recorded * SECOND)
 
 
 def seconds(micros: int) -> str:

@@ -1,4 +1,4 @@
-"""What the shell tells the core: raw, undecoded, and when it was seen."""
+"""What drivers and sinks report to the core: raw, undecoded, with the time of observation."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,9 +6,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from sidecar.core.evidence import Piece
-from sidecar.core.leadership import Births, ZNodePosition
+from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
-from sidecar.core.policy import Policy
+from sidecar.core.policy.policy import Policy
 
 
 class ConnectionState(StrEnum):
@@ -19,28 +19,28 @@ class ConnectionState(StrEnum):
     LOST = "LOST"
 
 
-class Outcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     """How one attempt to deliver a notification ended."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
     """Not reached, or the service is in trouble: tried again soon."""
     RATE_LIMITED = "rate_limited"
-    """The service tells us to come back later."""
+    """The service asks to retry later."""
     TIMED_OUT = "timed_out"
     """Cut off at the time limit or while the answer was awaited: it may have arrived, so the next attempt is a possible duplicate."""
     REJECTED = "rejected"
-    """Refused as it is: an address, a token or a limit that somebody may repair. Tried again slowly."""
+    """Refused: an address, a token or a limit that somebody may repair. Retried slowly."""
     UNDELIVERABLE = "undeliverable"
     """Trying again cannot help: no such receiver, or a URL that nothing can send to."""
     NOT_SENT = "not_sent"
     """The service's plugin sends nothing for such a message: nothing went out, and trying again changes nothing."""
     ALREADY_TOLD = "already_told"
-    """Another observer has told it: nothing was sent."""
+    """Another observer has sent it: nothing was sent."""
     HELD = "held"
-    """Another observer is about to tell it: nothing was sent yet."""
+    """Another observer is sending it: nothing was sent yet."""
     NO_LEDGER = "no_ledger"
-    """Nobody can be asked whether somebody tells it: nothing was sent yet."""
+    """The ledger cannot be read: nothing was sent yet."""
 
 
 class Observed(Struct, frozen=True):
@@ -84,7 +84,7 @@ class NodeObserved(SeenInCluster, frozen=True):
     data: bytes = b""
     position: ZNodePosition | None = None
     writes: int | None = None
-    """How often the path was created, set or deleted since it was last told of; None where nobody could count."""
+    """How often the path was created, set or deleted since it was last reported; None if that could not be counted."""
     births: Births | None = None
     """How often there was a new node at this path until now, where its parent counts nothing else."""
 
@@ -150,7 +150,7 @@ class DeliverySettled(Observed, frozen=True):
     """One attempt to deliver ended. `detail` is one line for people, free of secrets."""
 
     delivery_id: str
-    outcome: Outcome
+    outcome: DeliveryOutcome
     detail: str = ""
     retry_after: int | None = None
     """How long the service asks us to wait, in microseconds."""
@@ -195,11 +195,11 @@ ClusterObservation = (
     | ConfigMapObserved
     | NothingFound
 )
-"""What a driver may tell."""
+"""What a driver may report."""
 
 
 def is_trace(observation: "Observation") -> bool:
-    """Whether it shows that something of a Flink cluster is there, with a leader or without."""
+    """Whether it shows that the Flink cluster exists, with a leader or without."""
     match observation:
         case NodeObserved(position=None) | ChildrenObserved(names=()) | ConfigMapObserved(uid=None):
             return False

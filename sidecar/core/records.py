@@ -20,7 +20,7 @@ def record_id(*what_happened: object) -> str:
     return str(uuid5(_NAMESPACE, "\x1f".join(str(fact) for fact in what_happened)))
 
 
-class Position(Struct, frozen=True, kw_only=True):
+class PositionRecord(Struct, frozen=True, kw_only=True):
     """The store's own coordinates of what was seen: `path` in both (name and key of a ConfigMap), then ZooKeeper's four, then
     Kubernetes'.
     """
@@ -49,7 +49,7 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="type"):
     recorded_at: Timestamp = Timestamp("")
 
 
-class Transition(Record, frozen=True, kw_only=True, tag="transition"):
+class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     """One row of the leadership table happened to one component."""
 
     component: str
@@ -66,7 +66,7 @@ class Transition(Record, frozen=True, kw_only=True, tag="transition"):
     """The leader after is the one last known before."""
     same_process: bool | None
     unobserved: int | None
-    """Writes (in Kubernetes: elections) between before and after that nobody could see; null: not knowable, and then there were
+    """Unobserved writes (in Kubernetes: elections) between before and after; null: not known, and then there were
     `unobserved_at_least` so many.
     """
     vacant_seconds: float | None
@@ -81,7 +81,7 @@ class Transition(Record, frozen=True, kw_only=True, tag="transition"):
     reason: str | None
     """OBSCURED: why we cannot see. Without a leader, in Kubernetes: the fact from which that was derived."""
     written_at: Timestamp | None
-    position: Position | None
+    position: PositionRecord | None
     episode_id: str | None = None
     unobserved_at_least: int | None = None
     elections: int | None = None
@@ -114,7 +114,7 @@ class Contention(Record, frozen=True, kw_only=True, tag="contention"):
     contenders: int
     """How many there are now. 1 is a leader without a standby."""
     contenders_before: int | None
-    """Null: nobody had counted before."""
+    """Null: not counted before."""
 
 
 class Notification(Record, frozen=True, kw_only=True, tag="notification"):
@@ -130,14 +130,14 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     possible_duplicate: bool
     detail: str | None
     delivery_id: str
-    """What all attempts to tell one destination one thing share."""
+    """The same for all attempts of one delivery."""
     queued_at: Timestamp
-    """Since when there was this to tell."""
+    """When the delivery was queued."""
     episode_id: str | None = None
-    """The failover that it tells of; null: none, several, or none that was known when it was queued."""
+    """The failover that it is about; null: none, several, or none known when it was queued."""
 
 
-class Episode(Record, frozen=True, kw_only=True, tag="episode"):
+class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     """One failover, from the first component that left a leader until all were led again for a moment. Written when it is over; `id` is
     the `episode_id` of its transitions, the same for every observer.
     """
@@ -155,7 +155,7 @@ class Episode(Record, frozen=True, kw_only=True, tag="episode"):
     jobs_ended: int
     """Of those affected: how many ended instead of being led again."""
     jobs_missing: int
-    """Of those affected: how many nobody led when we stopped waiting for them."""
+    """Of those affected: how many had no leader when the episode stopped waiting for them."""
     jobs_total: int
     vacant_seconds: float | None
     """The longest time for which no leader of one of the cluster's own components was published; null: none was seen to be vacant."""
@@ -203,5 +203,5 @@ class Evidence(Record, frozen=True, kw_only=True, tag="evidence"):
     asked_at: Timestamp
 
 
-AnyRecord = Transition | Coverage | Contention | Notification | Episode | Annotation | Evidence
+AnyRecord = TransitionRecord | Coverage | Contention | Notification | EpisodeRecord | Annotation | Evidence
 """Every record type."""

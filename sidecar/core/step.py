@@ -1,18 +1,23 @@
-"""The one way a change takes: `step(policy, state, observation) → (state, effects)`."""
+"""All state changes go through here: `step(policy, state, observation) → (state, effects)`."""
 
 from collections.abc import Container, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core import cluster, deliveries, gathering, grouping, rules, settling
-from sidecar.core.alerts import Alerts, Notice, Reason, Suppressed
-from sidecar.core.change import Outcome
-from sidecar.core.deliveries import Delivery, Part, Settled
+from sidecar.core.alerting import grouping, rules
+from sidecar.core.alerting.alerts import Alerts, Notice, Reason, Suppressed
+from sidecar.core.alerting.message import compose
+from sidecar.core.cluster import cluster_step, evidence_requests
+from sidecar.core.cluster.draft import ClusterStep, Happened
+from sidecar.core.cluster.record_writer import envelope, transition_record
+from sidecar.core.cluster.state import fresh_cluster
+from sidecar.core.cluster.transitions import Transition
+from sidecar.core.delivery.ledger_document import MOST_ALERTS
+from sidecar.core.delivery.outbox import Delivery, Part, Settled, claim, queue, released, with_heartbeats
+from sidecar.core.delivery.settle import settle
 from sidecar.core.evidence import Capture, Piece
-from sidecar.core.ledger import MOST_ALERTS
 from sidecar.core.moment import SECOND, Moment, timestamp
-from sidecar.core.notifications import compose
 from sidecar.core.observations import (
     DeliverySettled,
     EvidenceGathered,
@@ -22,29 +27,28 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
-from sidecar.core.policy import Heartbeat, Policy, Severity
-from sidecar.core.recording import envelope
+from sidecar.core.policy.policy import Heartbeat, Policy, Severity
 from sidecar.core.records import AnyRecord, Notification, record_id
-from sidecar.core.state import State, fresh_cluster
+from sidecar.core.state import State
 
 ALIVE_INTERVAL = 30 * SECOND
-"""How much of our own time a crash may leave uncertain."""
+"""How exactly the journal knows until when the sidecar ran."""
 
 
 class Append(Struct, frozen=True):
-    """Write this record."""
+    """Write a record to the journal."""
 
     record: AnyRecord
 
 
 class Send(Struct, frozen=True):
-    """Deliver this, now that its claim is recorded."""
+    """Send a delivery, after the journal has recorded that it is being sent."""
 
     delivery: Delivery
 
 
 class Gather(Struct, frozen=True):
-    """Capture this, now that the request is recorded."""
+    """Capture evidence, after the journal has recorded the request."""
 
     capture: Capture
 
@@ -54,7 +58,7 @@ Step = tuple[State, list[Effect]]
 
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
-    """The state after `observation`, and what the shell must do: append records, then send and gather."""
+    """The state after `observation`, and its effects in order: append records, then send and gather."""
     match observation:
         case Ticked():
             return _tick(policy, state, observation.at)
@@ -65,40 +69,44 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
         case PolicyLoaded():
             return replace(state, alerts=grouping.rerouted(state.alerts, observation.policy, observation.at)), []
         case Stopped():
-            return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster.stop)
+            return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
         case _:
             name = observation.cluster_id
             before = state.clusters.get(name) or fresh_cluster(observation.at)
-            return _take(policy, state, name, cluster.observe(policy, name, before, observation), observation.at)
+            return _take(policy, state, name, cluster_step.observe(policy, name, before, observation), observation.at)
 
 
 def _start(policy: Policy, state: State, now: Moment) -> Step:
-    """Take up the state that an earlier process left: forget clusters that are not watched any more, release its claims."""
+    """Take over the state of an earlier process: drop clusters that are no longer watched, release its deliveries in progress."""
     alive = state.alive or now
     known = {name: state.clusters.get(name) or fresh_cluster(now) for name in policy.stores}
-    outbox = deliveries.released(state.outbox, state.outbox.keys(), now)
-    # Nothing is in sight yet, so nothing waits to have been so for long enough.
+    outbox = released(state.outbox, state.outbox.keys(), now)
+    # Nothing has been observed yet, so no condition has begun to hold.
     told = replace(grouping.rerouted(state.alerts, policy, now), pending={})
     began = replace(state, clusters=known, alerts=told, outbox=outbox, alive=now)
-    began, effects = _each_cluster(policy, began, now, lambda p, name, c, at: cluster.restart(p, name, c, alive, at))
+    began, effects = _each_cluster(
+        policy, began, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
+    )
     for capture in state.captures.values():
-        began, more = _gathered(policy, began, capture, gathering.nothing(capture, "the sidecar ended meanwhile"), now)
+        began, more = _gathered(
+            policy, began, capture, evidence_requests.nothing(capture, "the sidecar ended meanwhile"), now
+        )
         effects += more
     return began, effects
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     state, effects = _gather(policy, state, now)
-    state, more = _each_cluster(policy, state, now, cluster.tick)
+    state, more = _each_cluster(policy, state, now, cluster_step.tick)
     effects += more
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
-    told, notices, suppressed = grouping.tell(evaluated, policy, blind, now)
+    told, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
     queued = [delivery for notice in notices for delivery in _deliveries(policy, state, notice, now)]
-    outbox, given_up = deliveries.queue(state.outbox, queued) if queued else (state.outbox, [])
+    outbox, given_up = queue(state.outbox, queued) if queued else (state.outbox, [])
     told, beats = _heartbeats(policy, told, blind, now)
-    outbox = deliveries.with_heartbeats(outbox, beats, blind=bool(blind))
-    outbox, claimed = deliveries.claim(outbox, now)
+    outbox = with_heartbeats(outbox, beats, blind=bool(blind))
+    outbox, claimed = claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
     if told is not state.alerts or outbox is not state.outbox or alive is not state.alive:
         state = replace(state, alerts=told, outbox=outbox, alive=alive)
@@ -109,22 +117,24 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
 
 
 def _answered(policy: Policy, state: State, answer: DeliverySettled | EvidenceGathered) -> Step:
-    """The shell tells what became of an effect."""
+    """The result of an effect."""
     if isinstance(answer, DeliverySettled):
-        outbox, settled = settling.settle(state.outbox, answer)
+        outbox, settled = settle(state.outbox, answer)
         return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], answer.at)
     capture = state.captures.get(answer.capture_id)
     return _gathered(policy, state, capture, answer.pieces, answer.at) if capture else (state, [])
 
 
 def _gather(policy: Policy, state: State, now: Moment) -> Step:
-    """Request what evidence is due, before a failover may be over, and record what nobody will bring any more."""
+    """Request the evidence that is due, before a failover may be over, and record requests that will not be answered."""
     effects: list[Effect] = []
-    for capture in gathering.overdue(state.captures, now):
-        state, more = _gathered(policy, state, capture, gathering.nothing(capture, "nobody told what came of it"), now)
+    for capture in evidence_requests.overdue(state.captures, now):
+        state, more = _gathered(
+            policy, state, capture, evidence_requests.nothing(capture, "nobody told what came of it"), now
+        )
         effects += more
     for name, known in state.clusters.items():
-        after, asked = gathering.ask(policy, name, known, now)
+        after, asked = evidence_requests.ask(policy, name, known, now)
         if after is not known:
             captures = {**state.captures, **{capture.id: capture for capture in asked}} if asked else state.captures
             state = replace(state, clusters={**state.clusters, name: after}, captures=captures)
@@ -133,18 +143,18 @@ def _gather(policy: Policy, state: State, now: Moment) -> Step:
 
 
 def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[Piece], at: Moment) -> Step:
-    """A request was answered with `pieces`; with none, it is lost."""
-    pieces = pieces or gathering.nothing(capture, "nothing came of it")
+    """A request for evidence was answered with `pieces`; none: it is lost."""
+    pieces = pieces or evidence_requests.nothing(capture, "nothing came of it")
     captures = {key: other for key, other in state.captures.items() if key != capture.id}
     clusters = state.clusters
     if known := clusters.get(capture.cluster_id):
-        clusters = {**clusters, capture.cluster_id: gathering.gathered(known, capture, pieces)}
-    all_of_it = [*pieces[: gathering.MOST_PIECES], *gathering.beyond(capture)]
-    records = gathering.records(policy, capture, all_of_it, at)
+        clusters = {**clusters, capture.cluster_id: evidence_requests.gathered(known, capture, pieces)}
+    all_of_it = [*pieces[: evidence_requests.MOST_PIECES], *evidence_requests.beyond(capture)]
+    records = evidence_requests.records(policy, capture, all_of_it, at)
     return replace(state, clusters=clusters, captures=captures), [Append(record) for record in records]
 
 
-def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster.Act) -> Step:
+def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:
     effects: list[Effect] = []
     for name, before in state.clusters.items():
         state, more = _take(policy, state, name, act(policy, name, before, now), now)
@@ -152,16 +162,20 @@ def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster.Act) -
     return state, effects
 
 
-def _take(policy: Policy, state: State, cluster_id: str, outcome: Outcome, at: Moment) -> Step:
+def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, at: Moment) -> Step:
     """Take over one cluster's next state, and let the rules see what happened to it."""
-    after, records = outcome
+    after, happened = outcome
     if after is state.clusters.get(cluster_id):
         return state, []  # nothing happened: the state stays the same object, and the journal has nothing to write
     reacted = state.alerts
-    for record in records:
-        reacted = rules.react(reacted, policy, record, after, at)
+    for each in happened:
+        reacted = rules.react(reacted, policy, each, after, at)
     clusters = {**state.clusters, cluster_id: after}
-    return replace(state, clusters=clusters, alerts=reacted), [Append(record) for record in records]
+    return replace(state, clusters=clusters, alerts=reacted), [Append(_record(policy, each)) for each in happened]
+
+
+def _record(policy: Policy, happened: Happened) -> AnyRecord:
+    return transition_record(policy, happened) if isinstance(happened, Transition) else happened
 
 
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
@@ -195,10 +209,10 @@ def _delivery_id(policy: Policy, notice: Notice, destination: str, now: Moment) 
 
 
 def _parts(notice: Notice) -> tuple[Part, ...]:
-    """What the ledger is asked about. Of a storm a part stands for all: every observer chooses the same."""
+    """The alerts that are looked up in the ledger. In a storm a sample stands for all; every observer chooses the same."""
     if all("observer" in alert.labels for alert in notice.alerts):
         return ()
-    alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also what we alone can tell: it is news to the ledger
+    alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also those of this observer alone
     return tuple(
         Part(
             alert.id,
@@ -213,7 +227,7 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
 
 
 def _heartbeats(policy: Policy, told: Alerts, blind: Container[str], now: Moment) -> tuple[Alerts, list[Delivery]]:
-    """What tells that somebody watches: due, and true. Silence is how it is told that nobody does, so none is sent later instead."""
+    """Heartbeats due now. None while blind, so that the receiver's dead man's switch fires; a missed one is not sent later."""
     due = [beat for beat in policy.heartbeats if now.steady - told.beats.get(beat.destination.name, 0) >= beat.interval]
     if not due or any(name in blind for name in policy.stores):
         return told, []
@@ -232,7 +246,7 @@ def _heartbeat(policy: Policy, beat: Heartbeat, now: Moment) -> Delivery:
         reason=Reason.HEARTBEAT,
         severity=Severity.INFO,
         title=f"[HEARTBEAT] {policy.observer} watches {', '.join(policy.stores)}",
-        body="While this arrives, somebody watches and can see.",
+        body="This sidecar is running and can read the store.",
         queued_at=now,
         next_at=now.steady,
     )

@@ -10,8 +10,9 @@ from typing import Any, Final
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
+from sidecar.core.journal_migrations import FORMAT
 from sidecar.core.records import AnyRecord, record_id
-from sidecar.journal.file import BUSY_SECONDS, FILE, FORMAT, JournalError, journal_error
+from sidecar.journal.file import BUSY_SECONDS, FILE, JournalError, journal_error
 
 log = logging.getLogger("sidecar.journal")
 
@@ -79,7 +80,7 @@ def _transaction(path: Path) -> Iterator[sqlite3.Cursor]:
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             (found,) = connection.execute("PRAGMA user_version").fetchone()
-            if found != FORMAT:
+            if not 0 < found <= FORMAT:  # records are the same in all formats
                 raise JournalError(f"cannot write {path}: its format is {found}, this version writes {FORMAT}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection.cursor()

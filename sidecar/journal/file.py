@@ -1,4 +1,7 @@
-"""The journal's file: its tables, how it is opened and checked, and how it is set aside when it is damaged."""
+"""The journal's file: its tables, how it is opened and checked, and how it is set aside when it is damaged.
+
+Its `PRAGMA user_version` is FORMAT. An older file is migrated when it is opened; a newer one is set aside, never guessed at.
+"""
 
 import errno
 import os
@@ -10,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.core.errors import OperatorError
+from sidecar.core.journal_migrations import FORMAT, migrated
+from sidecar.core.journal_rows import Row
 
 FILE: Final = "journal.db"
-FORMAT: Final = 1
-"""`PRAGMA user_version` of the file. A file of another format is set aside, never guessed at."""
 BUSY_SECONDS: Final = 5.0
 
 _TABLES: Final = f"""
@@ -140,15 +143,17 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found not in {0, FORMAT}:
+    if not 0 <= found <= FORMAT:
         raise OtherFormatError(f"cannot use {path}: its format is {found}, this version writes {FORMAT}")
-    if found == FORMAT:
+    if found:
         _check(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -512")
     if found == 0:
         _begin(connection)
+    elif found < FORMAT:
+        _migrate(connection, found)
 
 
 def _begin(connection: sqlite3.Connection) -> None:
@@ -159,6 +164,17 @@ def _begin(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO sqlite_sequence VALUES ('record', ?)", (start,))
     connection.execute("INSERT INTO state VALUES ('sealed', '', ?)", (str(start),))
     connection.execute("COMMIT")
+
+
+def _migrate(connection: sqlite3.Connection, found: int) -> None:
+    """All rows in one transaction: a process that dies in it leaves the file as it was."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("BEGIN IMMEDIATE")
+        rows = [Row(*row) for row in cursor.execute("SELECT kind, key, value FROM state WHERE kind != 'sealed'")]
+        changed = [(row.kind, row.key, row.value) for row in migrated(rows, found)]
+        cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", changed)
+        cursor.execute(f"PRAGMA user_version = {FORMAT}")
+        cursor.execute("COMMIT")
 
 
 def _make_private(path: Path) -> None:

@@ -44,7 +44,9 @@ class StateLock:
                 raise
             if not self._warned:
                 log.warning(
-                    "%s cannot be locked here (%s): nothing keeps a second sidecar out", self._path, error.strerror
+                    "cannot lock %s (%s): a second sidecar on this folder would not be refused",
+                    self._path,
+                    error.strerror,
                 )
             self._warned = True
         self._descriptor = descriptor

@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct, json
 
+from sidecar.core.cluster.state import View
+from sidecar.core.journal_migrations import FORMAT, migrated
+from sidecar.core.journal_rows import KINDS, Row
 from sidecar.core.moment import Moment
-from sidecar.core.rows import KINDS, Row
-from sidecar.core.state import View
 from sidecar.journal.file import BUSY_SECONDS, newest_in, sealed_in
 
 _MOST_PROBES: Final = 20_000
@@ -51,7 +52,17 @@ def salvage(path: Path, *, read_only: bool = False) -> Salvaged:
             sealed = sealed_in(connection)
         with suppress(sqlite3.Error, TypeError):
             newest = newest_in(connection)
-        return Salvaged(list(_state(connection)), sorted(_records(connection, newest)), sealed, newest)
+        rows = migrated(_state(connection), _format(connection))
+        return Salvaged(list(rows), sorted(_records(connection, newest)), sealed, newest)
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    """Of its rows; the present one where not even that can be read."""
+    with suppress(sqlite3.Error):
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        if 0 < found <= FORMAT:
+            return int(found)
+    return FORMAT
 
 
 def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Row], left_out: int) -> None:

@@ -16,8 +16,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.records import AnyRecord
-from sidecar.core.rows import Row, assemble, changes
 from sidecar.core.state import State
 from sidecar.journal.adding import insert
 from sidecar.journal.file import (
@@ -116,9 +116,7 @@ class Journal:
             self._fail(error)
             return False
         if self.problem is not None:
-            log.warning(
-                "the journal %s is written again: %d records that waited are on disk", self.path, len(self._unsaved)
-            )
+            log.warning("journal %s: writing again, %d waiting records are on disk", self.path, len(self._unsaved))
             self.problem = None
         self._unsaved.clear()
         self._saved, self._sealed = state, max(sealed, self._sealed)
@@ -228,7 +226,7 @@ class Journal:
         self._salvaged = salvaged
         self.lost += salvaged.missing or 0
         log.error(
-            "%s: it was set aside as %s, and a new journal begins with %d records and %d rows of state from it; %s",
+            "%s: set aside as %s; a new journal starts with %d records and %d rows of state from it; %s",
             error,
             aside.name,
             len(salvaged.records),
@@ -250,7 +248,7 @@ class Journal:
     def _fail(self, error: JournalError) -> None:
         if self.problem != str(error):
             advice = f"; {error.advice}" if error.advice else ""
-            log.error("%s: records wait in memory, alerts still go out%s", error, advice)
+            log.error("%s: records wait in memory, alerts are still sent%s", error, advice)
         self.problem = str(error)
 
 

@@ -132,7 +132,8 @@ def _download(version: str, staging: Path, progress: Callable[[str], None]) -> P
 
 def _download_state(version: str, staging: Path, log: Path) -> str:
     total = _PACKAGE_SIZE.search(log.read_bytes())
-    have = max((_size(file) for file in staging.rglob("*")), default=0)
+    # `Path.rglob` would raise where pip removes a folder meanwhile.
+    have = max((_size(Path(folder, name)) for folder, _, names in os.walk(staging) for name in names), default=0)
     of = f" ({int(total[1])} MB)" if total else ""
     if total and have >= int(total[1]) * 1_000_000:
         return f"fetching Flink {version}{of}: pip prepares it"

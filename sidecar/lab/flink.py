@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sidecar.core.leadership import LeaderInformation
-from sidecar.core.wire import decode_connection_info
+from sidecar.core.flink.connection_info import decode_connection_info
+from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab import rest
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.errors import LabError

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 from typing import Final
 
-from sidecar.core.policy import Source
-from sidecar.settings import keys
-from sidecar.settings.durations import DAY, HOUR, SECOND
-from sidecar.settings.given import Given
+from sidecar.core.policy.policy import Source
+from sidecar.settings.file import schema
+from sidecar.settings.file.durations import DAY, HOUR, SECOND
+from sidecar.settings.file.section import Section
+from sidecar.settings.file.value import Given
 from sidecar.settings.model import EvidenceSettings, TlsSettings
-from sidecar.settings.section import Section
 from sidecar.settings.security import read_tls
 
 _MEGABYTE: Final = 1_000_000
@@ -48,9 +48,9 @@ def _folder(given: Given | None, state_dir: Path, spool: Path | str) -> Path:
 def _tls(section: Section) -> TlsSettings | None:
     if "tls" not in section:
         return None
-    nested = section.section("tls", keys.TLS)
+    nested = section.section("tls", schema.TLS)
     given = {"tls": Given("", "", nested.where)}
-    for key in keys.TLS.defaults:
+    for key in schema.TLS.defaults:
         if value := nested.find(key):
             given[f"tls.{key}"] = value.secret("value") if key == "key_password" else value
     return read_tls(given)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from sidecar.core.labels import OWN_LABELS
-from sidecar.settings import keys
-from sidecar.settings.alerting import read_alerting
-from sidecar.settings.cluster import find_cluster, names_cluster
-from sidecar.settings.durations import MILLISECOND, SECOND
-from sidecar.settings.errors import SettingsError
+from sidecar.core.policy.labels import OWN_LABELS
+from sidecar.settings.alerting.alerting import read_alerting
+from sidecar.settings.cluster.cluster import find_cluster, names_cluster
 from sidecar.settings.evidence import read_evidence
-from sidecar.settings.given import Given, overrides_of
-from sidecar.settings.keys import Keys
+from sidecar.settings.file import schema
+from sidecar.settings.file.durations import MILLISECOND, SECOND
+from sidecar.settings.file.errors import SettingsError
+from sidecar.settings.file.nodes import Table
+from sidecar.settings.file.schema import Keys
+from sidecar.settings.file.section import Section
+from sidecar.settings.file.value import Given, overrides_of
 from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, Settings, SpoolSettings
-from sidecar.settings.nodes import Table
-from sidecar.settings.section import Section
 from sidecar.settings.security import Place
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
@@ -36,13 +36,15 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
     """
     line, environment = overrides_of(overrides)
     file = (
-        _document(config, keys.CONFIG) if config else Section(Table({}, {}, 1), keys.CONFIG, "the configuration", None)
+        _document(config, schema.CONFIG)
+        if config
+        else Section(Table({}, {}, 1), schema.CONFIG, "the configuration", None)
     )
     rule_files = [given.path() for given in file.texts("rule_files")]
-    documents = [file, *(_document(path, keys.RULE_FILE) for path in rule_files)]
+    documents = [file, *(_document(path, schema.RULE_FILE) for path in rule_files)]
     own_labels = external_labels(file)
     alerting = read_alerting(documents, own_labels)
-    spool, http = file.section("spool", keys.SPOOL), file.section("http", keys.HTTP)
+    spool, http = file.section("spool", schema.SPOOL), file.section("http", schema.HTTP)
     state_dir = (line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path()
     spool_place = _spool_place(line.get("spool") or environment.get("spool") or spool.get("url"))
     return Settings(
@@ -55,10 +57,10 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
             roll_interval=spool.get("roll_interval").duration(at_least=100 * MILLISECOND) / SECOND,
             roll_records=spool.get("roll_records").integer(1, 1_000_000),
         ),
-        ledger=file.section("ledger", keys.LEDGER).get("mode").choice(LedgerMode),
+        ledger=file.section("ledger", schema.LEDGER).get("mode").choice(LedgerMode),
         trust_window=file.get("trust_window").duration() / SECOND,
         http=_http(http),
-        evidence=read_evidence(file.section("evidence", keys.EVIDENCE), state_dir, spool_place),
+        evidence=read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool_place),
         rules=alerting.rules,
         receivers=alerting.receivers,
         route=alerting.route,
@@ -76,7 +78,7 @@ def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
 
 
 def _document(path: Path, known: Keys) -> Section:
-    from sidecar.settings.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
+    from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
     return Section(parse(read_text(path), str(path)), known, str(path), path.absolute().parent)
 
@@ -85,14 +87,14 @@ def _clusters(line: Place, environment: Place, file: Section) -> tuple[ClusterSe
     """Those that `clusters` lists, unless the command line or the environment names another one."""
     if "clusters" not in file or names_cluster(line) or names_cluster(environment):
         return (find_cluster(line, environment, _cluster_of_file(file)),)
-    for key in keys.CLUSTER.defaults:
+    for key in schema.CLUSTER.defaults:
         if key in file:
             raise file.error(key, "clusters is given too: put this one among them, or remove the other")
     for place in (line, environment):
         if "cluster_id" in place:
             raise place["cluster_id"].error("the configuration lists clusters: which one is meant? name its store too")
     found: dict[str, ClusterSettings] = {}
-    for section in file.sections("clusters", keys.CLUSTER):
+    for section in file.sections("clusters", schema.CLUSTER):
         listed = _cluster_of_file(section)
         if not names_cluster(listed):
             raise SettingsError(f"{section.where}: names no cluster: give {', '.join(_NAMING)}")
@@ -109,7 +111,7 @@ def _clusters(line: Place, environment: Place, file: Section) -> tuple[ClusterSe
 
 
 def _cluster_of(place: Place) -> Place:
-    found = {name: place[name] for name in keys.CLUSTER_OVERRIDES if name in place}
+    found = {name: place[name] for name in schema.CLUSTER_OVERRIDES if name in place}
     if "kubernetes" in found and not found["kubernetes"].flag():
         del found["kubernetes"]
     return found
@@ -117,10 +119,10 @@ def _cluster_of(place: Place) -> Place:
 
 def _cluster_of_file(file: Section) -> Place:
     if "kubernetes" not in file:
-        found = _zookeeper_of(file.section("zookeeper", keys.ZOOKEEPER))
+        found = _zookeeper_of(file.section("zookeeper", schema.ZOOKEEPER))
     elif "zookeeper" not in file:
-        section = file.section("kubernetes", keys.KUBERNETES)
-        found = {key: section.find(key) for key in keys.KUBERNETES.defaults}
+        section = file.section("kubernetes", schema.KUBERNETES)
+        found = {key: section.find(key) for key in schema.KUBERNETES.defaults}
         found["kubernetes"] = found["cluster_id"]
     else:
         raise file.error("kubernetes", "zookeeper is given too, and a cluster is in one of them: remove the other")
@@ -129,15 +131,15 @@ def _cluster_of_file(file: Section) -> Place:
 
 
 def _zookeeper_of(section: Section) -> dict[str, Given | None]:
-    plain = keys.ZOOKEEPER.defaults.keys() - keys.ZOOKEEPER_SECURITY.keys()
+    plain = schema.ZOOKEEPER.defaults.keys() - schema.ZOOKEEPER_SECURITY.keys()
     found = {"zookeeper" if key == "quorum" else key: section.find(key) for key in plain}
-    for name, known in keys.ZOOKEEPER_SECURITY.items():
+    for name, known in schema.ZOOKEEPER_SECURITY.items():
         if name in section:
             nested = section.section(name, known)
             found[name] = Given("", "", nested.where)
             found |= {f"{name}.{key}": nested.find(key) for key in known.defaults}
     return {
-        name: given.secret("value") if given and name in keys.ZOOKEEPER_SECRETS else given
+        name: given.secret("value") if given and name in schema.ZOOKEEPER_SECRETS else given
         for name, given in found.items()
     }
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy import Destination, Heartbeat, Policy, Rule, Source, Store
-from sidecar.core.routing import InhibitRule, Route
+from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Rule, Source, Store
+from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.tls import client_context
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sidecar.settings.given import Given
+from sidecar.settings.file.value import Given
 from sidecar.settings.model import SaslSettings, Secret, TlsSettings
 
 Place = Mapping[str, Given]

@@ -15,10 +15,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
-from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, Held, Vacant
-from sidecar.core.moment import SECOND
-from sidecar.core.snapshot import DELAY_BUCKETS, Snapshot
-from sidecar.core.state import contending, zxid_headroom
+from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held, Vacant
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.views.snapshot import DELAY_BUCKETS, Snapshot
 
 _STATES: Final = ("held", "vacant", "unknown")
 _COMPONENTS: Final = tuple(component.value for component in Component)
@@ -27,11 +27,13 @@ _COMPONENTS: Final = tuple(component.value for component in Component)
 def renderer(snapshot: Callable[[], Snapshot], stores: dict[str, str]) -> Callable[[], bytes]:
     """A function that renders the newest snapshot in Prometheus' text format. `stores`: which store each cluster is in."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_SnapshotCollector(snapshot, stores))
+    registry.register(SnapshotCollector(snapshot, stores))
     return lambda: generate_latest(registry)
 
 
-class _SnapshotCollector(Collector):
+class SnapshotCollector(Collector):
+    """All metrics of one sidecar."""
+
     def __init__(self, snapshot: Callable[[], Snapshot], stores: dict[str, str]) -> None:
         self._snapshot = snapshot
         self._stores = stores
@@ -67,33 +69,44 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
     )
     for cluster_id, cluster in snapshot.state.clusters.items():
         split.add_metric([cluster_id], len(cluster.contested))
-        counts = dict.fromkeys(((component, state) for component in _COMPONENTS for state in _STATES), 0)
-        longest: dict[str, float] = {component.component.value: 0.0 for component in CLUSTER_COMPONENTS}
-        if cluster.missing:
-            longest.clear()  # nobody is missed where there is no such cluster
         for component, known in cluster.components.items():
-            name = component.component.value
-            match known.leadership:
-                case Held(leader):
-                    counts[name, "held"] += 1
-                    if component.job_id is None:
-                        info.add_metric([cluster_id, name, leader.address, str(leader.session_id)], 1)
-                case Vacant() if not cluster.missing:
-                    counts[name, "vacant"] += 1
-                    lasted = (snapshot.at.steady - known.since.steady) / SECOND
-                    longest[name] = max(lasted, longest.get(name, 0.0))
-                case _:
-                    counts[name, "unknown"] += 1
-                    if component.job_id is None:
-                        longest.pop(name, None)  # we cannot see: not 0, but nothing
-        for (name, state), count in counts.items():
+            if isinstance(known.leadership, Held) and component.job_id is None:
+                leader = known.leadership.leader
+                info.add_metric([cluster_id, component.component.value, leader.address, str(leader.session_id)], 1)
+        for (name, state), count in _counts(cluster).items():
             leadership.add_metric([cluster_id, name, state], count)
-        for name, lasted in longest.items():
+        for name, lasted in _vacancies(cluster, snapshot.at).items():
             vacant.add_metric([cluster_id, name], lasted)
         number = contending(cluster.contenders)
         if number is not None and cluster.in_sight:
             contenders.add_metric([cluster_id], number)
     yield from (leadership, info, vacant, contenders, split)
+
+
+def _state(cluster: ClusterState, known: ComponentState) -> str:
+    if isinstance(known.leadership, Held):
+        return "held"
+    return "vacant" if isinstance(known.leadership, Vacant) and not cluster.missing else "unknown"
+
+
+def _counts(cluster: ClusterState) -> dict[tuple[str, str], int]:
+    """How many leaderships of each component are in each state."""
+    counts = dict.fromkeys(((component, state) for component in _COMPONENTS for state in _STATES), 0)
+    for component, known in cluster.components.items():
+        counts[component.component.value, _state(cluster, known)] += 1
+    return counts
+
+
+def _vacancies(cluster: ClusterState, now: Moment) -> dict[str, float]:
+    """For how long there has been no leader (seconds), by component. Nothing where that is not known: it is not 0."""
+    longest = {} if cluster.missing else {component.component.value: 0.0 for component in CLUSTER_COMPONENTS}
+    for component, known in cluster.components.items():
+        name, state = component.component.value, _state(cluster, known)
+        if state == "vacant":
+            longest[name] = max((now.steady - known.since.steady) / SECOND, longest.get(name, 0.0))
+        elif state == "unknown" and component.job_id is None:
+            longest.pop(name, None)
+    return longest
 
 
 def _views(snapshot: Snapshot, stores: dict[str, str]) -> Metric:
@@ -193,5 +206,5 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
         value=health.unprocessed,
     )
     yield CounterMetricFamily(
-        "flink_ha_lost_records", "Records given up for want of disk and memory.", value=health.lost_records
+        "flink_ha_lost_records", "Records dropped because neither disk nor memory had room.", value=health.lost_records
     )

@@ -14,14 +14,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sidecar import __version__
-from sidecar.core.explaining import Explanation, facts
-from sidecar.core.failovers import Failover
-from sidecar.core.leadership import host_port
-from sidecar.core.messages import lasted, move
+from sidecar.core.cluster.record_lines import lasted, move
+from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import SECOND, seconds, timestamp
-from sidecar.core.records import Transition
-from sidecar.core.snapshot import Snapshot
-from sidecar.core.text import clean, printable
+from sidecar.core.records import TransitionRecord
+from sidecar.core.sanitize import clean, printable
+from sidecar.core.views.episode_view import EpisodeView
+from sidecar.core.views.explain import Explanation, facts
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.web.status import clusters
 
 DELIVERIES_SHOWN: Final = 20
@@ -40,7 +40,7 @@ POLICY: Final = (
 """The Content-Security-Policy of every page: its own style and nothing else."""
 
 
-def status(snapshot: Snapshot, episodes: Sequence[Failover], problem: str | None, stale: str | None) -> str:
+def status(snapshot: Snapshot, episodes: Sequence[EpisodeView], problem: str | None, stale: str | None) -> str:
     """Who leads, what is not over, and how the sidecar is. `problem`: why earlier `episodes` are missing; `stale`: why all of it is old."""
     outbox = list(snapshot.state.outbox.values())
     return _render(
@@ -56,7 +56,7 @@ def status(snapshot: Snapshot, episodes: Sequence[Failover], problem: str | None
     )
 
 
-def episode(explained: Explanation, failover: Failover | None) -> str:
+def episode(explained: Explanation, failover: EpisodeView | None) -> str:
     """One failover: what `explain` says, what was noted, what happened in order, what was captured, and who was told."""
     return _render(
         "episode.html.j2",
@@ -70,7 +70,7 @@ def episode(explained: Explanation, failover: Failover | None) -> str:
     )
 
 
-def _shown(transitions: Sequence[Transition]) -> list[Transition]:
+def _shown(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:
     """In order; of a storm the first of the cluster's own components, and the first of jobs."""
     left = {True: JOBS_SHOWN, False: TRANSITIONS_SHOWN}
     shown = []
@@ -91,13 +91,13 @@ def _utc(time: str) -> Markup:
     return Markup('<time datetime="{}">{} {}</time>').format(time, time[:10], time[11:23])
 
 
-def _moved(failover: Failover) -> str:
+def _moved(failover: EpisodeView) -> str:
     """From whom to whom."""
     before, after = host_port(failover.before_address or ""), host_port(failover.after_address or "")
     return move(before, after) if failover.after_address else f"{clean(before or '?')} → nobody yet"
 
 
-def _downtime(of: Failover | Transition) -> str:
+def _downtime(of: EpisodeView | TransitionRecord) -> str:
     """For how long no leader worked."""
     if of.downtime_seconds_at_least is None:
         return "not known"

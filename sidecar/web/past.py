@@ -7,11 +7,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core import failovers
-from sidecar.core.explaining import Explanation, find, in_words
-from sidecar.core.failovers import Failover
-from sidecar.core.records import Annotation, Episode, Evidence, Notification, Transition
-from sidecar.core.snapshot import Snapshot
+from sidecar.core.records import Annotation, EpisodeRecord, Evidence, Notification, TransitionRecord
+from sidecar.core.views import episode_view
+from sidecar.core.views.episode_view import EpisodeView
+from sidecar.core.views.explain import Explanation, find, in_words
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
 
 _READERS: Final = 2
@@ -25,11 +25,11 @@ class BusyError(Exception):
 class Story(Struct, frozen=True):
     """All that is told of one episode."""
 
-    episode: Failover | None
+    episode: EpisodeView | None
     """Null: it was left before its end, by a sidecar that has lost its state."""
     words: list[str]
     """What `explain` says."""
-    transitions: list[Transition]
+    transitions: list[TransitionRecord]
     transitions_total: int
     notifications: list[Notification]
     annotations: list[Annotation]
@@ -45,25 +45,25 @@ class Past:
         self._journal = journal
         self._readers = BoundedSemaphore(_READERS)
 
-    def transitions(self, last: int) -> list[Transition]:
+    def transitions(self, last: int) -> list[TransitionRecord]:
         """The last so many, the newest first."""
         with self._reading() as journal:
-            return journal.latest(Transition, last)
+            return journal.latest(TransitionRecord, last)
 
-    def episodes(self, last: int) -> list[Failover]:
+    def episodes(self, last: int) -> list[EpisodeView]:
         """The last so many, the newest first: what is not over leads."""
         with self._reading() as journal:
-            recorded = [failovers.closed(episode) for episode in journal.latest(Episode, last)]
+            recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, last)]
         known = {episode.id for episode in recorded}
         # One that has just been recorded may not have left the snapshot yet.
-        return [*(each for each in failovers.under_way(self._snapshot()) if each.id not in known), *recorded][:last]
+        return [*(each for each in episode_view.under_way(self._snapshot()) if each.id not in known), *recorded][:last]
 
-    def episode(self, name: str) -> tuple[Explanation, Failover | None]:
+    def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
         """That whose id begins with `name`. Raises UnknownEpisodeError."""
         with self._reading() as journal:
-            under_way = {each.id: each for each in failovers.under_way(self._snapshot())}
+            under_way = {each.id: each for each in episode_view.under_way(self._snapshot())}
             explained = find(journal.remembered(), name, under_way)
-        recorded = failovers.closed(explained.episode) if explained.episode else None
+        recorded = episode_view.closed(explained.episode) if explained.episode else None
         return explained, recorded or under_way.get(explained.id)
 
     def story(self, name: str) -> Story:

@@ -16,11 +16,11 @@ from msgspec import json
 from waitress import wasyncore
 
 from sidecar import threads
-from sidecar.core.explaining import UnknownEpisodeError
-from sidecar.core.leaders import leaders
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.snapshot import Snapshot
-from sidecar.core.text import clean
+from sidecar.core.sanitize import clean
+from sidecar.core.views.explain import UnknownEpisodeError
+from sidecar.core.views.leader_view import leaders
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
 from sidecar.web import hosts
 from sidecar.web.connections import HEALTH, MOST_UNREAD, Server

@@ -8,16 +8,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.leaders import Leader, leaders
+from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.moment import Moment, Timestamp, timestamp
-from sidecar.core.snapshot import Snapshot
-from sidecar.core.state import ClusterState, contending
+from sidecar.core.views.leader_view import Leader, leaders
+from sidecar.core.views.snapshot import Snapshot
 
 JOBS_SHOWN: Final = 20
 """Those without a leader first."""
 
 
-class Sight(Struct, frozen=True):
+class StoreView(Struct, frozen=True):
     """Whether the store is seen whole, and since when. `since` is null where it has not been seen yet."""
 
     seeing: bool
@@ -25,7 +25,7 @@ class Sight(Struct, frozen=True):
     since: Timestamp | None
 
 
-class Jobs(Struct, frozen=True):
+class JobCounts(Struct, frozen=True):
     """How many there are in each state, and some of them."""
 
     total: int
@@ -39,9 +39,9 @@ class ClusterStatus(Struct, frozen=True):
     """One cluster."""
 
     cluster_id: str
-    sight: Sight
+    sight: StoreView
     components: Sequence[Leader]
-    jobs: Jobs
+    jobs: JobCounts
     contenders: int | None
     """Null: no latch can be seen, or nobody stands at it although somebody leads."""
     missing: str | None
@@ -76,20 +76,20 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
     )
 
 
-def _sight(cluster: ClusterState, at: Moment) -> Sight:
+def _sight(cluster: ClusterState, at: Moment) -> StoreView:
     view = cluster.view
     connection = view.connection.value if view.connection else "not connected yet"
     if cluster.in_sight:
-        return Sight(seeing=True, connection=connection, since=timestamp(at.wall - (at.steady - view.connected_at)))
+        return StoreView(seeing=True, connection=connection, since=timestamp(at.wall - (at.steady - view.connected_at)))
     if cluster.stale:
-        return Sight(
+        return StoreView(
             seeing=False, connection=f"{connection}, not answering in time", since=timestamp(view.turned_at.wall)
         )
     lost = view.loss.began if view.loss and view.loss.ended is None else None
-    return Sight(seeing=False, connection=connection, since=timestamp(lost.wall) if lost else None)
+    return StoreView(seeing=False, connection=connection, since=timestamp(lost.wall) if lost else None)
 
 
-def _jobs(jobs: list[Leader]) -> Jobs:
+def _jobs(jobs: list[Leader]) -> JobCounts:
     states = Counter(job.state for job in jobs)
     shown = sorted(jobs, key=lambda job: job.state == "held")[:JOBS_SHOWN]
-    return Jobs(len(jobs), states["held"], states["vacant"], states["unknown"], shown)
+    return JobCounts(len(jobs), states["held"], states["vacant"], states["unknown"], shown)

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from sidecar.core.records import AnyRecord, Coverage, Notification, Position, Transition, record_id
+from sidecar.core.records import AnyRecord, Coverage, Notification, PositionRecord, TransitionRecord, record_id
 from tests.audit.spooling import NOON, instant, session_id, transition
 
 A, B, C = session_id("a"), session_id("b"), session_id("c")
@@ -55,7 +55,7 @@ class History:
                 "last_known_address": address(before),
                 "same_leader": after is not None and after == before,
                 "vacant_seconds": None,
-                "position": Position(czxid=number, mzxid=number),
+                "position": PositionRecord(czxid=number, mzxid=number),
                 **fields,
             },
         )
@@ -122,5 +122,5 @@ class History:
         self.records.append(Notification(**made))
         return self
 
-    def transitions(self) -> list[Transition]:
-        return [record for record in self.records if isinstance(record, Transition)]
+    def transitions(self) -> list[TransitionRecord]:
+        return [record for record in self.records if isinstance(record, TransitionRecord)]

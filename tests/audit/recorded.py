@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from sidecar.core.deliveries import Delivery
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment, timestamp
-from sidecar.core.observations import DeliverySettled, Observation, Outcome, Started, Stopped, Ticked
+from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation, Started, Stopped, Ticked
+from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord
-from sidecar.core.routing import Route
 from sidecar.core.state import State
 from sidecar.core.step import Append, Send, step
 from tests.kit import zookeeper_recordings as recordings
@@ -54,4 +54,4 @@ def _observations(version: str) -> Iterator[Observation]:
 
 def _delivered(delivery: Delivery, at: Moment) -> DeliverySettled:
     settled = Moment(at.steady + _DELIVERED_AFTER, at.wall + _DELIVERED_AFTER)
-    return DeliverySettled(settled, delivery.id, Outcome.DELIVERED)
+    return DeliverySettled(settled, delivery.id, DeliveryOutcome.DELIVERED)

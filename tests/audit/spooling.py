@@ -17,11 +17,11 @@ from sidecar.core.records import (
     AnyRecord,
     Contention,
     Coverage,
-    Episode,
+    EpisodeRecord,
     Evidence,
     Notification,
-    Position,
-    Transition,
+    PositionRecord,
+    TransitionRecord,
     record_id,
 )
 
@@ -38,7 +38,7 @@ def session_id(letter: str) -> str:
     return f"{letter * 8}-0000-4000-8000-000000000000"
 
 
-def transition(number: int, at: datetime = NOON, **other: Any) -> Transition:
+def transition(number: int, at: datetime = NOON, **other: Any) -> TransitionRecord:
     """B took over from A: the change with this number, the same for each who sees it."""
     fields: dict[str, Any] = {
         "id": record_id("test", number),
@@ -65,9 +65,11 @@ def transition(number: int, at: datetime = NOON, **other: Any) -> Transition:
         "view": "CONNECTED",
         "reason": None,
         "written_at": instant(at),
-        "position": Position(path="/flink/default/leader/dispatcher/connection_info", czxid=2**40 + number, version=0),
+        "position": PositionRecord(
+            path="/flink/default/leader/dispatcher/connection_info", czxid=2**40 + number, version=0
+        ),
     }
-    return Transition(**fields | other)
+    return TransitionRecord(**fields | other)
 
 
 def coverage(number: int, at: datetime = NOON) -> Coverage:
@@ -100,15 +102,18 @@ def notification(number: int, at: datetime = NOON) -> Notification:
     )
 
 
-def episode(number: int, at: datetime = NOON) -> Episode:
+def episode(number: int, at: datetime = NOON) -> EpisodeRecord:
     """A failover of four components that is over."""
-    return Episode(
+    return EpisodeRecord(
         **_envelope("episode", number, at),
         opened_at=instant(at - timedelta(seconds=8)),
         closed_at=instant(at - timedelta(seconds=5)),
         cause="jobmanager_lost",
         confidence="high",
-        facts=["Its session in ZooKeeper ended, by no doing of its own.", "Another process leads."],
+        facts=[
+            "The JobManager's ZooKeeper session expired: it did not shut down cleanly.",
+            "Another JobManager took over.",
+        ],
         components=["dispatcher", "job", "resource_manager", "rest_server"],
         jobs_affected=1,
         jobs_ended=0,

@@ -13,7 +13,7 @@ from sidecar.audit import AuditError, open_audit
 from sidecar.audit.ingest import ingest
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.views import ANSWERS, answer
-from sidecar.core.records import AnyRecord, Position, record_id
+from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at
 from tests.audit.spooling import seal, session_id
 from tests.kit.cluster import DISPATCHER
@@ -227,7 +227,7 @@ def test_what_an_observer_forgot_the_log_remembers(ask: Ask) -> None:
 @cluster
 def dead_address(history: History) -> None:
     """In Kubernetes: A died and its lease ran out; jm-1 started then, and A's address still stood there."""
-    stood = Position(uid="u", resource_version="7", holder_identity="h", acquire_time="t")
+    stood = PositionRecord(uid="u", resource_version="7", holder_identity="h", acquire_time="t")
     history.found(0, A).revoked(20, A, position=stood, store="kubernetes").found(25, A, position=stood, **OTHER)
     history.revoked(42, A, position=stood, **OTHER).granted(50, B, A, 30)
     history.covered(0, 100).covered(26, 100, "seeing", "jm-1")
@@ -331,8 +331,8 @@ def shifts(history: History) -> None:
     """Two observers take turns, overlapping: together they miss 50 s. The leader changes while jm-0 is blind."""
     history.found(0, A).found(500, A, **OTHER).revoked(700, A, **OTHER).granted(710, B, A, 10.0, **OTHER)
     history.found(900, B, A, unobserved=2, unobserved_at_least=2)
-    history.found(1000, C, B, unobserved=None, unobserved_at_least=3, position=Position(mzxid=99, czxid=98))
-    history.found(1001, C, B, unobserved=4, unobserved_at_least=4, position=Position(mzxid=99, czxid=98), **OTHER)
+    history.found(1000, C, B, unobserved=None, unobserved_at_least=3, position=PositionRecord(mzxid=99, czxid=98))
+    history.found(1001, C, B, unobserved=4, unobserved_at_least=4, position=PositionRecord(mzxid=99, czxid=98), **OTHER)
     history.covered(0, 600).covered(600, 900, "blind").covered(900, 950).covered(950, 1000, "blind").covered(1000, 1100)
     history.covered(499, 500, "blind", "jm-1").covered(500, 940, "seeing", "jm-1").covered(940, 1002, "blind", "jm-1")
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.audit.spooling import NOON, ids, ids_seen, seal, transition
 from tests.kit import spark_classes
+from tests.kit.files import files_below
 
 pytestmark = pytest.mark.spark
 
@@ -118,7 +119,7 @@ def test_a_cluster_makes_the_same_rows(spark: SparkSession, cluster: Cluster, sp
     with command(cluster, "ingest", "--spool", str(spool), "--audit", str(audit)) as process:
         cluster.workers[0].logged("Asked to launch executor")
         deadline = time.monotonic() + _DEADLINE
-        while not any((audit / "_staging").rglob("*")):
+        while not any(files_below(audit / "_staging")):
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.01)

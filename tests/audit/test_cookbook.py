@@ -2,7 +2,6 @@
 
 import io
 import re
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -12,13 +11,14 @@ from pyspark.sql import SparkSession
 from sidecar.audit.ingest import ingest
 from sidecar.audit.sql import render, run_sql
 from sidecar.audit.views import ANSWERS, views_script
-from sidecar.core.records import AnyRecord, Episode, Transition, record_id
+from sidecar.core.records import AnyRecord, EpisodeRecord, TransitionRecord, record_id
+from tests import ROOT
 from tests.audit.recorded import records
 from tests.audit.spooling import evidence, seal
 
 pytestmark = pytest.mark.spark
 
-TEXT = (Path(__file__).parents[2] / "docs" / "audit-cookbook.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "audit-cookbook.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)\n```\n```\n(.*?)\n```", TEXT, re.DOTALL)
 _NO_FILE: Final = {"file": None, "size_bytes": None, "sha256": None}
 SCRIPTS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -36,15 +36,15 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def captured(found: list[AnyRecord]) -> list[AnyRecord]:
     """Evidence of the first two failovers, put beside the recording by hand: after the first, no process was left to look at."""
-    lost, handed_over = [record for record in found if isinstance(record, Episode)][:2]
-    job = next(record.job_id for record in found if isinstance(record, Transition) and record.job_id)
+    lost, handed_over = [record for record in found if isinstance(record, EpisodeRecord)][:2]
+    job = next(record.job_id for record in found if isinstance(record, TransitionRecord) and record.job_id)
 
-    def of(episode: Episode, occasion: str, kind: str, **fields: Any) -> AnyRecord:
+    def of(episode: EpisodeRecord, occasion: str, kind: str, **fields: Any) -> AnyRecord:
         at = episode.opened_at if occasion == "opened" else episode.closed_at
         made = replace(evidence(0), episode_id=episode.id, occasion=occasion, kind=kind, asked_at=at, observed_at=at)
         return replace(made, id=record_id("evidence", episode.id, kind), **fields)
 
-    def restored(episode: Episode, checkpoint: int, at: str) -> AnyRecord:
+    def restored(episode: EpisodeRecord, checkpoint: int, at: str) -> AnyRecord:
         attributes = {"name": "orders", "restored_checkpoint_id": str(checkpoint), "restored_at": at}
         detail = f"orders ({job[:8]}…): restored from checkpoint {checkpoint} at {at[:19]}Z"
         return of(episode, "led_again", "job", subject=job, detail=detail, attributes=attributes, **_NO_FILE)

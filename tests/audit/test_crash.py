@@ -13,15 +13,16 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
 from sidecar.audit.ingest import ingest
-from sidecar.audit.storage import Storage
-from sidecar.core.records import Transition
+from sidecar.audit.storage import PARQUET, Storage
+from sidecar.core.records import TransitionRecord
 from tests.audit.killing import Rounds, ingesting, lending_its_jvm
 from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition
+from tests.kit.files import files_below
 
 pytestmark = pytest.mark.spark
 
 
-def _changes(spool: Path, first: int) -> list[Transition]:
+def _changes(spool: Path, first: int) -> list[TransitionRecord]:
     """Two observers' segments of the same 600 changes on three dates, with garbage between them."""
     records = [transition(n, NOON + timedelta(days=n % 3)) for n in range(first, first + 600)]
     for observer in ("jm-0", "jm-1"):
@@ -42,14 +43,14 @@ def test_killed_at_any_moment_it_is_completed_by_the_next(spark: SparkSession, s
 
     moments: list[tuple[Callable[[int], bool], bool]] = [
         (moment, False),
-        (lambda _: any((audit / "_staging").rglob("*.parquet")), True),
-        (lambda seen: len(list((audit / "transitions").rglob("*.parquet"))) > seen, False),
-        (lambda seen: len(list((audit / "transitions").rglob("*.parquet"))) > seen, True),
+        (lambda _: any(files_below(audit / "_staging", PARQUET)), True),
+        (lambda seen: len(list(files_below(audit / "transitions", PARQUET))) > seen, False),
+        (lambda seen: len(list(files_below(audit / "transitions", PARQUET))) > seen, True),
     ]
-    records: list[Transition] = []
+    records: list[TransitionRecord] = []
     for reached, with_its_jvm in moments:
         records += _changes(spool, first=len(records) + 1)
-        seen = len(list((audit / "transitions").rglob("*.parquet")))
+        seen = len(list(files_below(audit / "transitions", PARQUET)))
         with ingesting(spool, audit) as process:
             deadline = time.monotonic() + 120
             while not reached(seen) and process.poll() is None:
@@ -120,5 +121,5 @@ def test_a_torn_checkpoint_is_done_without(
     (checkpoint / "offsets" / ".0.crc").unlink()
     seal(spool, "jm-0", 2, [transition(2)])
     assert ingest(spark, str(spool), str(audit)).rows["transitions"] == 1
-    assert f"beginning without the checkpoint _checkpoints/ingest/{checkpoint.name}" in caplog.text
+    assert f"starting without the checkpoint _checkpoints/ingest/{checkpoint.name}" in caplog.text
     assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(2)])

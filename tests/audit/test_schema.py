@@ -8,7 +8,7 @@ from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringTy
 
 from sidecar.audit.schema import BASE_VIEWS, RECORDS, any_record, spark_type, table_of
 from sidecar.core.moment import Timestamp
-from sidecar.core.records import AnyRecord, Position
+from sidecar.core.records import AnyRecord, PositionRecord
 from tests.audit.spooling import annotation, contention, coverage, episode, evidence, line, notification, transition
 
 WRITTEN: list[AnyRecord] = [
@@ -42,7 +42,7 @@ def test_a_field_becomes_the_column_that_its_type_says() -> None:
     assert spark_type(Timestamp | None) == TimestampType()
     assert spark_type(list[str]) == ArrayType(StringType())
     assert spark_type(dict[str, int]) == MapType(StringType(), LongType())
-    position = spark_type(Position | None)
+    position = spark_type(PositionRecord | None)
     assert isinstance(position, StructType)
     assert position["czxid"].dataType == LongType()
 

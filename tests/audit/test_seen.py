@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.ingest import ingest
 from sidecar.audit.seen import HASH, SeenIds
-from sidecar.audit.storage import Storage
+from sidecar.audit.storage import PARQUET, Storage
 from tests.audit.spooling import NOON, seal, transition
+from tests.kit.files import folders_that_come_and_go
 
 pytestmark = pytest.mark.spark
 
@@ -51,3 +52,12 @@ def test_many_small_files_are_remembered_as_few(spark: SparkSession, spool: Path
 
 def _hashes(spark: SparkSession, *numbers: int) -> DataFrame:
     return spark.createDataFrame([(transition(number).id,) for number in numbers], "id string").selectExpr(HASH)
+
+
+def test_folders_that_are_removed_meanwhile_hold_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    """A retention or a compaction beside an ingest removes folders: what else is there is listed all the same."""
+    (tmp_path / "audit" / "transitions").mkdir(parents=True)
+    (tmp_path / "audit" / "transitions" / "one.parquet").touch()
+    storage = Storage(spark, str(tmp_path / "audit"))
+    with folders_that_come_and_go(tmp_path / "audit" / "transitions"):
+        assert {*(tuple(storage.files("transitions", PARQUET)) for _ in range(200))} == {("one.parquet",)}

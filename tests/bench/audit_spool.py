@@ -9,7 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 import msgspec
 
 from sidecar.core.moment import Timestamp
-from sidecar.core.records import Position, Transition
+from sidecar.core.records import PositionRecord, TransitionRecord
 
 SEGMENT_RECORDS = 1_000
 """What the sidecar's `roll_records` is by default."""
@@ -47,7 +47,7 @@ def _line(number: int, observer: int, at: datetime, whole: bool) -> bytes:
     component = _COMPONENTS[number % 4]
     term = number // 4  # one failover moves all components to one leader
     host = f"10.{observer}.{term % 3}.{term % 7}"
-    record = Transition(
+    record = TransitionRecord(
         id=str(uuid5(NAMESPACE_OID, f"id {number}")),
         cluster_id=f"orders-{observer}",
         external_labels={"env": "prod"},
@@ -72,7 +72,7 @@ def _line(number: int, observer: int, at: datetime, whole: bool) -> bytes:
         view="CONNECTED",
         reason=None,
         written_at=None,
-        position=Position(mzxid=2**40 + number) if whole else None,
+        position=PositionRecord(mzxid=2**40 + number) if whole else None,
     )
     if whole:
         return msgspec.json.encode(record)

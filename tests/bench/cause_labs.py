@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from sidecar.core.configmaps import cluster_config_map
+from sidecar.core.flink.configmaps import cluster_config_map
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from sidecar.lab.processes import Server

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 
 from msgspec import json
 
-from sidecar.core.causes import RELATED
-from sidecar.core.configmaps import LEASE_MARGIN
+from sidecar.core.cluster.causes import RELATED
+from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
 from sidecar.journal import JournalReader
 from sidecar.lab.managers import JobManager

@@ -12,8 +12,8 @@ from time import perf_counter
 from timeit import repeat
 from uuid import UUID
 
-from sidecar.core.leadership import LeaderInformation
-from sidecar.core.wire import Unreadable, decode_connection_info
+from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
+from sidecar.core.flink.leadership import LeaderInformation
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.java_serialization import connection_info
 

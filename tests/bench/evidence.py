@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sidecar.lab.flink import Lab
 from sidecar.lab.receivers import HttpReceiver, Message
-from sidecar.sinks import processes
+from sidecar.sinks.evidence import processes
 from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
 from tests.bench.still import LoggingLab, print_stills, row
@@ -25,7 +25,7 @@ from tests.kit.waiting import wait_for
 
 FAILOVERS = 5
 _EVERYTHING = "evidence: {capture: [processes, flink_rest, leader_thread_dump]}"
-_MODULE = b"sidecar.sinks.capturing"
+_MODULE = b"sidecar.sinks.evidence.evidence_child"
 _SETTLE_SECONDS = 5.0
 _FAILOVER_SECONDS = 120.0
 _LOOK_SECONDS = 0.005

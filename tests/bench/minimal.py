@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from msgspec import Struct, json
 
 from sidecar.clock import Clock
-from sidecar.core.leadership import LeaderInformation
+from sidecar.core.flink.connection_info import decode_connection_info
+from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.core.moment import timestamp
-from sidecar.core.wire import decode_connection_info
 
 
 class Line(Struct):

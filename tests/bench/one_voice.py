@@ -4,8 +4,8 @@ Three sidecars watch one cluster. At random moments one of them is killed with -
 receivers answers at random with 200, 500 (with or without keeping the message), 429, a reset, or not at all; ZooKeeper, which keeps
 Flink's leaders and the ledger, is killed and started again; the ledger is deleted, made unreadable and closed to all.
 
-Flink is not there: its znodes are written by us. The next failover waits until one sidecar that runs has seen the leader: what nobody saw,
-nobody can tell. Nobody is killed while the ledger is closed: a sidecar that starts then speaks for itself (docs/one-voice.md).
+Flink does not run: the benchmark writes its znodes. The next failover waits until a running sidecar has observed the leader. No sidecar is
+killed while the ledger is closed: one that starts then sends every notification itself (docs/one-voice.md).
 """
 
 import logging
@@ -271,7 +271,7 @@ def _print(play: Play, verdicts: Sequence[Verdict]) -> None:
     table = Table("observer", "queued", "delivered", "already told", "gave up", "fail-opens", "take-overs")
     for name, sidecar in zip("abc", play.voices.sidecars, strict=True):
         found = books(sidecar)
-        table.row(name, *found[:5], sidecar.log.read_text().count(": taken over"))
+        table.row(name, *found[:5], sidecar.log.read_text().count(": taking over a notification"))
     table.end()
     for what in (play.chaos.done, play.done, play.receivers[1].answered):
         print(", ".join(f"{name}: {count}" for name, count in sorted(what.items())))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sidecar.lab import rest
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
-from sidecar.sinks import attach, processes
+from sidecar.sinks.evidence import jvm_attach, processes
 from tests.bench.stage import Table
 from tests.kit.waiting import wait_for
 
@@ -110,7 +110,7 @@ def _measured(jobmanager: Logging, dump: Callable[[], str]) -> Still:
 
 def _attached(jobmanager: JobManager) -> str:
     (process,) = (each for each in processes.find(()) if each.pid == jobmanager.pid)
-    return attach.thread_dump(process, _DUMP_SECONDS)
+    return jvm_attach.thread_dump(process, _DUMP_SECONDS)
 
 
 def _by_rest(jobmanager: JobManager) -> str:

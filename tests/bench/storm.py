@@ -17,15 +17,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.clock import Clock
-from sidecar.core.deliveries import Delivery
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
+from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import ChildrenObserved, DeliverySettled, Observation, Outcome
-from sidecar.core.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.observations import ChildrenObserved, DeliveryOutcome, DeliverySettled, Observation
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord
-from sidecar.core.routing import Route
-from sidecar.core.rows import changes
-from sidecar.core.state import ClusterState, State
+from sidecar.core.state import State
 from sidecar.journal import Journal
 from sidecar.loop import Loop
 from tests.kit import observed_failovers as scenes
@@ -109,7 +110,7 @@ def storm(what: str, jobs: int) -> str:
 
         def send(delivery: Delivery) -> None:
             sent.append((time.monotonic(), delivery))
-            loop.observe(DeliverySettled(clock(), delivery.id, Outcome.DELIVERED))
+            loop.observe(DeliverySettled(clock(), delivery.id, DeliveryOutcome.DELIVERED))
             told.set()
 
         asked: list[Capture] = []

@@ -1,1 +1,1 @@
-"""Random faults on real stores, judged from outside: docs/operations.md#the-campaign."""
+"""Random faults on real stores, judged from outside: docs/campaign.md."""

@@ -6,17 +6,17 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from sidecar.core import grouping
-from sidecar.core.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.deliveries import Delivery
-from sidecar.core.labels import Labels
-from sidecar.core.leadership import Component, ComponentId
+from sidecar.core.alerting import grouping
+from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
 from sidecar.core.observations import Observation, PolicyLoaded, Started, Ticked
-from sidecar.core.policy import Policy
+from sidecar.core.policy.labels import Labels
+from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import Notification, record_id
-from sidecar.core.routing import Route, every, is_inhibited, matching
-from sidecar.core.rows import assemble, changes
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect, Send, step
 from tests.kit.core_sidecar import Sidecar
@@ -289,12 +289,12 @@ class Audited(Sidecar):
     def _step(self, observation: Observation) -> None:
         before, notices = self.state, list[Notice]()
 
-        def tell(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -> grouping.Told:
+        def tell(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -> grouping.Flushed:
             told = _tell(alerts, policy, blind, now)
             notices.extend(told[1])
             return told
 
-        with patch.object(grouping, "tell", tell):  # overheard, not changed
+        with patch.object(grouping, "flush", tell):  # overheard, not changed
             self.state, effects = step(self.policy, before, observation)
         self.steps.append((self.policy, observation))
         self.notices += notices
@@ -306,4 +306,4 @@ class Audited(Sidecar):
                 self._send(effect.delivery)
 
 
-_tell = grouping.tell
+_tell = grouping.flush

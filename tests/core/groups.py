@@ -4,15 +4,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core import grouping
-from sidecar.core.alerts import Alert, Alerts
-from sidecar.core.grouping import labels_of
-from sidecar.core.labels import Matcher, Operator
-from sidecar.core.leadership import ComponentId
+from sidecar.core.alerting import grouping
+from sidecar.core.alerting.alerts import Alert, Alerts
+from sidecar.core.alerting.grouping import labels_of
+from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy import Policy, Rule, Severity, Trigger
-from sidecar.core.routing import InhibitRule, Route, TimeInterval, TimeRange
-from sidecar.core.rows import assemble, changes
+from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
 from sidecar.core.state import State
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, START
 from tests.kit.core_sidecar import POLICY
@@ -80,7 +80,7 @@ class Groups:
     def waits(self, seconds: int) -> "Groups":
         for _ in range(seconds):
             self.second += 1
-            self.alerts, notices, suppressed = grouping.tell(self.alerts, self.policy, self.blind, self.now)
+            self.alerts, notices, suppressed = grouping.flush(self.alerts, self.policy, self.blind, self.now)
             for notice in notices:
                 names = [f"{each.id}{' is over' * (each.ended is not None)}" for each in notice.alerts]
                 self.told.append((self.second, notice.route.receiver, notice.reason.value, names))

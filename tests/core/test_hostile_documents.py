@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core import ledger
-from sidecar.core.alerts import Reason
-from sidecar.core.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
-from sidecar.core.deliveries import Delivery, Part
-from sidecar.core.leadership import LeaderInformation
-from sidecar.core.ledger import MOST_BYTES, Claim, Ledger, Standing
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery import ledger_document
+from sidecar.core.delivery.ledger_document import MOST_BYTES, Claim, Ledger, Standing
+from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
+from sidecar.core.flink.connection_info import Unreadable
+from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ConfigMapObserved,
@@ -24,11 +26,9 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy import Severity, Store
-from sidecar.core.rows import assemble, changes
+from sidecar.core.policy.policy import Severity, Store
 from sidecar.core.state import State
 from sidecar.core.step import Append
-from sidecar.core.wire import Unreadable
 from tests.kit import hostile
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import POLICY
@@ -63,7 +63,7 @@ ENTRIES = hostile.objects(
 LEDGERS = hostile.objects(
     {
         "format": hostile.numbers(),
-        "entries": st.dictionaries(st.just(ledger.name_of(DELIVERY)) | hostile.texts(), ENTRIES, max_size=3),
+        "entries": st.dictionaries(st.just(ledger_document.name_of(DELIVERY)) | hostile.texts(), ENTRIES, max_size=3),
         "began": hostile.numbers(),
     }
 )
@@ -73,17 +73,17 @@ LEDGERS = hostile.objects(
 @settings(max_examples=60)
 def test_any_ledger_is_read_used_and_written_again(content: bytes) -> None:
     """What cannot be read is an empty ledger; what can is used like any other, and what is written stays within bounds."""
-    read = ledger.read(content)
+    read = ledger_document.read(content)
     assert isinstance(read, Ledger)
-    assert ledger.standing(read, DELIVERY, "us") in Standing
-    assert ledger.repeats(read, DELIVERY) in {True, False}
-    assert ledger.may_have_arrived(read, DELIVERY) in {True, False}
-    assert isinstance(ledger.oldest_news(read, DELIVERY), int)
+    assert ledger_document.standing(read, DELIVERY, "us") in Standing
+    assert ledger_document.repeats(read, DELIVERY) in {True, False}
+    assert ledger_document.may_have_arrived(read, DELIVERY) in {True, False}
+    assert isinstance(ledger_document.oldest_news(read, DELIVERY), int)
     ours = Claim("us", "1")
-    claimed = ledger.claimed(ledger.begun(read, START), DELIVERY, ours, START)
-    told = ledger.marked(claimed, DELIVERY, "us", START)
-    for changed in (read, claimed, told, ledger.released(claimed, DELIVERY, ours, START, unsure=True)):
-        assert len(ledger.written(changed, START)) <= MOST_BYTES
+    claimed = ledger_document.claimed(ledger_document.begun(read, START), DELIVERY, ours, START)
+    told = ledger_document.marked(claimed, DELIVERY, "us", START)
+    for changed in (read, claimed, told, ledger_document.released(claimed, DELIVERY, ours, START, unsure=True)):
+        assert len(ledger_document.written(changed, START)) <= MOST_BYTES
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_any_ledger_is_read_used_and_written_again(content: bytes) -> None:
 )
 def test_a_ledger_nested_too_deep_is_none(content: bytes) -> None:
     """As any other that cannot be read."""
-    assert ledger.read(content) == Ledger()
+    assert ledger_document.read(content) == Ledger()
 
 
 # -- ConfigMaps --------------------------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from sidecar.core.leadership import ComponentId
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import StoreObserved
-from sidecar.core.policy import Rule, Severity, Trigger
-from sidecar.core.routing import Route
+from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.routing import Route
 from tests.core.auditor import Audited
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY

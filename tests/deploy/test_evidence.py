@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.policy import Source
+from sidecar.core.policy.policy import Source
 from sidecar.settings import load
 from tests.deploy.test_manifests import BASE, DEPLOY, EXAMPLE, document, of_kind
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 LOGICAL_LINES = [
     " ".join(line.split())

@@ -225,7 +225,7 @@ def test_the_cluster_is_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.
     """The configuration watches the cluster that the Role allows, in the namespace of the pod, and the strict loader takes it."""
     for name, text in {"token": "t", "namespace": NAMESPACE}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr("sidecar.settings.kubernetes.SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr("sidecar.settings.cluster.kubernetes.SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")

@@ -11,8 +11,9 @@ from ruamel.yaml import YAML
 
 import sidecar
 from sidecar.settings import ZooKeeperSettings, load
+from tests import ROOT
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 BASE = DEPLOY / "base"
 EXAMPLE = DEPLOY / "examples" / "zookeeper"
 

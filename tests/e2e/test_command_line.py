@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.core.leadership import LeaderInformation
+from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import DISPATCHER, RESOURCE_MANAGER, REST_SERVER, A

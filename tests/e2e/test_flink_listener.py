@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.core.leadership import LeaderInformation
-from sidecar.core.wire import decode_connection_info
+from sidecar.core.flink.connection_info import decode_connection_info
+from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab

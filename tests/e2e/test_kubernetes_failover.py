@@ -118,20 +118,22 @@ def assert_found(seen: list[dict[str, Any]]) -> None:
 def assert_failed_over(seen: list[dict[str, Any]], died: float) -> None:
     """What followed the death: each component lost its leader in time, and got another one, of another process, afterwards.
 
-    The next one may lose its lease as well, though it lives: where a busy machine keeps it from renewing it for 3 s. That is a failover
-    like any other, of the same process perhaps.
+    On a busy machine the takeover and the next leader's address may be observed at once: then there was no vacancy. The next one may lose
+    its lease as well, though it lives, where it could not renew it for 3 s. That is a failover like any other, of the same process perhaps.
     """
     for component in COMPONENTS:
-        revoked, granted, *more = (t for t in seen if t["component"] == component)
-        assert (revoked["pattern"], granted["pattern"]) == ("A->null", "null->B")
+        first, *more = (t for t in seen if t["component"] == component)
+        granted = first if first["pattern"] == "A->B" else more.pop(0)
+        assert (first["pattern"], granted["pattern"]) in {("A->null", "null->B"), ("A->B", "A->B")}
         assert [t["pattern"] for t in more[::2]] == ["A->null"] * (len(more) // 2)
         assert all(map(has_leader, more[1::2]))
-        assert 0 <= at(revoked) - died <= NOTICED
-        assert revoked["reason"]
-        assert granted["after_session_id"] not in {None, revoked["before_session_id"]}
+        assert 0 <= at(first) - died <= NOTICED
+        assert granted["after_session_id"] not in {None, first["before_session_id"]}
         assert granted["same_process"] is False
-        assert granted["vacant_seconds"] == pytest.approx(at(granted) - at(revoked), abs=0.5)
-        assert_bounded(granted, at(granted) - died, withdrawn=revoked["reason"] == "the address was removed")
+        if granted is not first:
+            assert first["reason"]
+            assert granted["vacant_seconds"] == pytest.approx(at(granted) - at(first), abs=0.5)
+        assert_bounded(granted, at(granted) - died, withdrawn=first["reason"] == "the address was removed")
 
 
 def assert_bounded(granted: dict[str, Any], true: float, *, withdrawn: bool) -> None:

@@ -1,7 +1,7 @@
 """One voice: three sidecars tell each failover everywhere, and what comes twice says so.
 
 The long proof is `python -m tests.bench.one_voice`. That the claim of one that is gone is taken over takes 40 s, and is shown for
-`SharedLedger` in tests/sinks/test_ledger.py.
+`SharedLedger` in tests/sinks/notify/test_ledger_client.py.
 """
 
 from collections.abc import Iterator

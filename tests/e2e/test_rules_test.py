@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.kit.sidecar_process import command
 from tests.kit.zookeeper_recordings import FOLDER, TRANSACTIONS
 
-RULES = Path(__file__).parents[2] / "rules"
+RULES = ROOT / "rules"
 FAILING = """
 rule_files: [default.yaml]
 tests:

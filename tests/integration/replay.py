@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from kazoo.client import KazooClient, TransactionRequest
 
-from sidecar.core import layout
+from sidecar.core.flink import znode_paths
 from tests.kit import zookeeper_recordings as recordings
 
 TRUE_PACE: Final = "FLINK_HA_SIDECAR_TRUE_PACE" in os.environ
@@ -176,6 +176,8 @@ def _data(op: dict[str, Any]) -> bytes | None:
 def _is_watched(entry: dict[str, Any]) -> bool:
     """Whether leaders, contenders or stored jobs changed."""
     return any(
-        layout.component_of(op.path) or op.path.startswith("/leader") or op.path.rpartition("/")[0] in layout.JOB_STORES
+        znode_paths.component_of(op.path)
+        or op.path.startswith("/leader")
+        or op.path.rpartition("/")[0] in znode_paths.JOB_STORES
         for op in operations([entry])
     )

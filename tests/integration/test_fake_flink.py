@@ -5,7 +5,7 @@ import json
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.core import layout
+from sidecar.core.flink import znode_paths
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B, job_manager
 from tests.kit.config_maps import ONE, ApiServerWriter, ConfigMaps
@@ -19,8 +19,8 @@ PATIENCE = 120.0
 """Seconds: a busy machine is slow, not wrong."""
 
 
-@pytest.mark.parametrize("era", layout.Layout)
-def test_znodes_are_written_to_a_real_zookeeper(seen: Recorder, flink: KazooClient, era: layout.Layout) -> None:
+@pytest.mark.parametrize("era", znode_paths.Layout)
+def test_znodes_are_written_to_a_real_zookeeper(seen: Recorder, flink: KazooClient, era: znode_paths.Layout) -> None:
     """Leaders come, go and write again, a job comes and goes: what a driver sees is what is in memory."""
     fake = Flink(ZNodes(era, ZooKeeperWriter(flink, "")))
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.core.configmaps import is_leaders
+from sidecar.core.flink.configmaps import is_leaders
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import Document, LedgerRefusedError

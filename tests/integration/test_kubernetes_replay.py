@@ -9,21 +9,19 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
-from sidecar.core.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, relevant
+from sidecar.core.flink.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, relevant
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
+from tests import ROOT
 from tests.kit.config_maps import LEASE
 from tests.kit.configmap_recorder import Recorder, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
 
-RECORDINGS: Final = {
-    file.parent.name: file for file in (Path(__file__).parents[1] / "fixtures/kubernetes").glob("*/watch.jsonl")
-}
+RECORDINGS: Final = {file.parent.name: file for file in (ROOT / "tests" / "fixtures/kubernetes").glob("*/watch.jsonl")}
 PACES: Final = {"original": 0.15, "as fast as it goes": 0.0}
 """The longest pause between two events, in seconds."""
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from sidecar.clock import Clock
-from sidecar.core.observations import Outcome
+from sidecar.core.observations import DeliveryOutcome
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerStore
-from sidecar.sinks.ledger import SharedLedger
+from sidecar.sinks.notify.ledger_client import SharedLedger
 from tests.integration.ledgers import PATIENCE_SECONDS, SECONDS, InKubernetes, InZooKeeper, Place, out_of_reach, put
 from tests.kit.relay import Wire
 from tests.kit.serving import serving
 from tests.kit.waiting import wait_for
-from tests.sinks.test_ledger import FIRST
+from tests.sinks.notify.test_ledger_client import FIRST
 
 Open = Callable[..., LedgerStore]
 
@@ -227,8 +227,8 @@ def test_a_document_that_no_decoder_survives_is_replaced(open_: Open) -> None:
     ours.begin()
     permit = ours.claim(FIRST)
     assert permit.outcome is None
-    ours.settle(FIRST, permit.claim, Outcome.DELIVERED)
-    assert theirs.claim(FIRST).outcome is Outcome.ALREADY_TOLD
+    ours.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
+    assert theirs.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
 
 
 def test_where_no_thread_is_to_be_had_the_ledger_is_out_of_reach(open_: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,5 +240,5 @@ def test_where_no_thread_is_to_be_had_the_ledger_is_out_of_reach(open_: Open, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
-        assert ledger.claim(FIRST).outcome is Outcome.NO_LEDGER
+        assert ledger.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
     assert ledger.claim(FIRST).outcome is None

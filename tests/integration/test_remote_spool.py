@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.settings import SettingsError
-from sidecar.sinks.spool_place import place_of
+from sidecar.sinks.spool.place import place_of
 from tests.kit.s3_server import Line, S3Server
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_spool import sealed_ids
@@ -121,8 +121,8 @@ def test_what_cannot_be_stored_waits(tmp_path: Path, server: S3Server, told: Tol
     running.stop()
     assert sealed_ids(server.bucket) == [record.id for record in some]
     assert told() == [
-        f"cannot write segments to {REMOTE}/jm-0: the connection is refused; records stay in the journal and this is tried again",
-        f"segments are written to {REMOTE}/jm-0 again",
+        f"cannot write segments to {REMOTE}/jm-0: the connection is refused; records stay in the journal, retrying",
+        f"writing segments to {REMOTE}/jm-0 again",
     ]
 
 
@@ -169,9 +169,7 @@ def test_what_others_put_is_left_as_it_is(
         f"{Path(name).name} is there already, is not ours, and is left as it is: give every sidecar an observer or a spool.url of its "
         "own, or remove that object"
     )
-    assert told() == [
-        f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal and this is tried again"
-    ]
+    assert told() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
 
 
 @pytest.mark.timing
@@ -238,9 +236,7 @@ def test_a_refusal_is_one_line(
     with answering(status, body) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         run_and_stop(spool(tmp_path, REMOTE))
-    assert told() == [
-        f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal and this is tried again"
-    ]
+    assert told() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
 
 
 @pytest.mark.parametrize(
@@ -264,9 +260,7 @@ def test_an_environment_that_cannot_work_is_one_line(
     journal_with(tmp_path, records())
     monkeypatch.setenv(variable, value)
     run_and_stop(spool(tmp_path, REMOTE))
-    assert told() == [
-        f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal and this is tried again"
-    ]
+    assert told() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
 
 
 def test_a_bucket_that_is_missing_is_one_line(tmp_path: Path, server: S3Server, told: Told) -> None:
@@ -275,7 +269,7 @@ def test_a_bucket_that_is_missing_is_one_line(tmp_path: Path, server: S3Server, 
     run_and_stop(spool(tmp_path, "s3://missing/spool"))
     reason = "there is no such bucket or container (NoSuchBucket)"
     assert told() == [
-        f"cannot write segments to s3://missing/spool/jm-0: {reason}; records stay in the journal and this is tried again"
+        f"cannot write segments to s3://missing/spool/jm-0: {reason}; records stay in the journal, retrying"
     ]
 
 

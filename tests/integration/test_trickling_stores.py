@@ -11,10 +11,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.clock import Clock
-from sidecar.core.deliveries import Delivery
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
-from sidecar.core.policy import Destination, Policy, Rule, Severity, Store, Trigger
-from sidecar.core.routing import Route
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.routing import Route
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.journal import Journal

@@ -7,8 +7,8 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from sidecar.core import layout
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.flink import znode_paths
+from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.observations import NodeObserved, SnapshotCompleted, ViewObserved
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
@@ -51,9 +51,9 @@ def test_an_empty_namespace_is_seen_as_empty(seen: Recorder) -> None:
     assert (first.connection, first.cluster_id) == (CONNECTED, "default")
     assert isinstance(last, SnapshotCompleted)
     paths = [told.path for told in between if hasattr(told, "path")]
-    assert sorted(paths) == sorted({*layout.wanted({}).nodes, *layout.JOB_STORES})
+    assert sorted(paths) == sorted({*znode_paths.wanted({}).nodes, *znode_paths.JOB_STORES})
     assert seen.standing() == {}
-    assert [seen.names(store) for store in layout.JOB_STORES] == [[()], [()]]
+    assert [seen.names(store) for store in znode_paths.JOB_STORES] == [[()], [()]]
 
 
 @pytest.mark.parametrize("moment", recordings.MOMENTS)
@@ -72,7 +72,7 @@ def test_a_recorded_tree_is_seen_whole(
         data, stat = flink.get(path)
         (told,) = recorder.nodes(path)
         assert (told.data, told.position) == (data, position(path, stat))
-    lists = [path for path in tree.nodes if layout.is_latch(path) or path in layout.JOB_STORES]
+    lists = [path for path in tree.nodes if znode_paths.is_latch(path) or path in znode_paths.JOB_STORES]
     assert {path: recorder.names(path) for path in lists} == {path: [tree.children(path)] for path in lists}
     assert isinstance(recorder.all[-1], SnapshotCompleted)
 
@@ -243,7 +243,7 @@ def test_without_the_list_of_leaders_the_view_is_never_complete(
     recorder.wait(lambda: driver._reads_in_flight == 0 and driver._inbox.empty())
     assert (recorder.snapshots(), recorder.standing()) == (0, {DISPATCHER: b"leader"})
     assert [line for line in caplog.messages if "cannot list" in line] == [
-        f"cannot list /leader in ZooKeeper {shared_zookeeper.address}{namespace}: no permission to read it; trying again"
+        f"cannot list /leader in ZooKeeper {shared_zookeeper.address}{namespace}: no permission to read it; retrying"
     ]
     flink.set_acls("/leader", OPEN_ACL_UNSAFE)
     driver._inbox.put(driver._read_refused)

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from kazoo.protocol import connection as kazoo_connection
 
-from sidecar.core.leadership import ComponentId
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import NodeObserved, SnapshotCompleted, ViewObserved
-from sidecar.core.records import Transition
+from sidecar.core.records import TransitionRecord
 from tests.integration.conftest import Watch
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY
@@ -85,7 +85,7 @@ def story(recorder: Recorder, component: ComponentId) -> list[str]:
     return [
         f"{record.kind}:same" if record.kind == "DISCOVERED" and record.same_leader else record.kind
         for record in recorded(recorder.all, now(), POLICY)
-        if isinstance(record, Transition)
+        if isinstance(record, TransitionRecord)
         and (record.component, record.job_id) == (component.component, component.job_id)
     ]
 

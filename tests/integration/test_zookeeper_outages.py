@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, ViewObserved
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.drivers.zookeeper.session import Question, Value
-from sidecar.drivers.zookeeper.watched import Ask
+from sidecar.drivers.zookeeper.watch_set import Ask
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
@@ -124,7 +124,7 @@ def test_a_server_that_is_frozen_is_noticed(
     frozen = now().steady
     recorder.wait_view(CONNECTED, SUSPENDED)
     assert (recorder.all[-1].at.steady - frozen) / 1e6 < 3
-    assert [line for line in caplog.messages if "cutting the connection" in line] != []
+    assert [line for line in caplog.messages if "closing the connection" in line] != []
     zookeeper.resume()
     recorder.wait_complete(2)
     write(zookeeper, b"after")
@@ -204,7 +204,7 @@ def test_a_server_that_comes_late_is_awaited(
     recorder.wait_view(SUSPENDED)
     time.sleep(2)  # several attempts
     assert caplog.messages == [
-        f"no connection to ZooKeeper {zookeeper.address}{NAMESPACE}: Connection refused; trying again"
+        f"no connection to ZooKeeper {zookeeper.address}{NAMESPACE}: Connection refused; retrying"
     ]
     zookeeper.start()
     recorder.wait_complete()
@@ -234,7 +234,7 @@ def test_a_name_that_does_not_resolve_is_said(
     recorder.wait_view(SUSPENDED)
     (line,) = caplog.messages
     assert line.removeprefix("no connection to ZooKeeper no-such-host:2181/flink/default: ") == (
-        "Cannot resolve no-such-host: [Errno -2] Name or service not known; trying again"
+        "Cannot resolve no-such-host: [Errno -2] Name or service not known; retrying"
     )
     recorder.driver.stop()
 
@@ -260,7 +260,7 @@ def test_an_address_that_does_not_answer_is_given_up_after_the_connection_timeou
     """Packets that vanish cost one connection timeout for each attempt, not the session's."""
     recorder = watch(black_hole, NAMESPACE, session_timeout=600, connection_timeout=1)
     recorder.wait_view(SUSPENDED)
-    assert caplog.messages == [f"no connection to ZooKeeper {black_hole}{NAMESPACE}: no answer; trying again"]
+    assert caplog.messages == [f"no connection to ZooKeeper {black_hole}{NAMESPACE}: no answer; retrying"]
 
 
 def test_a_server_that_takes_connections_and_says_nothing_is_given_up_too(
@@ -270,7 +270,7 @@ def test_a_server_that_takes_connections_and_says_nothing_is_given_up_too(
     zookeeper.pause()
     recorder = watch(zookeeper.address, NAMESPACE, session_timeout=600, connection_timeout=1)
     recorder.wait_view(SUSPENDED)
-    assert [line.rpartition(": ")[2] for line in caplog.messages] == ["socket time-out during read; trying again"]
+    assert [line.rpartition(": ")[2] for line in caplog.messages] == ["socket time-out during read; retrying"]
     zookeeper.resume()
     recorder.wait_complete()
 

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core import layout
-from sidecar.core.leadership import Held, LeaderInformation
+from sidecar.core.flink import znode_paths
+from sidecar.core.flink.connection_info import decode_connection_info
+from sidecar.core.flink.leadership import Held, LeaderInformation
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import NodeObserved, SnapshotCompleted, Started
-from sidecar.core.records import Transition
+from sidecar.core.records import TransitionRecord
 from sidecar.core.state import State
 from sidecar.core.step import Append
-from sidecar.core.wire import decode_connection_info
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.replay import PACES, Operation, Replay, operations
@@ -52,7 +52,7 @@ class Played(NamedTuple):
         return [operation for operation in self.done if operation.path == path]
 
     def leaders(self) -> set[str]:
-        return {operation.path for operation in self.done if layout.component_of(operation.path)}
+        return {operation.path for operation in self.done if znode_paths.component_of(operation.path)}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def played(request: pytest.FixtureRequest, plays: dict[tuple[str, str], Played])
 
 def _wait_until_settled(recorder: Recorder, done: list[Operation]) -> None:
     """Wait until all that was done to leaders has been reported or counted, and lists are known. Whether they ever are, the tests say."""
-    paths = {operation.path for operation in done if layout.component_of(operation.path)}
+    paths = {operation.path for operation in done if znode_paths.component_of(operation.path)}
     expected = {path: _end([operation for operation in done if operation.path == path]) for path in paths}
     lists = _lists(done)
     deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -146,7 +146,7 @@ def _lists(done: list[Operation]) -> dict[str, tuple[str, ...]]:
     standing = {path for path, value in values.items() if value is not None}
     return {
         path: tuple(sorted(p.removeprefix(path + "/") for p in standing if p.rpartition("/")[0] == path))
-        for path in {path for path in standing if layout.is_latch(path)} | {*layout.JOB_STORES}
+        for path in {path for path in standing if znode_paths.is_latch(path)} | {*znode_paths.JOB_STORES}
     }
 
 
@@ -201,7 +201,7 @@ def test_the_last_value_is_the_last_told(played: Played) -> None:
     """In the end, what stands is known: each leader, each contender and each stored job, and nothing besides."""
     standing = {operation.path: operation.data for operation in played.done}
     standing = {path: value for path, value in standing.items() if value is not None}
-    assert played.recorder.standing() == {p: value for p, value in standing.items() if layout.component_of(p)}
+    assert played.recorder.standing() == {p: value for p, value in standing.items() if znode_paths.component_of(p)}
     expected = _lists(played.done)
     assert {path: played.recorder.names(path)[-1] for path in expected} == expected
 
@@ -234,16 +234,16 @@ class _Lenient(Witness):
         """Nothing to check."""
 
 
-def core(played: Played) -> tuple[State, list[Transition]]:
+def core(played: Played) -> tuple[State, list[TransitionRecord]]:
     """What a sidecar knows after all that the driver told, and which transitions it recorded."""
-    witness, transitions = _Lenient(), list[Transition]()
+    witness, transitions = _Lenient(), list[TransitionRecord]()
     first = played.recorder.all[0].at
     before = replace(first, steady=first.steady - SECOND, wall=first.wall - SECOND)
     state, _ = witness.step(POLICY, State(), Started(before))
     for observation in played.recorder.all:
         state, effects = witness.step(POLICY, state, observation)
         records = [effect.record for effect in effects if isinstance(effect, Append)]
-        transitions += [record for record in records if isinstance(record, Transition)]
+        transitions += [record for record in records if isinstance(record, TransitionRecord)]
     return state, transitions
 
 
@@ -257,9 +257,9 @@ def test_the_core_ends_with_who_leads(played: Played) -> None:
     }
     last = {operation.path: operation.data for operation in played.done}
     decoded = {
-        str(layout.component_of(path)): decode_connection_info(data)
+        str(znode_paths.component_of(path)): decode_connection_info(data)
         for path, data in last.items()
-        if data and layout.component_of(path)
+        if data and znode_paths.component_of(path)
     }
     assert known == {
         component: leader for component, leader in decoded.items() if isinstance(leader, LeaderInformation)
@@ -270,7 +270,7 @@ def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
     """Between one leader that was recorded and the next, `unobserved` is how many changes the server's log has that were not told of."""
     _, transitions = core(played)
     for path in played.leaders():
-        component = layout.component_of(path)
+        component = znode_paths.component_of(path)
         assert component
         told = _changes_told(played, path)
         unseen = [operation.zxid for operation in played.at(path) if operation.zxid not in told]

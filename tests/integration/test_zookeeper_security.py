@@ -125,7 +125,7 @@ def reason(attach: Attach, lines: Lines, quorum: str, security: Security) -> str
     assert recorder.view() == [SUSPENDED]
     opening, _, why = lines()[0].partition("/flink/default: ")
     assert opening == f"no connection to ZooKeeper {quorum}"
-    return why.removesuffix("; trying again")
+    return why.removesuffix("; retrying")
 
 
 # -- TLS ---------------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_a_wrong_ca_is_called_so(
         f"the server's certificate is not signed by the given CA ({stranger.ca})"
     )
     attach(server.secure_address, Security(TlsSettings())).wait(lambda: len(lines()) > 1, 20)
-    assert "is not signed by a CA of this system: give zookeeper.tls.ca_file; trying again" in lines()[1]
+    assert "is not signed by a CA of this system: give zookeeper.tls.ca_file; retrying" in lines()[1]
 
 
 def test_a_certificate_of_another_host_is_called_so(
@@ -183,7 +183,7 @@ def test_a_certificate_of_another_host_is_called_so(
     quorum = server.secure_address.replace("127.0.0.1", "localhost")
     attach(quorum, trusting(authority)).wait(lambda: any("another host" in line for line in lines()), 20)
     why = "the server's certificate is for another host than localhost (127.0.0.1, zk-1.example)"
-    assert f"no connection to ZooKeeper {quorum}/flink/default: {why}; trying again" in lines()
+    assert f"no connection to ZooKeeper {quorum}/flink/default: {why}; retrying" in lines()
 
 
 def test_an_expired_certificate_is_called_so(
@@ -221,7 +221,7 @@ def test_renewed_files_are_used_without_a_restart(
     recorder = attach(server.secure_address, Security(TlsSettings(ca_file)))
     recorder.wait(lambda: bool(lines()), 20)
     ca_file.unlink()
-    recorder.wait(lambda: f"{ca_file} cannot be read: No such file or directory; trying again" in lines()[-1], 20)
+    recorder.wait(lambda: f"{ca_file} cannot be read: No such file or directory; retrying" in lines()[-1], 20)
     ca_file.write_text(authority.ca.read_text())
     recorder.wait_complete()
     assert recorder.view() == [SUSPENDED, CONNECTED]
@@ -319,7 +319,7 @@ def test_a_wrong_password_is_said_once_a_minute_and_tried_again_in_peace(
     (line,) = lines()
     assert line == (
         f"no connection to ZooKeeper {server.address}/flink/default: authentication failed: "
-        "the server does not accept the user or password of zookeeper.sasl; trying again"
+        "the server does not accept the user or password of zookeeper.sasl; retrying"
     )
     recorder.driver.stop()
     assert marker not in caplog.text
@@ -335,7 +335,7 @@ def test_a_server_without_sasl_is_called_so_and_left_in_peace(
     (line,) = lines()
     assert line == (
         f"no connection to ZooKeeper {shared_zookeeper.address}/flink/default: authentication failed: "
-        "the server takes no SASL DIGEST-MD5: remove zookeeper.sasl, or set it up there; trying again"
+        "the server takes no SASL DIGEST-MD5: remove zookeeper.sasl, or set it up there; retrying"
     )
     recorder.driver.stop()
     assert shared_zookeeper.log.read_text(errors="replace").count("saslServer is null") - before <= 10

@@ -10,8 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.core.observations import NodeObserved, PlaceRemoved
-from sidecar.core.policy import Policy, Store
-from sidecar.core.records import Transition
+from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.records import TransitionRecord
 from sidecar.drivers.zookeeper import persistent
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.zookeeper import ZooKeeper
@@ -31,10 +31,10 @@ def published(leader: JobManager) -> bytes:
     return connection_info(information.address, information.session_id)
 
 
-def transitions(recorder: Recorder) -> list[Transition]:
+def transitions(recorder: Recorder) -> list[TransitionRecord]:
     """What a sidecar would have recorded of the dispatcher."""
     records = recorded(recorder.all, now(), Policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER}))
-    return [record for record in records if isinstance(record, Transition) and record.component == "dispatcher"]
+    return [record for record in records if isinstance(record, TransitionRecord) and record.component == "dispatcher"]
 
 
 def writes(recorder: Recorder, path: str) -> int:
@@ -247,7 +247,7 @@ def test_an_old_server_is_watched_path_by_path(
         recorder = watch(old_zookeeper.address, namespace)
         recorder.wait_view(CONNECTED, SUSPENDED, CONNECTED)
         recorder.wait_complete()
-        assert "has no persistent watches (it is older than 3.6)" in caplog.text
+        assert "is older than 3.6 and has no persistent watches" in caplog.text
     for path in (LEADER, JOB):
         for life in range(3):
             old_flink.create(path, b"%d" % life, makepath=True)

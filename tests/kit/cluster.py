@@ -5,7 +5,7 @@ from uuid import UUID, uuid5
 
 from msgspec import Struct
 
-from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId, LeaderInformation
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND
 
 CLUSTER: Final = "default"

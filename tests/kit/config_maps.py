@@ -9,8 +9,8 @@ from typing import Final, Self
 import urllib3
 from msgspec import json
 
-from sidecar.core.configmaps import Layout
-from sidecar.core.leadership import Component, ComponentId, LeaderInformation
+from sidecar.core.flink.configmaps import Layout
+from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from tests.kit.cluster import ALL_FOUR, CLUSTER, JobManager
 
 ONE: Final = f"{CLUSTER}-cluster-config-map"

@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from sidecar.core import configmaps
+from sidecar.core.flink import configmaps
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ClusterObservation,
@@ -18,9 +17,10 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
+from tests import ROOT
 from tests.kit.config_maps import LEASE
 
-FOLDER = Path(__file__).parents[1] / "fixtures" / "kubernetes"
+FOLDER = ROOT / "tests" / "fixtures" / "kubernetes"
 CLUSTER: Final = "demo"
 SILENCE: Final = 7 * SECOND
 """After so long without a word of a ConfigMap, a driver looks itself, …"""

@@ -6,32 +6,33 @@ from typing import Final
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core import configmaps, layout
-from sidecar.core.deliveries import Delivery
+from sidecar.core.cluster.state import ComponentState
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
-from sidecar.core.layout import Layout
-from sidecar.core.leadership import ComponentId
+from sidecar.core.flink import configmaps, znode_paths
+from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ChildrenObserved,
     ConfigMapObserved,
     ConnectionState,
+    DeliveryOutcome,
     DeliverySettled,
     NodeObserved,
     NodeRefused,
     Observation,
-    Outcome,
     SnapshotCompleted,
     Started,
     Stopped,
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy import Destination, Policy, Rule, Severity, Store, Trigger
-from sidecar.core.records import AnyRecord, Coverage, Episode, Notification, Transition
-from sidecar.core.routing import Route
-from sidecar.core.rows import assemble, changes
-from sidecar.core.state import ComponentState, State
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.routing import Route
+from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
+from sidecar.core.state import State
 from sidecar.core.step import Append, Gather, Send, Step, step
 from tests.kit.cluster import CLUSTER, START, A, B, JobManager
 from tests.kit.config_maps import ConfigMaps
@@ -72,7 +73,7 @@ class Sidecar:
         self.records: list[AnyRecord] = []
         self.sent: list[Delivery] = []
         self.asked: list[Capture] = []
-        self.answers: dict[str, Outcome | None] = {}
+        self.answers: dict[str, DeliveryOutcome | None] = {}
         """How each destination answers, by name: DELIVERED unless told otherwise, None for never."""
         self.now = START
         self._seen_paths: set[str] = set()
@@ -85,11 +86,13 @@ class Sidecar:
     def known(self, component: ComponentId) -> ComponentState:
         return self.state.clusters[CLUSTER].components[component]
 
-    def transitions(self, *components: ComponentId) -> list[Transition]:
+    def transitions(self, *components: ComponentId) -> list[TransitionRecord]:
         """What was recorded of `components`, or of all."""
         wanted = {(c.component.value, c.job_id) for c in components}
         return [
-            r for r in self.records if isinstance(r, Transition) and (not wanted or (r.component, r.job_id) in wanted)
+            r
+            for r in self.records
+            if isinstance(r, TransitionRecord) and (not wanted or (r.component, r.job_id) in wanted)
         ]
 
     def kinds(self, component: ComponentId) -> list[str]:
@@ -98,8 +101,8 @@ class Sidecar:
     def coverage(self) -> list[Coverage]:
         return [record for record in self.records if isinstance(record, Coverage)]
 
-    def episodes(self) -> list[Episode]:
-        return [record for record in self.records if isinstance(record, Episode)]
+    def episodes(self) -> list[EpisodeRecord]:
+        return [record for record in self.records if isinstance(record, EpisodeRecord)]
 
     def notifications(self) -> list[Notification]:
         return [record for record in self.records if isinstance(record, Notification)]
@@ -135,9 +138,9 @@ class Sidecar:
         return self
 
     def reads_everything(self) -> None:
-        children = dict.fromkeys(layout.wanted({}).lists, tuple[str, ...]())
+        children = dict.fromkeys(znode_paths.wanted({}).lists, tuple[str, ...]())
         while True:
-            wanted = layout.wanted(children)
+            wanted = znode_paths.wanted(children)
             found = {path: self.flink.znodes.tree.children(path) for path in wanted.lists}
             if found == children:
                 break
@@ -150,7 +153,7 @@ class Sidecar:
         """What changed is read, path by path; several changes of one path in a row are one sight."""
         changed = list(dict.fromkeys(self.flink.znodes.changed))
         self.flink.znodes.changed.clear()
-        self.reads_lists(sorted({path.rpartition("/")[0] for path in changed} & set(layout.JOB_STORES)))
+        self.reads_lists(sorted({path.rpartition("/")[0] for path in changed} & set(znode_paths.JOB_STORES)))
         self.reads(*changed)
         return self
 
@@ -209,7 +212,7 @@ class Sidecar:
 
     def _send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)
-        answer = self.answers.get(delivery.destination, Outcome.DELIVERED)
+        answer = self.answers.get(delivery.destination, DeliveryOutcome.DELIVERED)
         if answer is not None:
             self._step(DeliverySettled(self.moment, delivery.id, answer))
 

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from sidecar.core.deliveries import Stage
-from sidecar.core.leadership import ComponentId, Held, Leadership, Unknown, Vacant
+from sidecar.core.cluster.record_writer import transition_record
+from sidecar.core.cluster.state import ClusterState, View
+from sidecar.core.delivery.outbox import Stage
+from sidecar.core.flink.leadership import ComponentId, Held, Leadership, Unknown, Vacant
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Ticked, ViewObserved
-from sidecar.core.policy import Policy
-from sidecar.core.records import AnyRecord, Contention, Coverage, Episode, Evidence, Transition
-from sidecar.core.state import ClusterState, State, View
+from sidecar.core.policy.policy import Policy
+from sidecar.core.records import AnyRecord, Contention, Coverage, EpisodeRecord, Evidence, TransitionRecord
+from sidecar.core.state import State
 from sidecar.core.step import Append, Effect, Gather, Step, step
 from tests.kit.cluster import CLUSTER, START
 
@@ -59,9 +61,9 @@ class Witness:
             earlier = dict.fromkeys(earlier, UNKNOWN)
             assert set(known(after, self._cluster_id).values()) == {UNKNOWN}
         transitions = _happened(
-            _departed(before, self._cluster_id),
-            _departed(after, self._cluster_id),
-            [record for record in records if isinstance(record, Transition)],
+            _departed(policy, before, self._cluster_id),
+            _departed(policy, after, self._cluster_id),
+            [record for record in records if isinstance(record, TransitionRecord)],
         )
         _check_transitions(earlier, known(after, self._cluster_id), transitions)
         _check_sight(observation, after.clusters[self._cluster_id].view, transitions)
@@ -103,14 +105,18 @@ class Witness:
         self._ids.update(own)
 
 
-def _departed(state: State, cluster_id: str) -> Mapping[ComponentId, Transition]:
+def _departed(policy: Policy, state: State, cluster_id: str) -> Mapping[ComponentId, TransitionRecord]:
+    """What is to be recorded of jobs that have just left."""
     cluster = state.clusters.get(cluster_id)
-    return cluster.departed if cluster else {}
+    departed = cluster.departed if cluster else {}
+    return {component: transition_record(policy, transition) for component, transition in departed.items()}
 
 
 def _happened(
-    before: Mapping[ComponentId, Transition], after: Mapping[ComponentId, Transition], recorded: Sequence[Transition]
-) -> list[Transition]:
+    before: Mapping[ComponentId, TransitionRecord],
+    after: Mapping[ComponentId, TransitionRecord],
+    recorded: Sequence[TransitionRecord],
+) -> list[TransitionRecord]:
     """What happened in the step: recorded in it, or kept in the state to be recorded in a moment. That is recorded once, and as it was."""
     happened = list(recorded)
     for component, transition in before.items():
@@ -127,10 +133,10 @@ def _happened(
 
 
 def _is_of_flink(record: AnyRecord) -> bool:
-    return isinstance(record, Transition) and record.kind not in {"DISCOVERED", "OBSCURED"}
+    return isinstance(record, TransitionRecord) and record.kind not in {"DISCOVERED", "OBSCURED"}
 
 
-def _check_transitions(earlier: Known, later: Known, transitions: Sequence[Transition]) -> None:
+def _check_transitions(earlier: Known, later: Known, transitions: Sequence[TransitionRecord]) -> None:
     """The transitions lead each leadership from where it was to where it is, one from the end of the other, and none leads nowhere."""
     for component in earlier.keys() | later.keys():
         # A new job begins unseen, or with nobody in a complete view: both without a record.
@@ -150,7 +156,7 @@ def _check_transitions(earlier: Known, later: Known, transitions: Sequence[Trans
         assert later.get(component, GONE) in possible, "a leadership moved without a record"
 
 
-def _check_downtime(transition: Transition) -> None:
+def _check_downtime(transition: TransitionRecord) -> None:
     """No leader worked for at least as long as none was published, unless the same one is back; bounds are in order."""
     vacant = transition.vacant_seconds
     assert vacant is None or vacant >= 0
@@ -176,7 +182,7 @@ def _check_episode(after: ClusterState, records: Sequence[AnyRecord]) -> None:
         assert after.episode.away == sum(component.job_id is None for component in waited_for)
         assert after.episode.jobs_away == sum(component.job_id is not None for component in waited_for)
     for record in records:
-        if isinstance(record, Episode):
+        if isinstance(record, EpisodeRecord):
             assert after.episode is None
             assert all(component.job_id for component, episode_id in away.items() if episode_id == record.id)
             assert record.jobs_missing == sum(episode_id == record.id for episode_id in away.values())
@@ -186,7 +192,7 @@ def _check_episode(after: ClusterState, records: Sequence[AnyRecord]) -> None:
                 assert record.downtime_seconds_at_least <= record.downtime_seconds_at_most
 
 
-def _check_sight(observation: Observation, view: View, transitions: Sequence[Transition]) -> None:
+def _check_sight(observation: Observation, view: View, transitions: Sequence[TransitionRecord]) -> None:
     """ "I cannot see" is never told as "there is no leader"."""
     vacancies = [transition for transition in transitions if transition.pattern.endswith("->null")]
     assert {transition.view for transition in vacancies} <= {"CONNECTED"}

@@ -18,7 +18,7 @@ from sidecar.core.observations import (
     ViewConfirmed,
     ViewObserved,
 )
-from sidecar.core.policy import Policy
+from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.core.step import Append, step

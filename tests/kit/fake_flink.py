@@ -1,6 +1,6 @@
 """The fake Flink: what the JobManagers of a cluster write, in memory and, where a writer is given, in a real store."""
 
-from sidecar.core.leadership import ComponentId, LeaderInformation
+from sidecar.core.flink.leadership import ComponentId, LeaderInformation
 from tests.kit.cluster import ALL_FOUR, JOB, JobManager
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.znodes import ZNodes

@@ -14,10 +14,13 @@ from typing import Final
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.errors import LabError
 from tests.kit.amtool import AmtoolError, find_amtool, find_tool
+from tests.kit.flink_classes import archive_classes
 from tests.kit.images import build_once
 from tests.kit.kubernetes_server import assets
 
-FLINK_VERSIONS: Final = ("2.3.0", "1.20.5", "1.14.6")
+_IN_LABS: Final = ("2.3.0", "1.20.5")
+"""The versions of Flink that tests run with a ZooKeeper too."""
+FLINK_VERSIONS: Final = (*_IN_LABS, "1.14.6")
 _BUILD_SECONDS: Final = 1800.0
 _SPARK_SECONDS: Final = 300.0
 
@@ -29,6 +32,8 @@ def _log(line: str) -> None:
 def _flink() -> None:
     for version in FLINK_VERSIONS:
         flink_home(version, _log)
+    for version in _IN_LABS:
+        archive_classes(version, _log)
 
 
 def _spark() -> None:
@@ -36,7 +41,7 @@ def _spark() -> None:
 
 
 PIECES: Final[Mapping[str, Callable[[], object]]] = {
-    "Flink": _flink,
+    "Flink and the archives of its classes": _flink,
     "the Kubernetes API server": partial(assets, _BUILD_SECONDS),
     "Alertmanager's amtool": find_amtool,
     "Prometheus' promtool": partial(find_tool, "promtool", "prometheus"),

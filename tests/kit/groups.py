@@ -38,7 +38,7 @@ in which those that compute and those that wait take turns: a worker that begins
 _ROOMS: Final = ("audit", "e2e", "campaign", "integration", "deploy", "lab", "sinks", "shell")
 """The order of the files: first those whose tests take long."""
 
-_FAST_ROOMS: Final = tuple(f"tests/{room}/" for room in ("core", "settings", "rehearsal", "shell", "sinks"))
+_FAST_ROOMS: Final = tuple(f"tests/{room}/" for room in ("core", "settings", "simulation", "shell", "sinks"))
 _SERVERS: Final = {"java", "zookeeper", "lab", "spark"}
 """Fixtures that a test of the fast lane does without. Whoever runs a JVM asks for `java`."""
 

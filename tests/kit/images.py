@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.lab.distribution import cache_folder
+from tests import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
 TOOLS: Final = ("buildah", "debootstrap", "unshare", "setpriv", "chroot")
 TARGETS: Final = ("sidecar", "audit")
 BUILD_SECONDS: Final = 1500.0

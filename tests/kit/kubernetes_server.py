@@ -12,11 +12,12 @@ from typing import Any
 from urllib.error import HTTPError
 
 from sidecar.lab.processes import Server, free_port
+from tests import ROOT
 from tests.kit.certificates import Authority
 from tests.kit.config_maps import LEASE
 
 VERSION = "1.20.2"
-_SCRIPT = Path(__file__).parents[2] / "scripts" / "build-kube-apiserver.sh"
+_SCRIPT = ROOT / "scripts" / "build-kube-apiserver.sh"
 _BUILD_SECONDS = 570.0  # less than a test may take; `make fetch` has built it before
 _ANSWER_SECONDS = 10.0
 _ADMIN_TOKEN = "admin-of-the-tests"

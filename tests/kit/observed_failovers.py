@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ConnectionState,
@@ -12,8 +12,8 @@ from sidecar.core.observations import (
     Started,
     ViewObserved,
 )
-from sidecar.core.policy import Destination, Policy, Rule, Severity, Store, Trigger
-from sidecar.core.routing import Route
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.routing import Route
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect, step_all
 from tests.kit.java_serialization import connection_info

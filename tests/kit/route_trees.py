@@ -6,9 +6,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from sidecar.core.routing import matching
-from sidecar.settings.given import Given
-from sidecar.settings.offline import Offline, labels_in, read_offline
+from sidecar.core.policy.routing import matching
+from sidecar.settings.file.value import Given
+from sidecar.settings.rules_only import Offline, labels_in, read_offline
 
 LABELS: Final = ("severity", "team", "l0", "l1")
 VALUES: Final = (

@@ -1,5 +1,7 @@
 """A ZooKeeper that wants to know whom it talks to."""
 
+import socket
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.certificates import Authority
 
 USER, PASSWORD = "sidecar", "correct-horse"
+_HANDSHAKE_SECONDS = 10.0
 _SHADED = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper"
 _CONFIG = f"""\
 serverCnxnFactory={_SHADED}.server.NettyServerCnxnFactory
@@ -52,6 +55,23 @@ class SecuredZooKeeper(ZooKeeper):
     def choose_ports(self) -> None:
         super().choose_ports()
         self._secure_port = free_port()
+
+    def is_ready(self) -> bool:
+        """Whether its TLS port answers too: for the first handshake the JVM loads what takes seconds on a busy machine."""
+        if not super().is_ready():
+            return False
+        anybody = ssl.create_default_context(cafile=self._authority.ca)
+        anybody.check_hostname = False
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", self._secure_port), _HANDSHAKE_SECONDS) as connection,
+                anybody.wrap_socket(connection),
+            ):
+                return True
+        except ssl.SSLError:
+            return True  # it wants a certificate
+        except OSError:
+            return False
 
     def build_command(self) -> Sequence[str]:
         java, *arguments = super().build_command()

@@ -5,8 +5,8 @@ from pathlib import Path
 from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.journal import Journal, JournalReader
-from sidecar.sinks.spool import Spool
-from sidecar.sinks.spool_place import place_of
+from sidecar.sinks.spool.place import place_of
+from sidecar.sinks.spool.spool import Spool
 from tests.kit.observed_failovers import failover, first_sight, play, records_of
 
 

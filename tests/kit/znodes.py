@@ -5,8 +5,8 @@ from typing import Final
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from sidecar.core.layout import Layout
-from sidecar.core.leadership import ComponentId, LeaderInformation, ZNodePosition
+from sidecar.core.flink.leadership import ComponentId, LeaderInformation, ZNodePosition
+from sidecar.core.flink.znode_paths import Layout
 from tests.kit.cluster import CLUSTER, START, JobManager
 from tests.kit.java_serialization import connection_info
 from tests.kit.zookeeper_recordings import Tree, ZNode

@@ -8,7 +8,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
 
-from sidecar.core.leadership import ComponentId
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import ALL_FOUR, JobManager

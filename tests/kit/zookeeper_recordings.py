@@ -5,11 +5,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from sidecar.core import layout
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.flink import znode_paths
+from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -20,8 +19,9 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
+from tests import ROOT
 
-FOLDER = Path(__file__).parents[1] / "fixtures" / "zookeeper"
+FOLDER = ROOT / "tests" / "fixtures" / "zookeeper"
 NAMESPACE = "/flink/default"
 VERSIONS = ("1.13.6", "1.14.6", "1.20.5", "2.3.0")
 TRANSACTIONS = "zk-txnlog.jsonl"
@@ -156,24 +156,24 @@ def observations(version: str, oracle: str) -> Iterator[tuple[str, ClusterObserv
                 connected = connection is ConnectionState.CONNECTED
                 yield phase, ViewObserved(at, "default", connection)
                 if connected:
-                    yield from ((phase, _read(tree, path, at)) for path in sorted(seen | {*layout.JOB_STORES}))
+                    yield from ((phase, _read(tree, path, at)) for path in sorted(seen | {*znode_paths.JOB_STORES}))
                     yield phase, SnapshotCompleted(at, "default")
         for path in transaction.paths:
-            interesting = path.rpartition("/")[0] if path.startswith(layout.JOB_STORES) else path
-            if layout.component_of(path) or interesting in layout.JOB_STORES:
+            interesting = path.rpartition("/")[0] if path.startswith(znode_paths.JOB_STORES) else path
+            if znode_paths.component_of(path) or interesting in znode_paths.JOB_STORES:
                 seen.add(interesting)
                 if connected:
                     yield phase, _read(tree, interesting, _moment(transaction.micros))
-            elif connected and layout.is_latch(path.rpartition("/")[0]):
+            elif connected and znode_paths.is_latch(path.rpartition("/")[0]):
                 latch = path.rpartition("/")[0]
                 yield phase, ChildrenObserved(_moment(transaction.micros), "default", latch, tree.children(latch))
-            elif connected and path not in tree.nodes and layout.component_of(f"{path}/connection_info"):
+            elif connected and path not in tree.nodes and znode_paths.component_of(f"{path}/connection_info"):
                 removed = f"{path}/connection_info"
                 yield phase, PlaceRemoved(_moment(transaction.micros), "default", removed)
 
 
 def _read(tree: Tree, path: str, at: Moment) -> ClusterObservation:
-    if path in layout.JOB_STORES:
+    if path in znode_paths.JOB_STORES:
         return ChildrenObserved(at, "default", path, tree.children(path))
     node = tree.nodes.get(path)
     return NodeObserved(at, "default", path, (node.data or b"") if node else b"", node.position if node else None)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.distribution import flink_home
+from sidecar.lab.distribution import _download_state, flink_home
 from sidecar.lab.errors import LabError
+from tests.kit.files import folders_that_come_and_go
 
 VERSION = "9.9.9"
 WHEEL = f"apache_flink_libraries-{VERSION}-py2.py3-none-any.whl"
@@ -137,6 +138,15 @@ def test_it_is_fetched_once(index: Index, cache: Path) -> None:
     lines.clear()
     assert flink_home(VERSION, lines.append) == home
     assert (lines, index.downloads, _names(cache)) == ([], 1, {f"flink-{VERSION}", "lock"})
+
+
+def test_progress_is_told_while_pip_removes_folders(tmp_path: Path) -> None:
+    """What pip has downloaded so far is measured in folders that come and go: that never ends a download."""
+    log = tmp_path / "pip.log"
+    log.touch()
+    with folders_that_come_and_go(tmp_path):
+        lines = {_download_state(VERSION, tmp_path, log) for _ in range(200)}
+    assert lines == {f"fetching Flink {VERSION} … 0 MB"}
 
 
 def test_an_interrupted_download_leaves_nothing_behind(index: Index, cache: Path) -> None:

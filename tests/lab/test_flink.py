@@ -84,7 +84,8 @@ def test_a_paused_leader_loses_its_leadership(patient_lab: Lab) -> None:
     assert patient_lab.leading() is leader
     other = wait_for("another leader", lambda: found if (found := patient_lab.leading()) is not leader else None)
     leader.resume()
-    wait_for("the first one to serve", leader.is_ready)
+    wait_for("the first one to serve", lambda: leader.is_ready() or not leader.running)
+    assert leader.running, leader.last_words()
     assert patient_lab.leading() is other
 
 

@@ -36,8 +36,8 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(("FLINK_", "POD_NAME", "KUBE")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("sidecar.settings.kubernetes.SERVICE_ACCOUNT", tmp_path / "serviceaccount")
-    monkeypatch.setattr("sidecar.settings.cluster.IMAGE_CONF_DIR", tmp_path / "opt-flink-conf")
+    monkeypatch.setattr("sidecar.settings.cluster.kubernetes.SERVICE_ACCOUNT", tmp_path / "serviceaccount")
+    monkeypatch.setattr("sidecar.settings.cluster.cluster.IMAGE_CONF_DIR", tmp_path / "opt-flink-conf")
 
 
 @pytest.fixture

@@ -6,28 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.settings import flink_conf, keys, load
-from sidecar.settings.keys import Keys
+from sidecar.settings import load
+from sidecar.settings.cluster import flink_conf
+from sidecar.settings.file import schema
+from sidecar.settings.file.schema import Keys
+from tests import ROOT
 from tests.settings.conftest import Write
 
-DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+DOCS = ROOT / "docs" / "configuration.md"
 TEXT = DOCS.read_text(encoding="utf-8")
 SECTIONS: dict[str, Keys] = {
-    "Top level": keys.CONFIG,
-    "`zookeeper`": keys.ZOOKEEPER,
-    "`kubernetes`": keys.KUBERNETES,
-    **{f"`zookeeper.{name}`": known for name, known in keys.ZOOKEEPER_SECURITY.items()},
-    "`spool`": keys.SPOOL,
-    "`ledger`": keys.LEDGER,
-    "`http`": keys.HTTP,
-    "`evidence`": keys.EVIDENCE,
-    "`evidence.tls`": keys.TLS,
-    "`rules`": keys.RULE,
-    "`route`": keys.ROUTE,
-    "`inhibit_rules`": keys.INHIBIT_RULE,
-    "`time_intervals`": keys.TIME_INTERVAL,
-    "Times": keys.TIME_RANGE,
-    "`receivers`": keys.RECEIVER,
+    "Top level": schema.CONFIG,
+    "`zookeeper`": schema.ZOOKEEPER,
+    "`kubernetes`": schema.KUBERNETES,
+    **{f"`zookeeper.{name}`": known for name, known in schema.ZOOKEEPER_SECURITY.items()},
+    "`spool`": schema.SPOOL,
+    "`ledger`": schema.LEDGER,
+    "`http`": schema.HTTP,
+    "`evidence`": schema.EVIDENCE,
+    "`evidence.tls`": schema.TLS,
+    "`rules`": schema.RULE,
+    "`route`": schema.ROUTE,
+    "`inhibit_rules`": schema.INHIBIT_RULE,
+    "`time_intervals`": schema.TIME_INTERVAL,
+    "Times": schema.TIME_RANGE,
+    "`receivers`": schema.RECEIVER,
 }
 
 
@@ -63,7 +66,7 @@ def test_every_override_is_documented() -> None:
         for option, variable, _ in rows("Command line, environment, configuration")
     ]
     assert documented == [
-        (f"--{name.replace('_', '-')}", keys.ENVIRONMENT_PREFIX + name.upper()) for name in keys.OVERRIDES
+        (f"--{name.replace('_', '-')}", schema.ENVIRONMENT_PREFIX + name.upper()) for name in schema.OVERRIDES
     ]
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.policy import Source, Store
+from sidecar.core.policy.policy import Source, Store
 from sidecar.settings import EvidenceSettings, Secret, SettingsError, TlsSettings, load
-from sidecar.settings.durations import DAY, HOUR, SECOND
-from sidecar.settings.offline import read_offline
+from sidecar.settings.file.durations import DAY, HOUR, SECOND
+from sidecar.settings.rules_only import read_offline
 from tests.kit.certificates import Authority
 from tests.settings.conftest import Write
 

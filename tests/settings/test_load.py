@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy import NOBODY, Destination, Policy, Rule, Severity, Store, Trigger
-from sidecar.core.routing import Route
+from sidecar.core.policy.policy import NOBODY, Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.routing import Route
 from sidecar.settings import HttpSettings, LedgerMode, Receiver, Secret, SettingsError, SpoolSettings, load
 from tests.settings.conftest import Write
 
@@ -143,7 +143,7 @@ def test_no_rules_is_a_decision_too(write: Write) -> None:
 
 def test_the_shipped_rules_are_found_in_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An installed wheel has them inside the package; without them the line says so."""
-    monkeypatch.setattr("sidecar.settings.alerting.files", lambda _: tmp_path)
+    monkeypatch.setattr("sidecar.settings.alerting.alerting.files", lambda _: tmp_path)
     (tmp_path / "default_rules").mkdir()
     (tmp_path / "default_rules" / "default.yaml").write_text("rules: [{alert: Inside, on: vacant}]\n")
     assert load(None, {"zookeeper": "zk"}).rules == (Rule("Inside", Trigger.VACANT),)

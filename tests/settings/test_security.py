@@ -295,8 +295,8 @@ def test_an_acl_of_the_creator_asks_for_credentials(
         flink_conf(tmp_path, "high-availability.zookeeper.client.acl: Creator\n")
     (line,) = caplog.messages
     assert line == (
-        f"{tmp_path}/config.yaml:3: high-availability.zookeeper.client.acl is creator: only who is authenticated as Flink is may read "
-        "its leaders: give zookeeper.sasl, zookeeper.authorization or zookeeper.tls.certificate_file, the same identity as Flink's"
+        f"{tmp_path}/config.yaml:3: high-availability.zookeeper.client.acl is creator: only Flink's own identity may read "
+        "its leaders. Configure zookeeper.sasl, zookeeper.authorization or zookeeper.tls.certificate_file with that identity"
     )
     caplog.clear()
     with caplog.at_level(logging.INFO, "sidecar"):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sidecar.core.leadership import Component, ComponentId, Held, LeaderInformation
-from sidecar.core.records import AnyRecord, Notification, Transition, record_id
-from sidecar.core.snapshot import Snapshot
-from sidecar.core.state import ComponentState
+from sidecar.core.cluster.state import ComponentState
+from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
+from sidecar.core.records import AnyRecord, Notification, TransitionRecord, record_id
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import Journal
 from tests.kit.cluster import CLUSTER, B
 from tests.kit.core_sidecar import Sidecar, watching
@@ -67,9 +67,9 @@ def hostile_records(sidecar: Sidecar) -> list[AnyRecord]:
     made: list[AnyRecord] = []
     for record in sidecar.records:
         match record:
-            case Transition(kind="GRANTED"):
+            case TransitionRecord(kind="GRANTED"):
                 made.append(replace(record, after_address=f"pekko.tcp://flink@{HOSTILE}:6123/user"))
-            case Transition():
+            case TransitionRecord():
                 made.append(replace(record, reason=HOSTILE, before_address=HOSTILE))
             case Notification():
                 made.append(replace(record, detail=HOSTILE, episode_id=episode.id))

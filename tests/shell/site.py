@@ -9,7 +9,7 @@ from typing import Any
 
 from sidecar.core.moment import Moment
 from sidecar.core.records import Evidence, record_id
-from sidecar.core.snapshot import Snapshot
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
 from sidecar.web.server import Application, WebServer
 from tests.kit.core_sidecar import Sidecar

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.clock import Clock
-from sidecar.core.causes import Cause
-from sidecar.core.leadership import Component
-from sidecar.core.policy import Destination, Policy, Source
-from sidecar.core.snapshot import Snapshot, Tally
+from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.flink.leadership import Component
+from sidecar.core.policy.policy import Destination, Policy, Source
 from sidecar.core.step import Append
-from sidecar.core.transitions import Kind
+from sidecar.core.views.snapshot import Snapshot, Tally
 from sidecar.journal import Journal
 from sidecar.loop import Loop
 from sidecar.sinks.metrics import renderer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.messages import lasted
+from sidecar.core.cluster.record_lines import lasted
 from tests.kit.cluster import JOB
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.sidecar_process import command
@@ -53,11 +53,11 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
         "cluster    default",
         f"from       {episode.opened_at} to {episode.closed_at}",
         "cause      jobmanager_lost (medium)",
-        "           Its session in ZooKeeper ended, by no doing of its own.",
-        "           Another process leads.",
+        "           The JobManager's ZooKeeper session expired: it did not shut down cleanly.",
+        "           Another JobManager took over.",
         (
-            "           A JobManager that is ended (SIGTERM) and halts before it has removed its addresses leaves the same facts: "
-            "Flink halts after 5 s, finished or not."
+            "           A JobManager that gets SIGTERM but halts before it has removed its addresses leaves the same facts: "
+            "Flink halts after 5 s, whether or not it has finished."
         ),
         "leader     jm-a:6123 → jm-b:6123",
         f"no leader  published: {vacant}",
@@ -78,7 +78,7 @@ def test_what_is_not_over_has_no_cause_yet(remembered: tuple[Path, Sidecar]) -> 
     assert opened
     lines = told("explain", opened.id, "--state-dir", str(folder))
     assert lines[1] == "cluster    default"
-    assert lines[2].endswith("and not over yet: its cause is decided when it is")
+    assert lines[2].endswith("in progress: the cause is decided when it is over")
     blind = sidecar.episodes()[1]
     lines = told("explain", blind.id, "--state-dir", str(folder))
     assert lines[3] == "cause      observer_blind (high)"

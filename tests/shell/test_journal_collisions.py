@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.records import Transition
+from sidecar.core.records import TransitionRecord
 from sidecar.core.state import State
 from sidecar.journal import Journal, append
 from tests.shell.test_journal import lines, scene
 
 
-def granted() -> Transition:
+def granted() -> TransitionRecord:
     _, records = scene()
-    return next(record for record in records if isinstance(record, Transition) and record.kind == "GRANTED")
+    return next(record for record in records if isinstance(record, TransitionRecord) and record.kind == "GRANTED")
 
 
 def test_two_different_records_with_one_id_are_both_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

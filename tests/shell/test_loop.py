@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.clock import Clock
-from sidecar.core.deliveries import Delivery
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import Moment
-from sidecar.core.observations import DeliverySettled, Observation, Outcome
-from sidecar.core.policy import Policy
-from sidecar.core.routing import Route
+from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
+from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.routing import Route
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from tests.kit.observed_failovers import POLICY, failover, first_sight
@@ -105,7 +105,7 @@ def test_what_was_marked_is_not_told_again_after_a_restart_and_what_was_not_is(t
     wait_until(lambda: second.sent)
     again = second.sent[0]
     assert (again.id, again.possible_duplicate) == (first.sent[0].id, True)
-    second.loop.observe(DeliverySettled(second.clock(), again.id, Outcome.DELIVERED))
+    second.loop.observe(DeliverySettled(second.clock(), again.id, DeliveryOutcome.DELIVERED))
     wait_until(lambda: not second.loop.snapshot.state.outbox)
     second.close()
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.core.observations import ConnectionState, StoreObserved, Ticked, ViewObserved
-from sidecar.core.snapshot import Health, Snapshot, Tally
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect
+from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.sinks.metrics import renderer
 from tests.kit.java_serialization import connection_info
 from tests.kit.observed_failovers import CLUSTER, PATHS, at, failover, first_sight, gone, held, play

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.policy import Store
+from sidecar.core.policy.policy import Store
 from sidecar.journal import Journal
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 from tests.kit.observed_failovers import first_sight

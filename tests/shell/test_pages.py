@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar import history
-from sidecar.core.leadership import CLUSTER_COMPONENTS
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.records import AnyRecord
-from sidecar.core.snapshot import Health, Snapshot
+from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
 from tests.kit.browser import Page, chromium
 from tests.kit.cluster import CLUSTER, A, B
@@ -101,14 +101,14 @@ def test_who_leads_since_when(site: Site) -> None:
     page = read(site)
     address = A.leads(CLUSTER_COMPONENTS[1]).address
     assert f"dispatcher jm-a:6123 {address} session {A.session_id} 2026-11-20 08:00:00" in page
-    assert "The store is seen whole , on a connection since 2026-11-20 08:00:00" in page
-    assert "1 in all: 1 led, 0 without a leader, 0 out of sight." in page
+    assert "Connected to the store since 2026-11-20 08:00:00" in page
+    assert "1 job: 1 with a leader, 0 without a leader, 0 unknown." in page
     cluster = sidecar.state.clusters[CLUSTER]
     for latches, line in (
-        ({"/leader/latch": ("a",)}, "No standby is left : one JobManager contends."),
+        ({"/leader/latch": ("a",)}, "No standby : only one JobManager contends."),
         ({"/leader/latch": ("a", "b")}, "2 JobManagers contend."),
-        ({"/leader/latch": ()}, "since 2026-11-20 08:00:00.000 . Who leads"),
-        ({}, "since 2026-11-20 08:00:00.000 . Who leads"),
+        ({"/leader/latch": ()}, "since 2026-11-20 08:00:00.000 ; all leaders have been read. Leaders"),
+        ({}, "since 2026-11-20 08:00:00.000 ; all leaders have been read. Leaders"),
     ):
         clusters = {CLUSTER: replace(cluster, contenders=latches)}
         site.snapshot = Snapshot(sidecar.moment, replace(sidecar.state, clusters=clusters))
@@ -118,23 +118,23 @@ def test_who_leads_since_when(site: Site) -> None:
     show(site, sidecar)
     page = read(site)
     assert "rest_server no leader 2026-11-20 08:01:00" in page
-    assert "No JobManager contends : none is left to lead." in page
+    assert "No JobManager contends for leadership." in page
 
 
 def test_blindness_is_not_the_absence_of_a_leader(site: Site) -> None:
     """It says since when it cannot see, and what it does not know."""
-    assert "Nothing is watched yet." in read(site)
+    assert "No cluster is watched yet." in read(site)
     fresh = Sidecar(Flink())
     show(site, fresh)
-    assert "The store has not been seen whole yet (not connected yet)" in read(site)
+    assert "The store has not been read completely yet (not connected yet)" in read(site)
     _, sidecar = watching()
     sidecar.is_cut_off()
     show(site, sidecar)
-    assert "The store is out of sight since 2026-11-20 08:01:00" in read(site)
+    assert "The store cannot be read since 2026-11-20 08:01:00" in read(site)
     sidecar.waits(10)
     show(site, sidecar)
     page = read(site)
-    assert "dispatcher out of sight : the store is out of sight" in page
+    assert "dispatcher unknown : the store cannot be read" in page
     assert "no leader 2026" not in page
 
 
@@ -173,19 +173,19 @@ def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
     show(site, sidecar)
     page = read(site)
     assert re.search(
-        r"Messages under way What has not been delivered yet .* FlinkLeaderChanged FIRST ops#0 2026-11-20 08:01:", page
+        r"Pending notifications Not delivered yet .* FlinkLeaderChanged FIRST ops#0 2026-11-20 08:01:", page
     )
-    assert "All are on disk. 0 are in no segment yet." in page
-    assert "Earlier ones are not shown: cannot read" in page
+    assert "All records are on disk. 0 records are in no segment yet." in page
+    assert "Earlier failovers are not shown: cannot read" in page
     remember(tmp_path, sidecar)
     site.snapshot = replace(site.snapshot, health=Health("the disk is full", 7, 3, 12))
     site.now = Moment(sidecar.now + 40 * SECOND, sidecar.now)
     page = read(site)
     assert "The journal cannot be written : the disk is full . 7 records wait in memory." in page
-    assert "3 records were lost for want of disk and memory. 12 are in no segment yet." in page
-    assert "Nothing here is new: the owner's thread has not moved for 40 s." in page
+    assert "3 records were lost : neither disk nor memory had room. 12 records are in no segment yet." in page
+    assert "This page is out of date: the owner's thread has not moved for 40 s." in page
     assert "dispatcher jm-b:6123" in page
-    assert "Earlier ones" not in page
+    assert "Earlier failovers" not in page
 
 
 def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
@@ -199,11 +199,11 @@ def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
     page = read(site, f"/episodes/{episode.id[:8]}")
     assert f"episode {episode.id} cluster default from {episode.opened_at} to {episode.closed_at}" in page
     assert (
-        "cause jobmanager_lost (medium) Its session in ZooKeeper ended, by no doing of its own. Another process leads. "
-        "A JobManager that is ended (SIGTERM) and halts before it has removed its addresses leaves the same facts"
-        in page
+        "cause jobmanager_lost (medium) The JobManager's ZooKeeper session expired: it did not shut down cleanly. "
+        "Another JobManager took over. A JobManager that gets SIGTERM but halts before it has removed its addresses "
+        "leaves the same facts" in page
     )
-    assert f"by Ada Drained by mistake, see https://wiki/{'x' * 120} In order 8 transitions" in page
+    assert f"by Ada Drained by mistake, see https://wiki/{'x' * 120} Transitions 8 transitions" in page
     assert page.index("REVOKED") < page.index("GRANTED")
     assert "FlinkLeaderChanged FIRST ops#0 delivered" in page
     opened = sidecar.state.clusters[CLUSTER].episode
@@ -227,11 +227,11 @@ def test_what_was_captured_is_on_the_page_of_its_failover(site: Site, tmp_path: 
     assert (
         "Evidence What was captured, and what could not be At What Whose Outcome File "
         f"{when} thread_dump opened pid 17 (java) captured 31 threads, 2 of them blocked {dump.file} 4711 bytes "
-        f"at sidecar-0 {when} py_spy opened \N{EN DASH} refused not permitted \N{EN DASH} Messages"
+        f"at sidecar-0 {when} py_spy opened \N{EN DASH} refused not permitted \N{EN DASH} Notifications"
     ) in said(page)
     assert str(dump.file) not in " ".join(Markup(page).links)
     other = sidecar.episodes()[1].id
-    assert "Evidence None is recorded of it. Messages" in read(site, f"/episodes/{other}")
+    assert "Evidence None is recorded. Notifications" in read(site, f"/episodes/{other}")
 
 
 def test_much_evidence_is_a_small_page(site: Site, tmp_path: Path) -> None:
@@ -260,8 +260,9 @@ def test_a_storm_of_jobs_is_a_small_page(site: Site, tmp_path: Path) -> None:
     remember(tmp_path, sidecar, storm(sidecar, 5000))
     site.snapshot = with_jobs(sidecar, 10_000)
     page = site.get("/")[1]
-    assert "10001 in all: 0 led, 10001 without a leader , 0 out of sight. The first 20, those without a leader" in said(
-        page
+    assert (
+        "10001 jobs: 0 with a leader, 10001 without a leader , 0 unknown. The first 20, those without a leader"
+        in said(page)
     )
     failover = site.get(f"/episodes/{sidecar.episodes()[0].id}")[1]
     assert "26 of 5008 transitions; of jobs the first 20 at most" in said(failover)

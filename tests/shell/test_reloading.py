@@ -10,7 +10,7 @@ from queue import Queue
 import pytest
 
 from sidecar import reloading
-from sidecar.reloading import Reloader
+from sidecar.reloading import NEEDS_RESTART, RELOADED, Reloader
 from sidecar.settings import Settings, load
 
 ONE = "rules: [{alert: A, on: vacant}]\nreceivers: [{name: ops, urls: ['json://127.0.0.1/']}]\n"
@@ -60,7 +60,9 @@ def test_a_bad_file_keeps_the_rules_of_before_and_says_so(house: House, caplog: 
     house.replaced(WRONG)
     problem = f'{house.file}:1: rules[0].on: "vacent" is unknown: did you mean "vacant"?'
     assert house.said.get(timeout=10) == problem
-    assert [record.getMessage() for record in caplog.records] == [f"the rules of before stay: {problem}"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"reload failed, keeping the previous rules: {problem}"
+    ]
     assert house.adopted.empty()
     house.replaced(TWO)
     assert len(house.adopted.get(timeout=10).rules) == 2
@@ -81,14 +83,32 @@ def test_files_are_loaded_when_asked_also_unchanged(house: House) -> None:
     assert len(house.adopted.get(timeout=10).rules) == 1
 
 
+def test_a_reload_changes_each_setting_or_asks_for_a_restart() -> None:
+    """A setting that is new belongs to one of the two."""
+    assert {*NEEDS_RESTART, *RELOADED} == {*Settings.__struct_fields__}
+
+
+def test_a_server_that_would_listen_elsewhere_asks_for_a_restart(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or be asked by another name. Links in messages follow the reload."""
+    house.replaced(ONE + "http: {external_url: 'http://127.0.0.1/sidecar'}\n")
+    assert house.adopted.get(timeout=10).policy().link == "http://127.0.0.1/sidecar"
+    house.replaced(ONE + "http: {external_url: 'http://flink.example.com/sidecar'}\n")
+    house.adopted.get(timeout=10)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "http has changed: restart the sidecar to apply that"
+    ] * 2
+
+
 def test_what_takes_a_restart_is_said(house: House, caplog: pytest.LogCaptureFixture) -> None:
     """It changes nothing by itself, and the rest counts."""
     house.replaced(TWO + "trust_window: 9s\nexternal_labels: {env: prod}\nevidence: {capture: [processes]}\n")
     house.adopted.get(timeout=10)
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "external_labels has changed, which takes a restart",
-        "trust_window has changed, which takes a restart",
-        "evidence has changed, which takes a restart",
+        "external_labels has changed: restart the sidecar to apply that",
+        "trust_window has changed: restart the sidecar to apply that",
+        "evidence has changed: restart the sidecar to apply that",
     ]
 
 

@@ -5,7 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
-from sidecar.sinks.spool import _pause
+from sidecar.sinks.spool.spool import _pause
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.kit.waiting import wait_for
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.journal import FILE, Journal, JournalReader
-from sidecar.sinks.spool_folder import Folder
+from sidecar.sinks.spool.folder import Folder
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_spool import sealed_ids
 
@@ -59,7 +59,7 @@ def test_a_journal_restored_from_a_snapshot_goes_on_behind_the_segments(
     seal(tmp_path)
     assert sorted(sealed_ids(tmp_path)) == sorted(record.id for record in some)
     assert len(set(numbers(tmp_path).values())) == len(some) - 9 + told
-    assert "the journal had gone back in time" in caplog.text
+    assert "the journal went back in time" in caplog.text
     caplog.clear()
     seal(tmp_path)
     assert sorted(sealed_ids(tmp_path)) == sorted(record.id for record in some)

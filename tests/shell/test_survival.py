@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core import wire, znodes
-from sidecar.core.leadership import LeaderInformation
+from sidecar.core.cluster import znode_leaders
+from sidecar.core.flink import connection_info
+from sidecar.core.flink.connection_info import Unreadable
+from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.core.observations import (
     ConfigMapObserved,
     ConnectionState,
@@ -17,9 +19,8 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
-from sidecar.core.policy import Store
-from sidecar.core.records import Transition
-from sidecar.core.wire import Unreadable
+from sidecar.core.policy.policy import Store
+from sidecar.core.records import TransitionRecord
 from sidecar.loop import Loop
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY
@@ -40,18 +41,18 @@ def house(tmp_path: Path) -> Iterator[House]:
 @pytest.fixture
 def poison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that the core cannot process: none are known that do this."""
-    decode = wire.decode_connection_info
+    decode = connection_info.decode_connection_info
 
     def raises(data: bytes) -> LeaderInformation | Unreadable:
         if data == POISON:
             raise ZeroDivisionError("a mistake of ours")
         return decode(data)
 
-    monkeypatch.setattr(znodes, "decode_connection_info", raises)
+    monkeypatch.setattr(znode_leaders, "decode_connection_info", raises)
 
 
-def transitions(house: House) -> list[Transition]:
-    return house.reader.latest(Transition, 1000)[::-1]
+def transitions(house: House) -> list[TransitionRecord]:
+    return house.reader.latest(TransitionRecord, 1000)[::-1]
 
 
 @pytest.mark.parametrize("mtime", [-(1 << 63), -1, 253_402_300_800_000, (1 << 63) - 1])
@@ -83,7 +84,7 @@ def test_an_observation_that_cannot_be_processed_is_recorded_and_the_rest_goes_o
     assert obscured.reason == "an observation of it could not be processed (ZeroDivisionError)"
     assert (changed.component, changed.kind) == ("resource_manager", "CHANGED")
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("an observation could not be processed, and is left out: ")
+    assert line.startswith("skipped an observation that raised an error: ")
     assert line.endswith(f"NodeObserved of default, {DISPATCHER}: ZeroDivisionError: a mistake of ours")
     wait_until(lambda: house.loop.snapshot.health.unprocessed == 2)
     house.bring([held(3, DISPATCHER, 3)])
@@ -113,7 +114,7 @@ def test_a_config_map_that_cannot_be_processed_is_recorded_too(tmp_path: Path, m
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr("sidecar.core.leases.take", raises)
+        broken.setattr("sidecar.core.cluster.leases.take", raises)
         house.bring([replace(told, resource_version="2", leader=lease % 1)])
         wait_until(lambda: transitions(house)[-1].kind == "OBSCURED")
     house.bring([replace(told, resource_version="3", leader=lease % 2)])
@@ -134,7 +135,7 @@ def test_where_time_itself_cannot_be_processed_the_snapshot_stands_still(
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr("sidecar.core.rules.evaluate", raises)
+        broken.setattr("sidecar.core.alerting.rules.evaluate", raises)
         wait_until(lambda: house.loop.snapshot.health.unprocessed)
         stood = house.loop.snapshot
         house.bring(failover(0, term=2))

@@ -13,7 +13,7 @@ from sidecar import threads
 from sidecar.journal import JournalReader
 from sidecar.reloading import Reloader
 from sidecar.settings import load
-from sidecar.sinks.spool import Spool
+from sidecar.sinks.spool.spool import Spool
 from sidecar.threads import ServiceThread
 from tests.kit.spools import journal_with, records
 from tests.shell.site import Site

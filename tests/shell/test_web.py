@@ -12,8 +12,7 @@ import pytest
 from msgspec import to_builtins
 
 from sidecar import history
-from sidecar.core.explaining import MOST_KEPT, find, in_words
-from sidecar.core.leadership import CLUSTER_COMPONENTS, Component, ComponentId
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.observations import (
     ConnectionState,
     NothingFound,
@@ -22,7 +21,8 @@ from sidecar.core.observations import (
     ViewConfirmed,
     ViewObserved,
 )
-from sidecar.core.snapshot import Snapshot
+from sidecar.core.views.explain import MOST_KEPT, find, in_words
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
 from tests.kit.cluster import job_manager
 from tests.kit.core_sidecar import Sidecar

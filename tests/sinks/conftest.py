@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.processes import FlinkProcess
+from sidecar.sinks.evidence.processes import FlinkProcess
 from tests.kit.receivers import mailbox, webhook
 from tests.sinks.running import Eventually, Run, known
 

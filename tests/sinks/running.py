@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.sinks.pieces import NotCapturedError
-from sidecar.sinks.processes import FlinkProcess
+from sidecar.sinks.evidence.evidence_files import NotCapturedError
+from sidecar.sinks.evidence.processes import FlinkProcess
 
 NOBODY = 65534
 Alive = Callable[[int], bool]
@@ -57,9 +57,9 @@ def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
         process = known(1, is_java=process.is_java)
     code = f"""
 import json
-from sidecar.sinks import {module}
-from sidecar.sinks.pieces import NotCapturedError
-from sidecar.sinks.processes import FlinkProcess
+from sidecar.sinks.evidence import {module}
+from sidecar.sinks.evidence.evidence_files import NotCapturedError
+from sidecar.sinks.evidence.processes import FlinkProcess
 try:
     {module}.{call}(FlinkProcess(*{list(process)!r}), 10)
 except NotCapturedError as error:

@@ -8,24 +8,24 @@ from queue import Queue
 import pytest
 from msgspec.structs import replace
 
-import sidecar.sinks.evidence
-import sidecar.sinks.notifier
+import sidecar.sinks.evidence.collector
+import sidecar.sinks.notify.notifier
 from sidecar.core.evidence import Capture, Occasion, Piece
 from sidecar.core.moment import Moment
-from sidecar.core.observations import Outcome
-from sidecar.core.policy import Source
+from sidecar.core.observations import DeliveryOutcome
+from sidecar.core.policy.policy import Source
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.ports import Document
-from sidecar.sinks.evidence import Collector
-from sidecar.sinks.ledger import SharedLedger
-from sidecar.sinks.notifier import Attempt, Notifier
-from tests.sinks.test_ledger import FIRST, Observers
+from sidecar.sinks.evidence.collector import Collector
+from sidecar.sinks.notify.ledger_client import SharedLedger
+from sidecar.sinks.notify.notifier import Attempt, Notifier
+from tests.sinks.notify.test_ledger_client import FIRST, Observers
 
 POISON = b'{"began": 1, "x": ' + b"[" * 1200 + b"]" * 1200 + b"}"
 NO_THREAD = RuntimeError("can't start new thread")
 """What Python says at the limit of process ids."""
 
-Settled = tuple[str, Outcome]
+Settled = tuple[str, DeliveryOutcome]
 Start = Callable[[SharedLedger | None], Notifier]
 
 
@@ -74,7 +74,10 @@ def test_a_poisoned_ledger_document_stops_no_message(
     """Nested lists exhaust the stack of whoever decodes them. The document counts as unreadable, and is replaced by the first claim."""
     observers.shared.document = Document(POISON, 1)
     send(notifier(observers.make("a")), "1", "2")
-    assert [settled.get(timeout=120) for _ in range(2)] == [("1", Outcome.DELIVERED), ("2", Outcome.DELIVERED)]
+    assert [settled.get(timeout=120) for _ in range(2)] == [
+        ("1", DeliveryOutcome.DELIVERED),
+        ("2", DeliveryOutcome.DELIVERED),
+    ]
     assert observers.shared.document.content.startswith(b'{"format":1')
 
 
@@ -107,9 +110,9 @@ def test_a_ledger_that_fails_in_an_unforeseen_way_is_out_of_reach(
         broken.fails(patched, "read", error=error)
         sending = notifier(broken.ledger)
         send(sending, "1")
-        assert settled.get(timeout=120) == ("1", Outcome.NO_LEDGER)
+        assert settled.get(timeout=120) == ("1", DeliveryOutcome.NO_LEDGER)
     send(sending, "2")
-    assert settled.get(timeout=120) == ("2", Outcome.DELIVERED)
+    assert settled.get(timeout=120) == ("2", DeliveryOutcome.DELIVERED)
 
 
 def test_what_was_sent_is_delivered_although_the_mark_fails(
@@ -133,10 +136,10 @@ def test_what_was_sent_is_delivered_although_the_mark_fails(
 
     monkeypatch.setattr(broken.store, "read", read)
     send(notifier(broken.ledger), "1")
-    assert settled.get(timeout=120) == ("1", Outcome.DELIVERED)
+    assert settled.get(timeout=120) == ("1", DeliveryOutcome.DELIVERED)
     assert eventually(lambda: not broken.ledger.owes)
     other = observers.make("b").claim(replace(FIRST, fingerprint="1", parts=(replace(FIRST.parts[0], alert_id="1"),)))
-    assert (len(web.received), other.outcome) == (1, Outcome.ALREADY_TOLD)
+    assert (len(web.received), other.outcome) == (1, DeliveryOutcome.ALREADY_TOLD)
 
 
 def test_a_sender_that_cannot_be_started_is_a_failure(
@@ -149,11 +152,11 @@ def test_a_sender_that_cannot_be_started_is_a_failure(
 
     sending = notifier(None)
     with monkeypatch.context() as patched:
-        patched.setattr(sidecar.sinks.notifier, "Child", refuse)
+        patched.setattr(sidecar.sinks.notify.notifier, "Child", refuse)
         send(sending, "1")
-        assert settled.get(timeout=120) == ("1", Outcome.FAILED)
+        assert settled.get(timeout=120) == ("1", DeliveryOutcome.FAILED)
     send(sending, "2")
-    assert settled.get(timeout=120) == ("2", Outcome.DELIVERED)
+    assert settled.get(timeout=120) == ("2", DeliveryOutcome.DELIVERED)
 
 
 def test_a_sender_that_fails_while_it_sends_may_have_sent(
@@ -168,9 +171,9 @@ def test_a_sender_that_fails_while_it_sends_may_have_sent(
     with monkeypatch.context() as patched:
         patched.setattr("sidecar.child.Child.ask", ask)
         send(sending, "1")
-        assert settled.get(timeout=120) == ("1", Outcome.TIMED_OUT)
+        assert settled.get(timeout=120) == ("1", DeliveryOutcome.TIMED_OUT)
     send(sending, "2")
-    assert settled.get(timeout=120) == ("2", Outcome.DELIVERED)
+    assert settled.get(timeout=120) == ("2", DeliveryOutcome.DELIVERED)
 
 
 def test_a_capture_that_fails_in_an_unforeseen_way_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +183,7 @@ def test_a_capture_that_fails_in_an_unforeseen_way_is_recorded(tmp_path: Path, m
     def refuse(*_: object) -> None:
         raise NO_THREAD
 
-    monkeypatch.setattr(sidecar.sinks.evidence, "Child", refuse)
+    monkeypatch.setattr(sidecar.sinks.evidence.collector, "Child", refuse)
     collector = Collector(tmp_path, lambda name, pieces: told.put((name, pieces)))
     collector.start()
     try:

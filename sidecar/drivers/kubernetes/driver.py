@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
-from sidecar.core.configmaps import relevant
+from sidecar.core.flink.configmaps import relevant
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ClusterObservation,
@@ -22,12 +22,12 @@ from sidecar.core.observations import (
 )
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
+from sidecar.drivers.kubernetes.configmap_names import Places
 from sidecar.drivers.kubernetes.errors import ApiError
 from sidecar.drivers.kubernetes.events import ConfigMap, Event, Version, read_event
 from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
-from sidecar.drivers.kubernetes.places import Places
 from sidecar.drivers.kubernetes.stream import Stream
-from sidecar.drivers.said import Said
+from sidecar.drivers.log_throttle import Said
 from sidecar.ports import Observer
 from sidecar.threads import ServiceThread
 
@@ -150,7 +150,7 @@ class KubernetesDriver:
 
     def _say(self, line: str) -> None:
         if self._said.is_news(line):
-            _log.warning("cluster %s: %s; trying again", self._cluster_id, line)
+            _log.warning("cluster %s: %s; retrying", self._cluster_id, line)
 
     def _lose(self) -> None:
         self._slow_down()

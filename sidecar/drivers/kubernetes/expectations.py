@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sidecar.core.configmaps import lapses_after
+from sidecar.core.flink.configmaps import lapses_after
 from sidecar.core.moment import SECOND
 from sidecar.drivers.kubernetes.events import Version
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from sidecar.core.cluster.state import Missing
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ClusterObservation,
@@ -19,15 +20,14 @@ from sidecar.core.observations import (
     ViewConfirmed,
     ViewObserved,
 )
-from sidecar.core.state import Missing
-from sidecar.drivers.said import Said
+from sidecar.drivers.log_throttle import Said
 from sidecar.drivers.zookeeper import news
 from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.probe import Confirmations, Probe
 from sidecar.drivers.zookeeper.security import PLAIN, Security
 from sidecar.drivers.zookeeper.session import Answer, Done, Interrupted, Question, Refused, Session
 from sidecar.drivers.zookeeper.tree import Tree
-from sidecar.drivers.zookeeper.watched import Ask, Told
+from sidecar.drivers.zookeeper.watch_set import Ask, WatchReport
 from sidecar.ports import Observer
 from sidecar.threads import ServiceThread
 
@@ -121,7 +121,7 @@ class ZooKeeperDriver:
             self._session.drop()  # it waits for a server that is silent
             self._thread.join(deadline - time.monotonic())
         if self._thread.is_alive():
-            _log.warning("left the connection to ZooKeeper %s to itself: it did not end in time", self._where)
+            _log.warning("abandoned the connection to ZooKeeper %s: it did not close in time", self._where)
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class ZooKeeperDriver:
             self._inbox.get(timeout=min(max(0.0, wait), _LONGEST_WAIT))()
         if self._overflowed:
             self._overflowed = False
-            _log.warning("more changes in ZooKeeper %s than can be taken in: reading everything anew", self._where)
+            _log.warning("ZooKeeper %s changes faster than can be processed: reading everything again", self._where)
             self._session.drop()
         now = time.monotonic()
         for act in [act for act, due in self._due.items() if due <= now]:
@@ -200,7 +200,7 @@ class ZooKeeperDriver:
 
     def _gave_up(self) -> None:
         if self._why not in self._said:
-            _log.warning("the connection to ZooKeeper %s ended (%s): beginning anew", self._where, self._why)
+            _log.warning("the session with ZooKeeper %s ended (%s): reconnecting", self._where, self._why)
         self._begin_anew(after=_jittered(_ANEW_SECONDS))
 
     def _begin_anew(self, *, after: float) -> None:
@@ -243,7 +243,7 @@ class ZooKeeperDriver:
         if self._view is ConnectionState.CONNECTED:
             return  # SUSPENDED follows
         if self._said.is_news(why):
-            _log.warning("no connection to ZooKeeper %s: %s; trying again", self._where, why)
+            _log.warning("no connection to ZooKeeper %s: %s; retrying", self._where, why)
         if self._view is None:
             self._tell_view(at, ConnectionState.SUSPENDED)
 
@@ -257,7 +257,7 @@ class ZooKeeperDriver:
         patience = self._probe.patience(self._session.heard_at)
         if patience <= 0:
             waited = self._probe.waited
-            _log.warning("ZooKeeper %s has not answered for %.1f s: cutting the connection", self._where, waited)
+            _log.warning("ZooKeeper %s has not answered for %.1f s: closing the connection", self._where, waited)
             self._session.drop()
             patience = _CUT_AGAIN_SECONDS
         self._after(min(patience, self._probe.each), self._ask_something)
@@ -302,7 +302,9 @@ class ZooKeeperDriver:
 
     def _watched(self, connection: int, answer: Answer) -> None:
         if connection == self._connection and not isinstance(answer, Done | Interrupted):
-            _log.info("ZooKeeper %s has no persistent watches (it is older than 3.6): one for each path", self._where)
+            _log.info(
+                "ZooKeeper %s is older than 3.6 and has no persistent watches: using one watch per path", self._where
+            )
             self._begin_one_shot()
 
     def _begin_one_shot(self) -> None:
@@ -336,7 +338,7 @@ class ZooKeeperDriver:
         self._confirm()
         if self._tree.deaf_at:
             _log.warning(
-                "%s changed in ZooKeeper %s and no watch told of it: connecting again", self._tree.deaf_at, self._where
+                "%s changed in ZooKeeper %s but no watch reported it: reconnecting", self._tree.deaf_at, self._where
             )
             self._tree.deaf_at = None
             self._begin_one_shot()
@@ -354,10 +356,10 @@ class ZooKeeperDriver:
             return
         nothing = news.nothing_found(self._cluster_id, self._where, self._clock(), answer)
         if self._said.is_news(f"nothing below {self._where}"):
-            _log.warning("%s. It is watched as soon as something is there", Missing(nothing.place, nothing.beside))
+            _log.warning("%s. It will be watched as soon as it exists", Missing(nothing.place, nothing.beside))
         self._tell(nothing)
 
-    def _tell_news(self, at: Moment, told: Told) -> None:
+    def _tell_news(self, at: Moment, told: WatchReport) -> None:
         self._found = self._found or news.is_trace(told)
         if observation := news.observation(self._cluster_id, self._where, at, told):
             self._tell(observation)

@@ -2,7 +2,7 @@
 
 import logging
 
-from sidecar.core import layout
+from sidecar.core.flink import znode_paths
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -13,12 +13,12 @@ from sidecar.core.observations import (
     PlaceRemoved,
 )
 from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Question, Refused, TooManyChildren, Value
-from sidecar.drivers.zookeeper.watched import PlaceGone, Told
+from sidecar.drivers.zookeeper.watch_set import PlaceGone, WatchReport
 
 _log = logging.getLogger("sidecar.zookeeper")
 
 
-def observation(cluster_id: str, where: str, at: Moment, told: Told) -> ClusterObservation | None:
+def observation(cluster_id: str, where: str, at: Moment, told: WatchReport) -> ClusterObservation | None:
     """What the owner is to know of news from a watched path of the cluster at `where`."""
     path, answer = told.watched.path, told.answer
     match told.watched.question, answer:
@@ -31,21 +31,21 @@ def observation(cluster_id: str, where: str, at: Moment, told: Told) -> ClusterO
         case Question.VALUE, _:
             return NodeObserved(at, cluster_id, path, writes=told.writes, births=told.births)
         case _, Refused(reason):
-            _log.warning("cannot list %s in ZooKeeper %s: %s; trying again", path, where, reason)
+            _log.warning("cannot list %s in ZooKeeper %s: %s; retrying", path, where, reason)
         case _, TooManyChildren(count, most):
             _log.warning(
-                "%s in ZooKeeper %s has %d children: more than %s. They are not watched, but for those that come to be from now on",
+                "%s in ZooKeeper %s has %d children, more than %s: only children created from now on are watched",
                 path,
                 where,
                 count,
                 "can be read" if most is None else most,
             )
-        case _ if layout.is_list(path):
+        case _ if znode_paths.is_list(path):
             return ChildrenObserved(at, cluster_id, path, answer.names if isinstance(answer, Children) else ())
     return None
 
 
-def is_trace(told: Told) -> bool:
+def is_trace(told: WatchReport) -> bool:
     """Whether something is there."""
     return not isinstance(told.answer, Absent | PlaceGone) and told.answer != Children(())
 

@@ -21,7 +21,7 @@ from kazoo.exceptions import (
 from kazoo.retry import KazooRetry
 from msgspec import Struct
 
-from sidecar.core.leadership import Births, ZNodePosition
+from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.zookeeper import persistent
 from sidecar.drivers.zookeeper.handler import Handler, Reasons

@@ -3,8 +3,8 @@
 from collections import deque
 from itertools import islice
 
-from sidecar.core import layout
-from sidecar.core.leadership import ZNodePosition
+from sidecar.core.flink import znode_paths
+from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.session import (
     Absent,
@@ -17,15 +17,15 @@ from sidecar.drivers.zookeeper.session import (
     TooManyChildren,
     Value,
 )
-from sidecar.drivers.zookeeper.watched import Ask, PlaceGone, Told, Watched
+from sidecar.drivers.zookeeper.watch_set import Ask, PlaceGone, Watched, WatchReport
 
 MOST_CHILDREN = 50_000
 """A longer list is not read: anybody may make it as long as they like. What comes to be below it is heard all the same."""
 
-_DISCOVERY = frozenset({layout.LEADER, layout.JOBS})
+_DISCOVERY = frozenset({znode_paths.LEADER, znode_paths.JOBS})
 """Without these lists nobody knows which leaders there are."""
 
-_NOTHING_WANTED = layout.Wanted(frozenset(), frozenset(), frozenset())
+_NOTHING_WANTED = znode_paths.Wanted(frozenset(), frozenset(), frozenset())
 _NOTHING = (Absent(), Children(()))
 
 _LINGERING_SECONDS = 5.0
@@ -50,7 +50,7 @@ class Tree:
         """A path that changed without a word: its watch is gone."""
         self.resting: set[Watched] = set()
         self._watched: dict[str, Watched] = {}
-        self._always = layout.wanted({})
+        self._always = znode_paths.wanted({})
         self._wanted = _NOTHING_WANTED
         self._queue: deque[Ask] = deque()
         self._behind_the_list: list[Ask] = []  # whether a parent counts its leaders alone, the list of leaders tells
@@ -97,14 +97,14 @@ class Tree:
 
     # -- what watches tell ---------------------------------------------------------------------------------------------
 
-    def happened(self, event: Event, path: str, now: float) -> Told | None:
+    def happened(self, event: Event, path: str, now: float) -> WatchReport | None:
         """Something happened to `path`: news if that says it all, else the path is read, and once more if it is being read."""
         if self.persistent and event in {Event.CREATED, Event.DELETED}:
             self._child_came_or_went(path)
         watched = self._watched.get(path) or self._discover(event, path)
         if watched is None:
             below = self._watched.get(f"{path}/connection_info") if event is Event.DELETED else None
-            return Told(below, PlaceGone(), None, None) if below else None
+            return WatchReport(below, PlaceGone(), None, None) if below else None
         if watched.question is Question.VALUE and event is Event.DELETED:
             return self._deleted(watched, now)
         if event is Event.CREATED:
@@ -117,7 +117,7 @@ class Tree:
         parent = path.rpartition("/")[0]
         if listing := self._watched.get(parent):
             self._heard(listing)
-            if layout.is_list(parent):
+            if znode_paths.is_list(parent):
                 self._read(listing)
         if counted := self._watched.get(f"{path}/connection_info"):
             counted.births = None  # its parent is another one, which counts from the beginning
@@ -126,16 +126,16 @@ class Tree:
         """A path that matters and that no list has led to."""
         if not self.persistent or event is Event.DELETED:
             return None
-        if layout.is_latch(path):
-            self._read(self._watched[layout.LEADER])  # the layout decides where jobs have their leaders
+        if znode_paths.is_latch(path):
+            self._read(self._watched[znode_paths.LEADER])  # the layout decides where jobs have their leaders
             return self._add(path, Question.CHILDREN)
-        if layout.component_of(path) is None:
+        if znode_paths.component_of(path) is None:
             return None
         watched = self._add(path, Question.VALUE)
         watched.counted = event is Event.CREATED and self._unread is None
         return watched
 
-    def _deleted(self, watched: Watched, now: float) -> Told | None:
+    def _deleted(self, watched: Watched, now: float) -> WatchReport | None:
         """The deletion is told as it is: when it can be read, the next leader may stand there already, and nobody would know of it."""
         self._note_unrest(watched, now, 1)
         watched.heard = True
@@ -193,7 +193,7 @@ class Tree:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def answered(self, ask: Ask, answer: Answer, now: float) -> Told | None:
+    def answered(self, ask: Ask, answer: Answer, now: float) -> WatchReport | None:
         """Take in what was answered `now` (monotonic), if it was not known on this connection."""
         watched = ask.watched
         if self._watched.get(watched.path) is not watched or isinstance(answer, Interrupted):
@@ -207,7 +207,7 @@ class Tree:
                 return None
             answer = TooManyChildren(answer.children, MOST_CHILDREN)
         watched.reading = False
-        if watched.path == layout.LEADER:
+        if watched.path == znode_paths.LEADER:
             self._queue.extend(self._behind_the_list)
             self._behind_the_list.clear()
         watched.refused = isinstance(answer, Refused)
@@ -222,7 +222,7 @@ class Tree:
                 self._release(watched)
         return told
 
-    def _learn(self, watched: Watched, answer: Answer, now: float) -> Told | None:
+    def _learn(self, watched: Watched, answer: Answer, now: float) -> WatchReport | None:
         seen: object = answer
         if isinstance(answer, Value):
             seen = answer.position
@@ -242,14 +242,14 @@ class Tree:
         before, watched.seen = watched.seen, seen
         if watched.leads_on and not watched.refused:
             watched.names = answer.names if isinstance(answer, Children) else ()
-            if isinstance(answer, TooManyChildren) and watched.path == layout.LEADER:
-                watched.names = (layout.LATCH.rpartition("/")[2],)  # who has so many jobs has it
+            if isinstance(answer, TooManyChildren) and watched.path == znode_paths.LEADER:
+                watched.names = (znode_paths.LATCH.rpartition("/")[2],)  # who has so many jobs has it
             self._follow_lists(heard=before is not TooManyChildren and not isinstance(before, Refused))
         return self._told(watched, answer)
 
-    def _told(self, watched: Watched, answer: Answer) -> Told:
-        births = watched.births if layout.LATCH in self._watched else None
-        told = Told(watched, answer, watched.events if watched.counted else None, births)
+    def _told(self, watched: Watched, answer: Answer) -> WatchReport:
+        births = watched.births if znode_paths.LATCH in self._watched else None
+        told = WatchReport(watched, answer, watched.events if watched.counted else None, births)
         watched.events = 0
         watched.heard = False
         # A read leaves a one-shot watch where there is something. What cannot be read is not heard of either.
@@ -277,8 +277,8 @@ class Tree:
     def _ask(self, watched: Watched, question: Question | None = None) -> None:
         watched.reading = True
         watched.stale = False
-        parent = layout.counted_at(watched.path) if self.persistent else None
-        listed = self._watched.get(layout.LEADER)
+        parent = znode_paths.counted_at(watched.path) if self.persistent else None
+        listed = self._watched.get(znode_paths.LEADER)
         waits = parent is not None and listed is not None and listed.seen is None and listed.reading
         queue = self._behind_the_list if waits else self._queue
         if parent and watched.births is None:
@@ -295,7 +295,7 @@ class Tree:
         watched = self._watched[path] = Watched(path, question)
         if self._unread is not None:
             self._unread.add(watched)
-        elif heard and self.persistent and question is Question.VALUE and not path.startswith(f"{layout.JOBS}/"):
+        elif heard and self.persistent and question is Question.VALUE and not path.startswith(f"{znode_paths.JOBS}/"):
             watched.seen = Absent()  # its creation would have been heard
             watched.counted = True
         return watched
@@ -303,10 +303,10 @@ class Tree:
     def _follow_lists(self, *, heard: bool = True) -> None:
         """Watch what the lists lead to now. `heard`: see `_add`."""
         names = {path: watched.names for path, watched in self._watched.items() if watched.leads_on}
-        before, self._wanted = self._wanted, layout.wanted(names)
+        before, self._wanted = self._wanted, znode_paths.wanted(names)
         if self.persistent:
-            below_jobs = any(path.startswith(f"{layout.JOBS}/") for path in self._watched)
-            self.roots = self._wanted.roots | ({layout.JOBS} if below_jobs else frozenset())
+            below_jobs = any(path.startswith(f"{znode_paths.JOBS}/") for path in self._watched)
+            self.roots = self._wanted.roots | ({znode_paths.JOBS} if below_jobs else frozenset())
         else:
             self.roots = frozenset()
         lists, nodes = self._wanted.lists - before.lists, self._wanted.nodes - before.nodes

@@ -1,0 +1,153 @@
+"""Alerts and the groups they are notified in, in Alertmanager's terms; see `grouping`."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Destination
+from sidecar.core.policy.routing import Route
+
+
+class Reason(StrEnum):
+    """Why a group is notified now, or why an alert is suppressed: log field, metric label and audit column."""
+
+    FIRST = "FIRST"
+    GREW = "GREW"
+    SHRANK = "SHRANK"
+    """Some of its alerts are resolved, not all."""
+    REPEAT_INTERVAL_ELAPSED = "REPEAT_INTERVAL_ELAPSED"
+    RESOLVED = "RESOLVED"
+    HEARTBEAT = "HEARTBEAT"
+    """The sidecar is running and can read the store."""
+    SUPPRESSED_BY_INHIBITION = "SUPPRESSED_BY_INHIBITION"
+    SUPPRESSED_BY_TIME_INTERVAL = "SUPPRESSED_BY_TIME_INTERVAL"
+
+
+class Alert(Struct, frozen=True):
+    """One alert of one rule."""
+
+    id: str
+    """The same for every observer of the same event."""
+    rule: str
+    cluster_id: str
+    labels: dict[str, str]
+    began: Moment
+    component: ComponentId | None = None
+    """None: the cluster as a whole. A job without an id: the jobs of a failover."""
+    before: str | None = None
+    """`host:port` of the leader last known before."""
+    after: str | None = None
+    vacant_seconds: float | None = None
+    """For how long no leader was published before the new one."""
+    downtime_seconds_at_least: float | None = None
+    """How long no leader worked before the new one: bounds, as in records."""
+    downtime_seconds_at_most: float | None = None
+    count: int | None = None
+    """Of what the rule counts."""
+    episode_id: str | None = None
+    ended: Moment | None = None
+    missing: str | None = None
+    """Blind because there is no such cluster: the text for people."""
+    is_event: bool = False
+    """True: an event, notified even if it is already over. False: a condition, firing while it holds."""
+    subjects: tuple[str, ...] = ()
+    """Its own subject, then those that include it: what an observer compares that does not know since when a condition holds."""
+    certain: bool = True
+    """Whether its id includes since when it holds. A sidecar that started in the middle of it does not know."""
+
+
+class Member(Struct, frozen=True):
+    """An alert in a group."""
+
+    alert: Alert
+    told: bool = False
+    held_back: Reason | None = None
+    """Why it was suppressed when its group was last flushed."""
+
+
+class Group(Struct, frozen=True):
+    """Alerts that are notified together."""
+
+    route: str
+    labels: dict[str, str]
+    members: Mapping[str, Member] = {}
+    flush_at: int | None = None
+    told_at: int | None = None
+
+
+PendingKey = tuple[str, str, ComponentId | None]
+"""Rule, cluster, component."""
+
+
+class Pending(Struct, frozen=True):
+    """A condition that has not held for `for` yet."""
+
+    due: int
+    alert: Alert
+
+
+class CountedFailover(Struct, frozen=True):
+    """A failover that is over, for rules that count them."""
+
+    episode_id: str
+    at: int
+    times: int
+
+
+class Failovers(Struct, frozen=True):
+    """The latest failovers of one cluster, the oldest first."""
+
+    known: tuple[CountedFailover, ...] = ()
+
+
+class Alerts(Struct, frozen=True):
+    """The state of all rules and groups."""
+
+    pending: Mapping[PendingKey, Pending] = {}
+    groups: Mapping[str, Group] = {}
+    """By fingerprint."""
+    failovers: Mapping[str, Failovers] = {}
+    """By cluster."""
+    evaluated: Mapping[str, object] = {}
+    """By cluster: its state when the rules were last evaluated."""
+    beats: Mapping[str, int] = {}
+    """By destination: when the last heartbeat was queued (steady)."""
+
+    def active(self) -> dict[PendingKey, Alert]:
+        """The alerts that are firing."""
+        found = (member.alert for group in self.groups.values() for member in group.members.values())
+        return {(alert.rule, alert.cluster_id, alert.component): alert for alert in found if alert.ended is None}
+
+
+class Notice(Struct, frozen=True):
+    """A notification of one group that is due now."""
+
+    fingerprint: str
+    """The identity of the group."""
+    route: Route
+    reason: Reason
+    alerts: tuple[Alert, ...]
+    """New alerts first, then resolved ones, then those that are still firing."""
+    has_news: bool = True
+    """Whether any of them is new."""
+
+    def is_for(self, destination: Destination) -> bool:
+        """Whether it is sent there: `send_resolved: false` takes no notification of resolved alerts alone."""
+        all_clear = self.reason in {Reason.RESOLVED, Reason.SHRANK} and not self.has_news
+        return destination.send_resolved or not all_clear
+
+    @property
+    def lasting(self) -> tuple[Alert, ...]:
+        return tuple(alert for alert in self.alerts if alert.ended is None)
+
+
+class Suppressed(Struct, frozen=True):
+    """An alert that was resolved before it could be notified."""
+
+    fingerprint: str
+    route: Route
+    reason: Reason
+    alert: Alert

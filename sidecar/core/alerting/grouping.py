@@ -1,0 +1,283 @@
+"""From alerts to notifications: alerts are grouped, and a group is notified once. Alertmanager's model.
+
+An alert belongs to a group of each route that it matches. A group is notified `group_wait` after its first alert; after a change, not
+sooner than `group_interval` after its last notification; and again after `repeat_interval` while an alert in it fires. A muted or
+inhibited alert stays in its group: it is notified when the suppression ends, if it still fires then; else it is recorded as suppressed.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
+from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.moment import Moment
+from sidecar.core.policy.labels import Labels
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.routing import Route, every, is_inhibited, matching
+from sidecar.core.records import record_id
+
+Flushed = tuple[Alerts, list[Notice], list[Suppressed]]
+
+
+def fire(alerts: Alerts, policy: Policy, alert: Alert, now: Moment) -> Alerts:
+    """Add an alert to the groups of all routes that it matches."""
+    groups = dict(alerts.groups)
+    for route in matching(policy.route, alert.labels):
+        fingerprint, group = _group(groups, route, alert)
+        known = group.members.get(alert.id)
+        member = replace(known, alert=alert) if known else Member(alert)
+        group = replace(group, members={**group.members, alert.id: member})
+        groups[fingerprint] = _rescheduled(group, route, now)
+    return replace(alerts, groups=groups)
+
+
+def end(
+    alerts: Alerts, policy: Policy, over: Callable[[Alert], bool], now: Moment, how: Callable[[Alert], Alert]
+) -> Alerts:
+    """Resolve the alerts that are `over`; `how` completes them. One that was never notified nor suppressed leaves its group silently."""
+    routes = {route.key: route for route in every(policy.route)}
+    changed = {}
+    for fingerprint, group in alerts.groups.items():
+        members = {}
+        for key, member in group.members.items():
+            if member.alert.ended or not over(member.alert):
+                members[key] = member
+            elif member.told or member.held_back or member.alert.is_event:
+                members[key] = replace(member, alert=replace(how(member.alert), ended=now))
+        if members != group.members:
+            changed[fingerprint] = _rescheduled(replace(group, members=members), routes[group.route], now)
+    return replace(alerts, groups={**alerts.groups, **changed}) if changed else alerts
+
+
+def recounted(alerts: Alerts, alert_id: str, count: int | None) -> Alerts:
+    """Update the count of an alert, which by itself causes no notification."""
+    groups = dict(alerts.groups)
+    for fingerprint, group in alerts.groups.items():
+        if member := group.members.get(alert_id):
+            counted = replace(member, alert=replace(member.alert, count=count))
+            groups[fingerprint] = replace(group, members={**group.members, alert_id: counted})
+    return replace(alerts, groups=groups)
+
+
+def withdraw(alerts: Alerts, turned_out_wrong: Callable[[Alert], bool]) -> Alerts:
+    """Remove alerts that turned out to be something else, unless they were notified."""
+    groups = dict(alerts.groups)
+    for fingerprint, group in alerts.groups.items():
+        kept = {key: m for key, m in group.members.items() if m.told or not turned_out_wrong(m.alert)}
+        if len(kept) < len(group.members):
+            groups[fingerprint] = replace(group, members=kept, flush_at=group.flush_at if kept else None)
+    return replace(alerts, groups=groups)
+
+
+def flush(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -> Flushed:
+    """The notifications that are due, and the groups afterwards.
+
+    `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
+    """
+    if not alerts.groups:
+        return alerts, [], []
+    routes = {route.key: route for route in every(policy.route)}
+    notices: list[Notice] = []
+    suppressed: list[Suppressed] = []
+    groups: dict[str, Group | None] = {}
+    firing: list[Labels] | None = None
+    for fingerprint, group in alerts.groups.items():
+        route = routes[group.route]
+        if group.flush_at is not None and now.steady >= group.flush_at:
+            firing = [alert.labels for alert in alerts.active().values()] if firing is None else firing
+            rest, notice, dropped = _flush(fingerprint, group, route, policy, firing, blind, now)
+            notices += [notice] if notice else []
+            suppressed += dropped
+            if rest is not group:
+                groups[fingerprint] = rest
+        elif not group.members and (group.told_at is None or now.steady >= group.told_at + route.group_interval):
+            groups[fingerprint] = None
+    if not groups:
+        return alerts, [], []
+    kept = {key: group for key, group in {**alerts.groups, **groups}.items() if group is not None}
+    return replace(alerts, groups=kept), notices, suppressed
+
+
+def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
+    """The alerts under another policy, in the groups of the routes that they match now. Alerts of rules that are gone are dropped.
+
+    A group that still exists continues unchanged; for a new group its alerts are not notified yet.
+    """
+    rules = {rule.alert: rule for rule in policy.rules}
+    routes = {route.key: route for route in every(policy.route)}
+    regrouped = {
+        fingerprint: group
+        for fingerprint, group in alerts.groups.items()
+        if not group.members
+        and group.route in routes
+        and fingerprint == _fingerprint(routes[group.route], group.labels)
+    }
+    for alert, waiting in _relabelled_alerts(alerts, policy, rules):
+        taken = [(route, *_group(alerts.groups, route, alert)) for route in matching(policy.route, alert.labels)]
+        is_owed = not waiting.issubset(fingerprint for _, fingerprint, _ in taken)
+        for route, fingerprint, _ in taken:
+            group = _group(regrouped, route, alert)[1]
+            before = alerts.groups.get(fingerprint)
+            known = before.members.get(alert.id) if before else None
+            # A new group is not notified of a resolved alert, unless a group that is gone still had to be.
+            if known is None and alert.ended and not is_owed:
+                continue
+            if before and fingerprint not in regrouped:
+                group = replace(group, flush_at=before.flush_at, told_at=before.told_at)
+            member = replace(known, alert=alert) if known else Member(alert)
+            group = replace(group, members={**group.members, alert.id: member})
+            waits = known is not None and group.flush_at is not None
+            regrouped[fingerprint] = (_brought_forward if waits else _rescheduled)(group, route, now)
+    pending = {
+        key: replace(waiting, alert=replace(waiting.alert, labels=_relabelled(waiting.alert, policy, rules[key[0]])))
+        for key, waiting in alerts.pending.items()
+        if key[0] in rules and key[1] in policy.stores
+    }
+    failovers = {name: known for name, known in alerts.failovers.items() if name in policy.stores}
+    return Alerts(pending, regrouped, failovers)
+
+
+def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Mapping[str, Rule]) -> Iterator[tuple[Alert, set[str]]]:
+    """The alerts that some rule of `policy` makes, and the groups (fingerprints) that have not been notified of them yet."""
+    found: dict[str, Alert] = {}
+    waiting: dict[str, set[str]] = {}
+    for fingerprint, group in alerts.groups.items():
+        for key, member in group.members.items():
+            if member.alert.rule in rules and member.alert.cluster_id in policy.stores:
+                labels = _relabelled(member.alert, policy, rules[member.alert.rule])
+                found[key] = replace(member.alert, labels=labels)
+                waiting.setdefault(key, set()).update([] if member.told else [fingerprint])
+    for key, alert in found.items():
+        yield alert, waiting[key]
+
+
+def labels_of(
+    policy: Policy, rule: Rule, cluster_id: str, component: ComponentId | None, *, ours: bool
+) -> dict[str, str]:
+    """The labels of an alert. `ours`: about this observer, not about Flink."""
+    own = {
+        "alert": rule.alert,
+        "severity": rule.severity.value,
+        "cluster_id": cluster_id,
+        "store": policy.stores[cluster_id].value,
+    }
+    if component:
+        own["component"] = component.component.value
+        if component.job_id:
+            own["job_id"] = component.job_id
+    if ours:
+        own["observer"] = policy.observer
+    return {**policy.external_labels, **own}
+
+
+def _relabelled(alert: Alert, policy: Policy, rule: Rule) -> dict[str, str]:
+    return labels_of(policy, rule, alert.cluster_id, alert.component, ours="observer" in alert.labels)
+
+
+def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str, Group]:
+    labels = dict(route.group_labels(alert.labels))
+    fingerprint = _fingerprint(route, labels)
+    return fingerprint, groups.get(fingerprint) or Group(route.key, labels)
+
+
+def _fingerprint(route: Route, labels: Labels) -> str:
+    return record_id("group", route.key, route.receiver, *sorted(labels.items()))
+
+
+def _rescheduled(group: Group, route: Route, now: Moment) -> Group:
+    """A group whose alerts have changed, with the time of its next flush."""
+    if not group.members:
+        return replace(group, flush_at=None)
+    due = now.steady + route.group_wait
+    if group.told_at is not None:
+        if not _has_news(group.members.values()):
+            return replace(group, flush_at=max(group.told_at + route.repeat_interval, now.steady))
+        due = max(due, group.told_at + route.group_interval)
+    return replace(group, flush_at=due if group.flush_at is None else min(group.flush_at, due))
+
+
+def _brought_forward(group: Group, route: Route, now: Moment) -> Group:
+    """A waiting group with its next flush under another policy: not later than the new intervals of `route` allow."""
+    latest = _rescheduled(replace(group, flush_at=None), route, now).flush_at
+    if group.flush_at is None or latest is None:
+        return group
+    return replace(group, flush_at=min(group.flush_at, max(latest, now.steady + route.group_interval)))
+
+
+def _has_news(members: Iterable[Member]) -> bool:
+    return any(not member.told or member.alert.ended for member in members)
+
+
+def _flush(
+    fingerprint: str,
+    group: Group,
+    route: Route,
+    policy: Policy,
+    firing: Collection[Labels],
+    blind: Collection[str],
+    now: Moment,
+) -> tuple[Group | None, Notice | None, list[Suppressed]]:
+    """The group after its flush, its notification, and alerts that will never be notified."""
+    held_back = dict(_suppressed_now(group, route, policy, firing, now))
+    open_to = {key: member for key, member in group.members.items() if key not in held_back}
+    news = [m.alert for m in open_to.values() if not m.told and (not m.alert.ended or _is_fresh(m))]
+    over = [m.alert for m in open_to.values() if m.told and m.alert.ended]
+    still = [m.alert for m in open_to.values() if m.told and not m.alert.ended and _is_observable(m.alert, blind)]
+    again = bool(still) and group.told_at is not None and now.steady >= group.told_at + route.repeat_interval
+    notice = None
+    if news or over or again:
+        reason = _reason(group, news, over)
+        notice = Notice(fingerprint, route, reason, (*news, *over, *still), has_news=bool(news))
+    suppressed = [
+        Suppressed(fingerprint, route, why, member.alert)
+        for key, member in group.members.items()
+        if not member.told and member.alert.ended and (why := held_back.get(key, member.held_back))
+    ]
+    left = {
+        key: Member(member.alert, member.told or key in open_to, held_back.get(key))
+        for key, member in group.members.items()
+        if not member.alert.ended or (member.told and key in held_back)
+    }
+    told_at = now.steady if notice else group.told_at
+    if not left:
+        return (Group(group.route, group.labels, told_at=told_at) if told_at is not None else None), notice, suppressed
+    if notice is None and left == group.members and not held_back:
+        return group, None, []  # it is due, but its cluster cannot be read
+    next_at = now.steady + route.group_interval if held_back else (told_at or now.steady) + route.repeat_interval
+    return Group(group.route, group.labels, left, next_at, told_at), notice, suppressed
+
+
+def _suppressed_now(
+    group: Group, route: Route, policy: Policy, firing: Collection[Labels], now: Moment
+) -> Iterator[tuple[str, Reason]]:
+    """Alerts that are muted or inhibited now. Inhibition never suppresses the resolve of an alert that was notified."""
+    muted = route.is_muted(now.wall)
+    for key, member in group.members.items():
+        if muted:
+            yield key, Reason.SUPPRESSED_BY_TIME_INTERVAL
+        elif not (member.told and member.alert.ended) and is_inhibited(
+            policy.inhibit_rules, member.alert.labels, firing
+        ):
+            yield key, Reason.SUPPRESSED_BY_INHIBITION
+
+
+def _is_fresh(member: Member) -> bool:
+    """Whether it is an event that was neither notified nor suppressed yet."""
+    return member.alert.is_event and member.held_back is None
+
+
+def _reason(group: Group, news: Collection[Alert], over: Collection[Alert]) -> Reason:
+    """RESOLVED: every notified alert has ended, even if an event that is already over was added meanwhile."""
+    if group.told_at is None:
+        return Reason.FIRST
+    lasting = any(member.told and not member.alert.ended for member in group.members.values())
+    if over and not lasting and all(alert.ended for alert in news):
+        return Reason.RESOLVED
+    if news:
+        return Reason.GREW
+    return Reason.SHRANK if over else Reason.REPEAT_INTERVAL_ELAPSED
+
+
+def _is_observable(alert: Alert, blind: Collection[str]) -> bool:
+    return alert.cluster_id not in blind or "observer" in alert.labels

@@ -1,0 +1,270 @@
+"""The message about a group of alerts: a title, a few lines, and named facts. Plain text; the sender formats it.
+
+Addresses and job ids come from the store and are untrusted: control characters never reach a message, and it is bounded, whatever
+happened to how many jobs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from sidecar.core.alerting import phrases
+from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.cluster import episodes
+from sidecar.core.cluster.causes import Verdict, verdict
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.sanitize import clean
+
+MOST_LINES: Final = 25
+"""Of alerts: a storm is one message with this many of them, and the number of the others."""
+MOST_BYTES: Final = 2400
+"""Of the lines about alerts, in UTF-8. With all the rest a message stays below 4 KB."""
+MOST_OF_JOBS: Final = 600
+"""The same of the lines that say from where jobs were restored."""
+MOST_JOBS: Final = 10
+"""Of the jobs of a failover so many are named."""
+MOST_SUMMARY: Final = 500
+"""Characters of a title that the operator's own template made."""
+
+EXAMPLE: Final[Mapping[str, object]] = {
+    "alert": "FlinkLeaderChanged",
+    "severity": "warning",
+    "reason": "FIRST",
+    "cluster_id": "orders",
+    "store": "zookeeper",
+    "observer": "jobmanager-0",
+    "external_labels": {"env": "prod"},
+    "component": "dispatcher",
+    "components": ["dispatcher", "resource_manager", "rest_server"],
+    "job_id": "",
+    "before": {"host": "jm-0", "address": "jm-0:6123"},
+    "after": {"host": "jm-1", "address": "jm-1:6123"},
+    "vacant_seconds": 4.25,
+    "downtime_seconds_at_least": 4.25,
+    "downtime_seconds_at_most": 17.5,
+    "count": 3,
+    "episode_id": "0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11",
+    "cause": "jobmanager_lost",
+    "confidence": "medium",
+    "jobs_moved": 4,
+    "jobs_away": 1,
+    "jobs_total": 5,
+}
+"""What a template may use, as it may look: see docs/rules.md."""
+
+_WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+
+
+class Message(Struct, frozen=True):
+    """One notification as people read it."""
+
+    title: str
+    body: str
+    facts: tuple[tuple[str, str], ...]
+    severity: Severity
+    link: str | None = None
+    episode_id: str | None = None
+
+
+class MovedJobs(Struct, frozen=True):
+    """What a failover did to jobs."""
+
+    moved: int
+    """How many lost their leader, of `total`."""
+    away: int
+    """How many have none now."""
+    total: int
+    ids: tuple[str, ...]
+    """Of those that have none now; if all have one, of those that lost it. The first few."""
+
+
+class _Telling(NamedTuple):
+    """The notification and the rule its title is about."""
+
+    rule: Rule
+    notice: Notice
+    alerts: Sequence[Alert]
+    """Those of `rule`: not over, where any is not."""
+    policy: Policy
+    episode: Episode | None
+    found: Verdict | None
+    """Why it happened, as far as that is known."""
+    jobs: MovedJobs | None
+
+
+def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Message:
+    """The message for `notice`."""
+    rules = {rule.alert: rule for rule in policy.rules}
+    alerts = _headlines(notice)
+    worst = min(alerts, key=lambda alert: _WORST_FIRST.index(rules[alert.rule].severity))
+    cluster = clusters.get(worst.cluster_id)
+    episode = _episode(cluster, notice.alerts)
+    telling = _Telling(
+        rules[worst.rule],
+        notice,
+        [alert for alert in alerts if alert.rule == worst.rule],
+        policy,
+        episode,
+        verdict(episode.facts) if episode else None,
+        _jobs(episode, cluster) if episode and cluster else None,
+    )
+    title, problem = _title(telling)
+    others = len(alerts) - len(telling.alerts)
+    label = "RESOLVED" if notice.reason is Reason.RESOLVED else telling.rule.severity.value.upper()
+    lines = [phrases.line(rules[alert.rule], alert) for alert in notice.alerts]
+    return Message(
+        f"[{label}] {title}{f', and {others} more alert' + 's' * (others > 1) if others else ''}",
+        "\n".join([*_bounded(lines, MOST_BYTES, len(lines)), *_why(telling, problem)]),
+        tuple((clean(name), clean(value)) for name, value in _facts(telling)),
+        telling.rule.severity,
+        _link(policy, episode),
+        episode.id if episode else None,
+    )
+
+
+def _headlines(notice: Notice) -> Sequence[Alert]:
+    """What the title is about: what lasts; else what happened; and what is over only where that is the news."""
+    happened = () if notice.reason is Reason.RESOLVED else tuple(alert for alert in notice.alerts if alert.is_event)
+    return notice.lasting or happened or notice.alerts
+
+
+def _why(telling: _Telling, problem: str | None) -> Iterator[str]:
+    """What is known of the failover behind it."""
+    if telling.jobs and telling.jobs.moved:
+        yield _jobs_line(telling.jobs)
+    if telling.found and telling.found.facts:
+        yield ""
+        yield from map(clean, telling.found.facts)
+    if telling.episode:
+        known = telling.episode.gathered
+        yield from _bounded(known.jobs, MOST_OF_JOBS, known.jobs_total)
+    if problem:
+        yield problem
+
+
+def _facts(telling: _Telling) -> Iterator[tuple[str, str]]:
+    notice, policy, episode, found = telling.notice, telling.policy, telling.episode, telling.found
+    names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
+    if found:
+        yield "cause", f"{found.cause} ({found.confidence} confidence)"
+    yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
+    yield "cluster", ", ".join(names)
+    yield "store", ", ".join(dict.fromkeys(policy.stores[name].value for name in names))
+    yield "observer", policy.observer
+    if episode:
+        yield "episode", episode.id
+        if files := episode.gathered.files:
+            yield "evidence", f"{files} file{'s' * (files > 1)} at {policy.observer}"
+    yield from policy.external_labels.items()
+
+
+def _link(policy: Policy, episode: Episode | None) -> str | None:
+    if policy.link is None:
+        return None
+    return f"{policy.link}/episodes/{episode.id}" if episode else f"{policy.link}/"
+
+
+def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode | None:
+    """The failover that the alerts have to do with, if it is remembered."""
+    if cluster is None:
+        return None
+    named = {alert.episode_id for alert in alerts if alert.episode_id}
+    for episode in (cluster.episode, cluster.last_episode):
+        if episode and (episode.id in named or episodes.concerns(episode, (alert.began for alert in alerts))):
+            return episode
+    return None
+
+
+def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
+    parts = [
+        (component.job_id, known)
+        for component, known in cluster.components.items()
+        if component.job_id and episodes.has_part(known.absence, episode)
+    ]
+    away = [job_id for job_id, known in parts if episodes.is_away(known.absence)]
+    moved = len(parts) + episode.jobs_ended
+    ids = away or [job_id for job_id, _ in parts]
+    return MovedJobs(moved, len(away), max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS]))
+
+
+def _jobs_line(jobs: MovedJobs) -> str:
+    """How many of how many, and which."""
+    now = f"{jobs.away} without one now" if jobs.away else "all have a leader again or have ended"
+    more = (jobs.away or jobs.moved) - len(jobs.ids)
+    which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
+    return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
+
+
+def _bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
+    """As many lines as there is room for, in bytes, and how many of all are left out."""
+    for number, line in enumerate(lines):
+        room -= len(line.encode())
+        if number == MOST_LINES or room < 0:
+            yield f"… and {total - number} more"
+            return
+        yield line
+    if total > len(lines):
+        yield f"… and {total - len(lines)} more"
+
+
+def _title(telling: _Telling) -> tuple[str, str | None]:
+    """What happened, in a few words, and what is wrong with the words that the operator gave for it."""
+    rule, alerts = telling.rule, telling.alerts
+    names = {alert.cluster_id for alert in telling.notice.alerts}
+    where = clean(alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
+    over = telling.notice.reason is Reason.RESOLVED
+    own = f"Flink {where}: {phrases.headline(rule, alerts, over=over)}"
+    if rule.summary is None:
+        return own, None
+    try:
+        return clean(" ".join(rule.summary(_fields(telling)).split()), MOST_SUMMARY), None
+    except ValueError as error:
+        return own, f"(the summary of {rule.alert} could not be made: {clean(str(error))})"
+
+
+def _fields(telling: _Telling) -> dict[str, object]:
+    """What a template may use, with the names of EXAMPLE."""
+    rule, notice, alerts, policy, episode, found, jobs = telling
+    first = alerts[0]
+    return {
+        "alert": rule.alert,
+        "severity": rule.severity.value,
+        "reason": notice.reason.value,
+        "cluster_id": clean(first.cluster_id),
+        "store": policy.stores[first.cluster_id].value,
+        "observer": policy.observer,
+        "external_labels": policy.external_labels,
+        "component": first.component.component.value if first.component else "",
+        "components": sorted({alert.component.component.value for alert in alerts if alert.component}),
+        "job_id": (first.component.job_id if first.component else None) or "",
+        "before": _leader(first.before),
+        "after": _leader(first.after),
+        "vacant_seconds": max((a.vacant_seconds for a in alerts if a.vacant_seconds is not None), default=0.0),
+        **_downtime(alerts),
+        "count": first.count or 0,
+        "episode_id": episode.id if episode else "",
+        "cause": found.cause.value if found else "unknown",
+        "confidence": found.confidence.value if found else "none",
+        "jobs_moved": jobs.moved if jobs else 0,
+        "jobs_away": jobs.away if jobs else 0,
+        "jobs_total": jobs.total if jobs else 0,
+    }
+
+
+def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:
+    """How long no leader worked, the longest of all; 0 if not known."""
+    at_least = [each.downtime_seconds_at_least or 0.0 for each in alerts]
+    at_most = [each.downtime_seconds_at_most for each in alerts]
+    known = [each for each in at_most if each is not None]
+    return {
+        "downtime_seconds_at_least": max(at_least),
+        "downtime_seconds_at_most": max(known) if len(known) == len(at_most) else 0.0,
+    }
+
+
+def _leader(host_port: str | None) -> dict[str, str]:
+    """A leader in a template: `host`, and `address` with the port. Empty if not known."""
+    return {"host": clean(phrases.host(host_port) or ""), "address": clean(host_port or "")}

@@ -1,0 +1,297 @@
+"""Why a failover happened: a verdict with the facts it rests on. Where the facts do not decide, it is `unknown`.
+
+How often a leader was seen to change tells nothing: a crash and a blink of the store may look the same. What tells them apart is who wrote
+before and after, whether the leader took its own address away, and whether we lost sight of the store as well.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.moment import SECOND, Moment, seconds
+from sidecar.core.policy.policy import Store
+
+
+class Cause(StrEnum):
+    """What made a leadership move."""
+
+    JOBMANAGER_LOST = "jobmanager_lost"
+    """Crash, kill, eviction, or cut off for too long: its session or lease ended, and another process leads."""
+    GRACEFUL_HANDOVER = "graceful_handover"
+    """The leader took its addresses away itself."""
+    RESTARTED_IN_PLACE = "restarted_in_place"
+    """A new process, where the old one was."""
+    SAME_PROCESS_REELECTION = "same_process_reelection"
+    """The process that led before leads again: its own connection to the store was interrupted."""
+    STORE_OUTAGE = "store_outage"
+    """The store was away for everybody."""
+    STORE_REELECTION = "store_reelection"
+    """ZooKeeper elected a leader of its own."""
+    LEASE_RENEWAL_FAILED = "lease_renewal_failed"
+    """The holder did not renew its lease in time, and took it again."""
+    SPLIT_LEADERSHIP = "split_leadership"
+    """Two processes both believe that they lead."""
+    REWRITTEN_BY_FLINK = "rewritten_by_flink"
+    """The leader's address was gone or another, and the leader wrote it again: no election."""
+    TAMPERED = "tampered"
+    """Somebody else than a JobManager wrote or deleted."""
+    OBSERVER_BLIND = "observer_blind"
+    """Only we could not see; nothing happened to Flink."""
+    ROLLING_UPGRADE = "rolling_upgrade"
+    """The next leader is another version of Flink."""
+    UNKNOWN = "unknown"
+
+
+class Confidence(StrEnum):
+    """How sure a verdict is."""
+
+    HIGH = "high"
+    """Nothing else that is known leaves these facts."""
+    MEDIUM = "medium"
+    """Something else may leave them too: the facts say what."""
+    NONE = "none"
+
+
+RELATED: Final = 60 * SECOND
+"""For so long after the store is back, leaders may still move because it was away: Flink's session timeout."""
+AT_ONCE: Final = 10 * SECOND
+"""What moves so soon after the store is back moved because of it, if nothing speaks against that."""
+
+
+class Loss(Struct, frozen=True):
+    """An interval in which this observer could not read the store."""
+
+    began: Moment
+    ended: Moment | None = None
+    obscured: bool = False
+    """Whether it was so long that leaders became unknown, and no episode has to do with it."""
+
+    def is_past(self, now: Moment) -> bool:
+        """Whether leaders were unknown, and it is clear that nothing else happened."""
+        return self.obscured and self.ended is not None and now.steady - self.ended.steady > RELATED
+
+
+class Facts(Struct, frozen=True):
+    """The observed facts of one failover that decide its cause. None: not known."""
+
+    store: Store
+    orderly: bool = False
+    """The leader took its own address away."""
+    left: int = 0
+    """How many times one of the cluster's own components left a leader."""
+    withdrawn: int = 0
+    """In how many of these its leader had removed the address itself."""
+    released: bool = False
+    """The holder gave its lease up while its addresses were still there. One that ends in order takes them away first."""
+    not_renewed_for: int | None = None
+    """For how long the lease was not renewed (microseconds); None: no leader was lost by that."""
+    deleted: bool = False
+    """The ConfigMap itself was deleted."""
+    foreign: bool = False
+    """A leader's address was written without a session."""
+    returned: bool = False
+    """The new leader is the previous one, with its old session id."""
+    split: bool = False
+    unseen: bool = False
+    """It happened while the store was not observed."""
+    loss: Loss | None = None
+    """When we lost sight, shortly before it or in it."""
+    opened: int = 0
+    """When it began (steady)."""
+    contended: int | None = None
+    """How many JobManagers contended before."""
+    contend: int | None = None
+    """How many contended when it was over."""
+    store_reelected: bool = False
+    same_process: bool | None = None
+    same_place: bool | None = None
+    """Whether the leader after is where the leader before was: same host, same port."""
+    counted_on: bool | None = None
+    """Whether the number in the leader's address rose: a process counts its endpoints, from the beginning when it begins."""
+    upgraded: tuple[str, str] | None = None
+    """The Flink versions before and after, if the paths they write to identify them."""
+    quiet_end: bool = False
+    """This version of Flink leaves the same facts when it is ended in order as when it is killed."""
+    succeeded: bool = False
+    """Somebody leads again."""
+
+
+class Verdict(Struct, frozen=True):
+    """A cause, how sure it is, and the facts it rests on, a sentence each."""
+
+    cause: Cause
+    confidence: Confidence
+    facts: tuple[str, ...]
+
+
+def verdict(facts: Facts) -> Verdict:
+    """The cause that the facts decide upon, the surest first."""
+    for judge in (
+        _by_who_wrote,
+        _by_what_was_written,
+        _by_the_store,
+        _by_what_the_leader_did,
+        _by_who_leads,
+        _by_its_end,
+    ):
+        if found := judge(facts):
+            return found
+    return Verdict(Cause.UNKNOWN, Confidence.NONE, ("The observed facts do not identify one cause.",))
+
+
+def _by_who_wrote(facts: Facts) -> Verdict | None:
+    if facts.split:
+        return _sure(
+            Cause.SPLIT_LEADERSHIP, "Leaders that had been replaced kept coming back with their old session ids."
+        )
+    if facts.foreign:
+        return _sure(Cause.TAMPERED, "A leader's address was written outside of any JobManager's session.")
+    if facts.deleted:
+        return Verdict(
+            Cause.TAMPERED,
+            Confidence.MEDIUM,
+            (
+                "The ConfigMap was deleted with the leader's addresses in it, by hand or with the cluster.",
+                (
+                    "A JobManager that ends for good (its application has finished) deletes it too: if it did not remove its "
+                    "addresses before, it leaves the same facts."
+                ),
+            ),
+        )
+    return None
+
+
+def _by_what_was_written(facts: Facts) -> Verdict | None:
+    if facts.returned and facts.not_renewed_for:
+        return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same leader continued, with its old session id.")
+    if facts.returned and not facts.loss:
+        return _sure(
+            Cause.REWRITTEN_BY_FLINK,
+            "The leader's address disappeared, and the same leader wrote it again.",
+            "The store does not record who removed it.",
+        )
+    if facts.upgraded:
+        before, after = facts.upgraded
+        return _sure(Cause.ROLLING_UPGRADE, f"The previous leader was Flink {before}, the new one is Flink {after}.")
+    return None
+
+
+def _by_the_store(facts: Facts) -> Verdict | None:
+    if facts.loss is None:
+        return None
+    lost = _lost(facts.loss, facts.opened)
+    if facts.store_reelected:
+        return _sure(Cause.STORE_REELECTION, lost, "ZooKeeper elected a new leader of its own in between.")
+    if not facts.succeeded:
+        return Verdict(
+            Cause.UNKNOWN,
+            Confidence.NONE,
+            (lost, "There is no new leader yet, so it is not known which process was lost."),
+        )
+    again = "The same process was elected again."
+    if facts.returned or facts.same_process:
+        return _sure(Cause.STORE_OUTAGE, lost, again)
+    if _same_process(facts):
+        return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, again, _COUNTED_ON))
+    return _by_who_contends(facts, lost)
+
+
+def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
+    """Another process leads, and sight was `lost`: was that a coincidence?"""
+    at_once = facts.loss is None or facts.loss.ended is None or facts.opened - facts.loss.ended.steady <= AT_ONCE
+    if facts.contended is not None and facts.contend is not None:
+        if facts.contend >= facts.contended:
+            other = "Another process leads, and as many JobManagers contend as before."
+            restarted = "A JobManager that failed and was restarted meanwhile leaves the same facts."
+            return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other, restarted))
+        fewer = f"{facts.contend} JobManagers contend, {facts.contended} did before: either the store or one of them failed."
+        return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, fewer)) if at_once else None
+    other = "Another process leads. If the previous leader failed in that time, the facts are the same."
+    return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other)) if at_once else None
+
+
+def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
+    handed_over = facts.orderly and not facts.same_process  # one that lives may withdraw too, and be elected again
+    if handed_over and facts.withdrawn < facts.left:
+        return Verdict(Cause.GRACEFUL_HANDOVER, Confidence.MEDIUM, (_partly(facts), _CUT_SHORT))
+    if handed_over:
+        return _sure(Cause.GRACEFUL_HANDOVER, "The leader removed its own addresses.")
+    if (facts.not_renewed_for or facts.released) and _same_process(facts):
+        return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same process acquired it again.")
+    return None
+
+
+def _by_who_leads(facts: Facts) -> Verdict | None:
+    unseen = ("It happened while this observer could not read the store.",) if facts.unseen else ()
+    confidence = Confidence.MEDIUM if facts.unseen else Confidence.HIGH
+    if facts.same_process:
+        return Verdict(Cause.SAME_PROCESS_REELECTION, confidence, ("The same process led before and after.", *unseen))
+    if _same_process(facts):
+        return Verdict(Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM, (_COUNTED_ON, *unseen))
+    if facts.same_place and facts.same_process is False:
+        return Verdict(Cause.RESTARTED_IN_PLACE, confidence, ("A new process leads at the same address.", *unseen))
+    if facts.same_place and facts.counted_on is False:
+        why = "The leader has the same address, but its endpoint numbers start over: a new process."
+        return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, _SAME_ADDRESS, *unseen))
+    return None
+
+
+def _by_its_end(facts: Facts) -> Verdict | None:
+    if facts.unseen or (facts.succeeded and facts.same_process is not False):
+        return None
+    ended = (
+        _lapsed(facts)
+        if facts.store is Store.KUBERNETES
+        else "The JobManager's ZooKeeper session expired: it did not shut down cleanly."
+    )
+    leads = "Another JobManager took over." if facts.succeeded else "There is no new leader yet."
+    if facts.released and facts.succeeded:
+        # A JobManager that ends itself removes its addresses before it gives its lease up.
+        return _sure(Cause.JOBMANAGER_LOST, ended, leads)
+    also = "This version of Flink leaves the same traces when it shuts down cleanly." if facts.quiet_end else _HALTED
+    return Verdict(Cause.JOBMANAGER_LOST, Confidence.MEDIUM, (ended, leads, also))
+
+
+_HALTED: Final = (
+    "A JobManager that gets SIGTERM but halts before it has removed its addresses leaves the same facts: "
+    "Flink halts after 5 s, whether or not it has finished."
+)
+_CUT_SHORT: Final = (
+    "It got SIGTERM and halted before it had removed them all: Flink halts after 5 s, whether or not it has finished. "
+    "A JobManager that is killed during its shutdown leaves the same facts."
+)
+_SAME_ADDRESS: Final = "Another JobManager with the same address leaves the same facts."
+_COUNTED_ON: Final = (
+    "The leader has the same address and higher endpoint numbers: the same process, "
+    "unless a new process happened to start with higher numbers."
+)
+
+
+def _partly(facts: Facts) -> str:
+    return f"The leader removed {facts.withdrawn} of its {facts.left} addresses and left the others."
+
+
+def _same_process(facts: Facts) -> bool:
+    return facts.same_process if facts.same_process is not None else bool(facts.same_place and facts.counted_on)
+
+
+def _lapsed(facts: Facts) -> str:
+    if facts.not_renewed_for:
+        return f"The lease was not renewed for {facts.not_renewed_for / SECOND:.1f} s."
+    if facts.released:
+        return "The holder released the lease without removing its addresses: it had not renewed it in time."
+    return "Another holder acquired the lease."
+
+
+def _lost(loss: Loss, opened: int) -> str:
+    if loss.ended is None:
+        return "This observer could not read the store either."
+    for_long = seconds(loss.ended.steady - loss.began.steady)
+    since = opened - loss.ended.steady
+    before = f", until {seconds(since)} before" if since >= SECOND // 10 else ""
+    return f"This observer could not read the store either, for {for_long}{before}."
+
+
+def _sure(cause: Cause, *facts: str) -> Verdict:
+    return Verdict(cause, Confidence.HIGH, facts)

@@ -1,0 +1,127 @@
+"""One cluster: raw observations in, the next state and its records out."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import configmap_leaders, episodes, split_leadership, znode_leaders
+from sidecar.core.cluster.draft import COVERAGE_INTERVAL, ClusterStep, Draft
+from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, View
+from sidecar.core.flink.leadership import ComponentId, Unknown
+from sidecar.core.moment import Moment
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ClusterObservation,
+    ConfigMapObserved,
+    ConnectionState,
+    NodeObserved,
+    NodeRefused,
+    NothingFound,
+    NotProcessed,
+    PlaceRemoved,
+    SnapshotCompleted,
+    StoreObserved,
+    ViewConfirmed,
+    ViewObserved,
+    is_trace,
+)
+from sidecar.core.policy.policy import Policy, Store
+
+Act = Callable[[Policy, str, ClusterState, Moment], ClusterStep]
+
+
+def observe(
+    policy: Policy, cluster_id: str, cluster: ClusterState, observation: ClusterObservation | NotProcessed
+) -> ClusterStep:
+    """The cluster after `observation`, and what is to be recorded of it."""
+    if not isinstance(observation, ViewObserved) and cluster.view.connection is not ConnectionState.CONNECTED:
+        return cluster, []  # a late answer of a connection that is gone: all of it is read again on the next one
+    draft = Draft(policy, cluster_id, cluster, observation.at)
+    if is_trace(observation):
+        draft.something_found()
+    match observation:
+        case ViewObserved():
+            draft.view_changed(observation.connection)
+        case SnapshotCompleted():
+            if policy.stores[cluster_id] is Store.KUBERNETES:
+                configmap_leaders.snapshot_completed(draft)
+            draft.snapshot_completed()
+        case NodeObserved() | PlaceRemoved() | NodeRefused() | ChildrenObserved():
+            znode_leaders.observed(draft, observation)
+        case NotProcessed():
+            (configmap_leaders if policy.stores[cluster_id] is Store.KUBERNETES else znode_leaders).not_processed(
+                draft, observation
+            )
+        case ViewConfirmed():
+            until = observation.at.steady + observation.again_within + policy.trust_window
+            draft.update(confirmed=Confirmed(observation.at, until))
+        case NothingFound() if not cluster.ever_led:
+            draft.update(missing=Missing(observation.place, observation.beside))
+        case StoreObserved():
+            draft.update(zxid=observation.zxid)
+        case ConfigMapObserved():
+            configmap_leaders.config_map_observed(draft, observation)
+    return draft.outcome()
+
+
+def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
+    """The cluster when nothing but time has passed: a view that is lost, or not confirmed in time, is trusted no longer than the trust
+    window.
+    """
+    view = cluster.view
+    stale = view.complete and cluster.is_overdue(now)
+    in_sight = view.complete and not stale
+    obscured = view.obscure_at is not None and now.steady >= view.obscure_at
+    calm = [component for component in cluster.contested if in_sight and _is_calm(cluster, component, now)]
+    over = in_sight and cluster.episode is not None and episodes.is_over(cluster.episode, now)
+    blind = in_sight and cluster.episode is None and view.loss is not None and view.loss.is_past(now)
+    alone = [component for component in cluster.departed if _left_alone(cluster, component, now)]
+    turned = stale is not cluster.stale
+    long = now.steady - view.since.steady >= COVERAGE_INTERVAL
+    if not (obscured or calm or over or blind or alone or turned or long):
+        return cluster, []
+    draft = Draft(policy, cluster_id, cluster, now)
+    draft.record_departed(*alone)
+    if turned:
+        draft.aged(stale=stale)
+    if obscured:
+        draft.obscure()
+    for component in calm:
+        draft.reconciled(component)
+    if over:
+        draft.close_episode()
+    if blind:
+        draft.close_blindness()
+    draft.cover(draft.state.view.sighting, now)
+    return draft.outcome()
+
+
+def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Moment, now: Moment) -> ClusterStep:
+    """The cluster as a new process finds it in the journal: nothing has been read yet, what was known is kept as last known."""
+    draft = Draft(policy, cluster_id, cluster, now)
+    draft.record_departed(*cluster.departed)
+    draft.cover(Sighting.BLIND, max(alive, cluster.view.since))
+    for component, known in cluster.components.items():
+        forgotten = replace(known, leadership=Unknown(), since=now, vacated_at=None, last_led=None, published_at=None)
+        draft.keep(component, forgotten)
+    since = draft.state.view.since
+    draft.update(view=View(since=since, turned_at=since))
+    return draft.outcome()
+
+
+def stop(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
+    """The cluster at an orderly end: what was covered until now is recorded."""
+    draft = Draft(policy, cluster_id, cluster, now)
+    draft.record_departed(*cluster.departed)
+    draft.cover(Sighting.BLIND, now)
+    return draft.outcome()
+
+
+def _left_alone(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
+    """Whether a job left too long ago to be the first of a failover."""
+    absence = cluster.components[component].absence
+    return absence is None or now.steady - absence.left_at > episodes.LOOK_BACK
+
+
+def _is_calm(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
+    return split_leadership.is_calm(cluster.components[component].contest, cluster.view.turned_at.steady, now)

@@ -1,0 +1,159 @@
+"""When evidence of a failover is captured, of what, and what is recorded of it.
+
+The shell captures, and answers every request once. What was not captured is recorded as well, with the reason.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import episodes
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceKind, Occasion, Piece
+from sidecar.core.flink.leadership import Component, ComponentId, Held
+from sidecar.core.moment import SECOND, Moment, timestamp
+from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.records import Evidence, record_id
+from sidecar.core.sanitize import clean
+
+SOON: Final = SECOND // 4
+"""So long all must be led again, every job anew, before Flink is asked: a message waits for a few seconds, and is to say it."""
+CALM: Final = 3 * SECOND
+"""The same where some jobs have not moved: in Kubernetes, where nobody clears a job's old address, they may be about to. Below
+`episodes.SETTLED`: afterwards the failover is over."""
+PATIENCE: Final = 30 * SECOND
+"""So long jobs without a leader are waited for before Flink is asked without them."""
+LIMIT: Final = 300 * SECOND
+"""A request older than this is not answered any more. Above what the shell lets one wait (120 s) and take (60 s)."""
+MOST_ROUNDS: Final = 10
+"""Of the failovers within one episode, how many are captured."""
+MOST_JOBS: Final = 20
+"""Of a storm so many jobs are asked for."""
+MOST_PIECES: Final = 100
+"""Of one request."""
+MOST_TOLD: Final = 5
+"""Of what is known of jobs, in a message."""
+
+
+def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[ClusterState, list[Capture]]:
+    """The cluster, of whose failover all that is due has been asked for, and those requests."""
+    episode = cluster.episode
+    if episode is None or not policy.evidence:
+        return cluster, []
+    known = episode.gathered
+    if (latest := min(episode.failovers, MOST_ROUNDS)) > known.round:
+        known = replace(known, asked=(), round=latest)  # the next failover has come before this one was over
+    due = [Occasion.OPENED, *([Occasion.LED_AGAIN] if _is_led_again(episode, cluster, now) else [])]
+    occasions = [occasion for occasion in due if occasion not in known.asked]
+    if not occasions:
+        return cluster, []
+    known = replace(known, asked=(*known.asked, *occasions))
+    episode = replace(episode, gathered=known)
+    captures = [_capture(policy, cluster_id, cluster, episode, occasion, now) for occasion in occasions]
+    return replace(cluster, episode=episode), [capture for capture in captures if capture]
+
+
+def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[Piece]) -> ClusterState:
+    """The cluster, whose failover knows of these pieces."""
+    files = sum(1 for piece in pieces if piece.file)
+    told = [p.detail for p in pieces if p.detail and (p.kind, p.outcome) == (EvidenceKind.JOB, CaptureOutcome.CAPTURED)]
+    for name in ("episode", "last_episode"):
+        episode: Episode | None = getattr(cluster, name)
+        if episode and episode.id == capture.episode_id:
+            known = replace(episode.gathered, files=episode.gathered.files + files)
+            if told:  # newer than what the failover before this one came to
+                known = replace(
+                    known, jobs=tuple(map(clean, told[:MOST_TOLD])), jobs_total=len(told) + capture.jobs_beyond
+                )
+            cluster = replace(cluster, **{name: replace(episode, gathered=known)})
+    return cluster
+
+
+def beyond(capture: Capture) -> list[Piece]:
+    """What was not even asked for."""
+    if not capture.jobs_beyond:
+        return []
+    why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
+    return [Piece(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
+
+
+def nothing(capture: Capture, why: str, outcome: CaptureOutcome = CaptureOutcome.LOST) -> list[Piece]:
+    """Stands for evidence that was not captured, or will not be delivered."""
+    if capture.source is Source.PROCESSES:
+        return [Piece(EvidenceKind.PROCESS, "", outcome, why)]
+    dump = [Piece(EvidenceKind.THREAD_DUMP, capture.rest_address or "", outcome, why)] if capture.thread_dump else []
+    return [*(Piece(EvidenceKind.JOB, job, outcome, why) for job in capture.jobs), *dump]
+
+
+def records(policy: Policy, capture: Capture, pieces: Iterable[Piece], at: Moment) -> Iterator[Evidence]:
+    """One for each piece."""
+    for number, piece in enumerate(pieces):
+        yield Evidence(
+            id=record_id("evidence", capture.id, number, at.wall, at.steady),
+            episode_id=capture.episode_id,
+            occasion=capture.occasion.value,
+            kind=piece.kind.value,
+            subject=piece.subject,
+            outcome=piece.outcome.value,
+            detail=piece.detail,
+            file=piece.file,
+            size_bytes=piece.size_bytes,
+            sha256=piece.sha256,
+            attributes=piece.attributes,
+            asked_at=timestamp(capture.asked_at.wall),
+            **envelope(policy, capture.cluster_id, at),
+        )
+
+
+def overdue(captures: Mapping[str, Capture], now: Moment) -> list[Capture]:
+    """Requests that will not be answered."""
+    return [capture for capture in captures.values() if now.steady - capture.asked_at.steady >= LIMIT]
+
+
+def _is_led_again(episode: Episode, cluster: ClusterState, now: Moment) -> bool:
+    """Whether all have had a leader for long enough. Only readable components count: an unknown leader is not a missing one."""
+    if episode.away or not cluster.view.complete:
+        return False
+    return now.steady - episode.moved_at.steady >= _calm(episode, cluster)
+
+
+def _calm(episode: Episode, cluster: ClusterState) -> int:
+    """For how long nothing may have moved when Flink is asked."""
+    if episode.jobs_away:
+        return PATIENCE
+    jobs = [known for component, known in cluster.components.items() if component.job_id]
+    return SOON if all(episodes.has_part(known.absence, episode) for known in jobs) else CALM
+
+
+def _capture(
+    policy: Policy, cluster_id: str, cluster: ClusterState, episode: Episode, occasion: Occasion, now: Moment
+) -> Capture | None:
+    """What to capture on this occasion, if the operator wants anything then."""
+    number, began = episode.gathered.round, episode.opened_at
+    key = record_id("capture", policy.observer, episode.id, began.wall, began.steady, occasion, number)
+    asked = Capture(key, cluster_id, episode.id, occasion, now, Source.PROCESSES, round=number)
+    if occasion is Occasion.OPENED:
+        return asked if Source.PROCESSES in policy.evidence else None
+    jobs = sorted(_jobs(episode, cluster)) if Source.FLINK_REST in policy.evidence else []
+    dump = Source.LEADER_THREAD_DUMP in policy.evidence
+    if not jobs and not dump:
+        return None
+    rest = cluster.components[ComponentId(Component.REST_SERVER)].leadership
+    address = rest.leader.address if isinstance(rest, Held) else None
+    return replace(
+        asked,
+        source=Source.FLINK_REST,
+        rest_address=address,
+        jobs=tuple(jobs[:MOST_JOBS]),
+        jobs_beyond=len(jobs[MOST_JOBS:]),
+        thread_dump=dump,
+    )
+
+
+def _jobs(episode: Episode, cluster: ClusterState) -> Iterator[str]:
+    for component, known in cluster.components.items():
+        if component.job_id and episodes.has_part(known.absence, episode):
+            yield component.job_id

@@ -1,0 +1,260 @@
+"""Who leads, derived from the lease: a ConfigMap keeps the address of a dead leader, so a vacancy has to be derived.
+
+A value is a leader's when it was written in the present term of the lease, the lease has a holder, and the holder renews it. How long it
+has not been renewed is counted on our own clock, from the last change that was seen, or from when the view came back: neither the
+stamps of other clocks nor blindness let a lease run out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.cluster.vacancy import Vacancy, VacancyReason
+from sidecar.core.flink import configmaps
+from sidecar.core.flink.configmaps import LeaderElectionRecord
+from sidecar.core.flink.connection_info import Unreadable
+from sidecar.core.flink.leadership import (
+    CLUSTER_COMPONENTS,
+    ComponentId,
+    ConfigMapPosition,
+    Held,
+    LeaderInformation,
+    Position,
+)
+from sidecar.core.observations import ConfigMapObserved
+
+_NOTHING_WRITTEN: Final = Vacancy(VacancyReason.NOTHING_WRITTEN)
+_CONFIG_MAP_GONE: Final = Vacancy(VacancyReason.CONFIG_MAP_GONE)
+_NOTHING_THERE: Final = (_NOTHING_WRITTEN, _CONFIG_MAP_GONE)
+
+
+class Term(Struct, frozen=True):
+    """One holder's time with the lease."""
+
+    holder_identity: str
+    acquire_time: str
+
+
+class Written(Struct, frozen=True):
+    """One value, and the term in which it was observed to be written (None: no term, or an unreadable one)."""
+
+    component: ComponentId
+    value: str
+    leader: LeaderInformation | Unreadable
+    term: Term | None
+    left: bool = False
+    """A job's that an earlier leader has left: it was there at first sight, and the cluster's leader has another session."""
+
+
+class Lease(Struct, frozen=True):
+    """One ConfigMap as last observed."""
+
+    uid: str = ""
+    resource_version: str = ""
+    record: LeaderElectionRecord | Unreadable | None = None
+    written: Mapping[str, Written] = {}
+    """By key."""
+    changed_at: int = 0
+    """When the record was seen to change (steady)."""
+    seen_at: int = 0
+    quiet_for: int = 0
+    """For how long it had not been renewed, when it was seen to have run out."""
+    lapsed: bool = False
+    """It ran out, and was not renewed since."""
+    renewed_at: int | None = None
+    """When its holder was last seen to renew or take it (steady): it was alive then. None: not seen in this term."""
+    renewed_every: int | None = None
+    """The longest time between two renewals that were seen in this term; None: there were no two."""
+    counts: bool | None = None
+    """Whether `leaderTransitions` counts elections. Up to Flink 1.17 it counts renewals; None: no renewal has shown it yet."""
+
+    @property
+    def term(self) -> Term | None:
+        record = self.record
+        return Term(record.holder_identity, record.acquire_time) if isinstance(record, LeaderElectionRecord) else None
+
+    @property
+    def elections(self) -> int | None:
+        """How often the lease went to another, unless it counts something else."""
+        if self.counts is False or not isinstance(self.record, LeaderElectionRecord):
+            return None
+        return self.record.leader_transitions
+
+    def stands_as(self, before: "Lease") -> bool:
+        """Whether all that decides who leads is as `before`: a renewal at most."""
+        return self.decisive == before.decisive and self.written == before.written
+
+    @property
+    def decisive(self) -> tuple[object, ...]:
+        """All that decides who leads, beside the values."""
+        unreadable = self.record if isinstance(self.record, Unreadable) else None
+        return self.uid, self.term, unreadable, self.lapsed, self.elections, self.counts
+
+
+class LeaseClock(Struct, frozen=True):
+    """What a lease is measured by: now and the beginning of the present view (steady)."""
+
+    now: int
+    connected_at: int
+
+
+Leases = Mapping[str, Lease]
+"""By the names of their ConfigMaps."""
+Last = Callable[[ComponentId], Held | None]
+"""The leader last known of a component, and where it stood."""
+
+
+class LeaseVerdict(Struct, frozen=True):
+    """Who leads a component. Without a leader: why there is none, and where that is known; `path`: the place that decided."""
+
+    leader: LeaderInformation | Unreadable | None
+    position: ConfigMapPosition | None
+    path: str
+    vacancy: Vacancy | None = None
+
+
+def take(before: Lease | None, told: ConfigMapObserved, clock: LeaseClock, last: Last) -> Lease:
+    """The lease that follows `before` after an observation of its ConfigMap."""
+    record = configmaps.decode_lease(told.leader) if told.leader is not None else None
+    same = before is not None and before.record == record
+    changed_at = before.changed_at if before and same and before.seen_at else clock.now
+    quiet_for = clock.now - max(changed_at, clock.connected_at)
+    lease = Lease(
+        uid=told.uid or "",
+        resource_version=told.resource_version,
+        record=record,
+        changed_at=changed_at,
+        seen_at=clock.now,
+    )
+    if isinstance(record, LeaderElectionRecord):
+        if before and same and before.lapsed:
+            lease = replace(lease, lapsed=True, quiet_for=before.quiet_for)
+        elif quiet_for >= record.lapses_after:
+            lease = replace(lease, lapsed=True, quiet_for=quiet_for)
+    known = before if before and before.uid == lease.uid else None
+    lease = _renewed(lease, known, clock)
+    written = _written(known, told, lease.term, last)
+    first_look = known is None or known.seen_at < clock.connected_at
+    if first_look and told.name == configmaps.cluster_config_map(told.cluster_id):
+        written = _without_left(known, written)
+    return replace(lease, written=written, counts=_counts(known, record))
+
+
+def _renewed(lease: Lease, before: Lease | None, clock: LeaseClock) -> Lease:
+    """`lease`, with when its holder was last seen to be alive: an unobserved change has no known time."""
+    if before is None:
+        return lease
+    in_sight = before.seen_at >= clock.connected_at
+    if lease.term != before.term:
+        return replace(lease, renewed_at=clock.now if in_sight else None)
+    if lease.record == before.record or not in_sight:
+        return replace(lease, renewed_at=before.renewed_at, renewed_every=before.renewed_every)
+    if before.renewed_at is None:
+        return replace(lease, renewed_at=clock.now)
+    pause = max(clock.now - before.renewed_at, before.renewed_every or 0)
+    return replace(lease, renewed_at=clock.now, renewed_every=pause)
+
+
+def judge(cluster_id: str, leases: Leases, component: ComponentId, held: Position | None) -> LeaseVerdict:
+    """Who leads `component`, which was last known to be `held` there. If several places hold a leader, that place wins."""
+    found = []
+    for order, (name, key) in enumerate(configmaps.places(cluster_id, component)):
+        here = held if isinstance(held, ConfigMapPosition) and (held.name, held.key) == (name, key) else None
+        verdict = _judge_place(leases.get(name), name, key, here)
+        surest = 2 if isinstance(verdict.leader, LeaderInformation) else int(verdict.leader is not None)
+        written = verdict.vacancy not in _NOTHING_THERE
+        found.append(((surest, here is not None, written, order), verdict))
+    return max(found, key=lambda each: each[0])[1]
+
+
+def _judge_place(lease: Lease | None, name: str, key: str, held: ConfigMapPosition | None) -> LeaseVerdict:
+    path = f"{name}/{key}"
+    if lease is None:
+        return LeaseVerdict(None, None, path, _CONFIG_MAP_GONE if held else _NOTHING_WRITTEN)
+    term = lease.term or Term("", "")
+    position = ConfigMapPosition(name, key, lease.uid, lease.resource_version, term.holder_identity, term.acquire_time)
+    written = lease.written.get(key)
+    if written is None:
+        return LeaseVerdict(None, position, path, _missing(lease, held) if held else _NOTHING_WRITTEN)
+    if isinstance(lease.record, Unreadable):
+        return LeaseVerdict(lease.record, position, path)
+    vacancy = _vacancy(lease, written)
+    return LeaseVerdict(None if vacancy else written.leader, position, path, vacancy)
+
+
+def _missing(lease: Lease, held: ConfigMapPosition) -> Vacancy:
+    """Why the address is gone that was `held` there."""
+    if held.uid != lease.uid:
+        return Vacancy(VacancyReason.MADE_ANEW)
+    holder = lease.term.holder_identity if lease.term else ""
+    removed = holder in {"", held.holder_identity}
+    return Vacancy(VacancyReason.REMOVED if removed else VacancyReason.CLEARED)
+
+
+def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
+    """Why the written address is no leader's, or None if it is the lease holder's."""
+    if lease.term is None:
+        return Vacancy(VacancyReason.NO_LEASE)
+    if not lease.term.holder_identity:
+        return Vacancy(VacancyReason.RELEASED)
+    if written.left:
+        return Vacancy(VacancyReason.LEFT)
+    if written.term != lease.term:
+        same_holder = written.term and written.term.holder_identity == lease.term.holder_identity
+        return Vacancy(VacancyReason.TAKEN_ANEW if same_holder else VacancyReason.ANOTHER_HOLDER)
+    if lease.lapsed:
+        seen_to_lapse = lease.quiet_for > 0
+        return (
+            Vacancy(VacancyReason.NOT_RENEWED, lease.quiet_for)
+            if seen_to_lapse
+            else Vacancy(VacancyReason.LAPSED_BEFORE)
+        )
+    return None
+
+
+def _written(before: Lease | None, told: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
+    """The values, each with its term: the one in which it was first seen, unless it is remembered from an earlier one."""
+    values = configmaps.values(told.cluster_id, told.name, told.data)
+    found = {}
+    for key, (component, value) in values.items():
+        old = before.written.get(key) if before else None
+        if old and old.value == value:
+            found[key] = old if old.term else replace(old, term=term)
+            continue
+        leader = configmaps.decode_leader(value)
+        known = None if before else last(component)
+        place = known.position if known and known.leader == leader else None
+        if isinstance(place, ConfigMapPosition) and (place.name, place.key, place.uid) == (told.name, key, told.uid):
+            found[key] = Written(component, value, leader, Term(place.holder_identity, place.acquire_time))
+        else:
+            found[key] = Written(component, value, leader, term)
+    return found
+
+
+def _without_left(before: Lease | None, written: Mapping[str, Written]) -> dict[str, Written]:
+    """At the first observation, jobs of an earlier leader are recognised by their session: since 1.15 a leader has one for everything."""
+    leaders = [value.leader for value in written.values() if value.component in CLUSTER_COMPONENTS]
+    if any(isinstance(leader, Unreadable) for leader in leaders):
+        return dict(written)
+    sessions = {leader.session_id for leader in leaders if isinstance(leader, LeaderInformation)}
+    found = dict(written)
+    for key, value in written.items():
+        new = before is None or before.written.get(key) != value
+        if new and value.component.job_id and isinstance(value.leader, LeaderInformation):
+            found[key] = replace(value, left=value.leader.session_id not in sessions)
+    return found
+
+
+def _counts(before: Lease | None, record: LeaderElectionRecord | Unreadable | None) -> bool | None:
+    """Whether the lease counts elections, given its new `record` and the previous one."""
+    earlier = before.record if before else None
+    if before is None or not isinstance(earlier, LeaderElectionRecord) or not isinstance(record, LeaderElectionRecord):
+        return None
+    if record.leader_transitions is None or earlier.leader_transitions is None:
+        return None
+    risen = record.leader_transitions - earlier.leader_transitions
+    if (record.holder_identity, record.acquire_time) != (earlier.holder_identity, earlier.acquire_time):
+        return before.counts if risen >= 0 else None  # up to 1.17 another holder begins at 0
+    return before.counts if record == earlier else risen == 0

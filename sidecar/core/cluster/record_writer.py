@@ -1,0 +1,201 @@
+"""What happened, as records: the audit log's view of one step of one cluster."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypedDict
+
+from sidecar.core.cluster import downtime
+from sidecar.core.cluster.causes import Cause, Confidence, Loss, verdict
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.leadership_table import pattern
+from sidecar.core.cluster.state import ComponentState, View
+from sidecar.core.cluster.transitions import Transition
+from sidecar.core.flink import znode_paths
+from sidecar.core.flink.leadership import (
+    Component,
+    ComponentId,
+    ConfigMapPosition,
+    Held,
+    LeaderInformation,
+    Position,
+    ZNodePosition,
+)
+from sidecar.core.moment import Moment, Timestamp, in_seconds, seconds, stored_at, timestamp
+from sidecar.core.policy.policy import Policy
+from sidecar.core.records import Contention, Coverage, EpisodeRecord, PositionRecord, TransitionRecord, record_id
+
+NOT_CONNECTED: Final = "NOT_CONNECTED"
+"""The view of a record before the first connection."""
+
+
+class Envelope(TypedDict):
+    """What every record of one step has in common."""
+
+    cluster_id: str
+    external_labels: dict[str, str]
+    store: str
+    observer: str
+    observed_at: Timestamp
+
+
+def envelope(policy: Policy, cluster_id: str, at: Moment) -> Envelope:
+    """The envelope of what is recorded of a cluster at one moment."""
+    store = policy.stores.get(cluster_id)
+    return {
+        "cluster_id": cluster_id,
+        "external_labels": policy.external_labels,
+        "store": store.value if store else "",
+        "observer": policy.observer,
+        "observed_at": timestamp(at.wall),
+    }
+
+
+def transition_record(policy: Policy, transition: Transition) -> TransitionRecord:
+    """What is recorded of a transition."""
+    before = transition.before.leader if isinstance(transition.before, Held) else None
+    after, last, gap, vacant = transition.leader, transition.last_known, transition.gap, transition.vacant_for
+    return TransitionRecord(
+        id=transition.id,
+        component=transition.component.component.value,
+        job_id=transition.component.job_id,
+        kind=transition.kind.value,
+        pattern=pattern(transition.before, transition.kind, held_after=after is not None),
+        before_session_id=str(before.session_id) if before else None,
+        before_address=before.address if before else None,
+        after_session_id=str(after.session_id) if after else None,
+        after_address=after.address if after else None,
+        last_known_session_id=str(last.session_id) if last else None,
+        last_known_address=last.address if last else None,
+        same_leader=transition.same_leader,
+        same_process=transition.same_process,
+        unobserved=gap.exact if gap else None,
+        unobserved_at_least=gap.at_least if gap else None,
+        elections=transition.elections,
+        contenders=transition.contenders,
+        store_reelected=transition.store_reelected,
+        returned=transition.returned,
+        split=transition.split,
+        vacant_seconds=None if vacant is None else in_seconds(vacant),
+        **downtime.bounds_in_seconds(transition.downtime),
+        view=transition.connection.value if transition.connection else NOT_CONNECTED,
+        reason=str(transition.vacancy) if transition.vacancy else transition.obscured_by,
+        written_at=None if transition.written_at is None else stored_at(transition.written_at),
+        position=_recorded(transition.position) if transition.position else None,
+        episode_id=transition.episode_id,
+        **envelope(policy, transition.cluster_id, transition.at),
+    )
+
+
+class RecordWriter:
+    """Writes the records of one step of one cluster, but those of transitions."""
+
+    def __init__(self, policy: Policy, cluster_id: str, at: Moment) -> None:
+        self._policy = policy
+        self._cluster_id = cluster_id
+        self._at = at
+
+    def coverage(self, view: View, until: Moment) -> Coverage:
+        """What this observer could see, from where it was last recorded `until` then."""
+        stretch = (view.since.wall, view.since.steady, until.wall, until.steady, view.sighting)
+        return Coverage(
+            id=record_id("coverage", self._cluster_id, self._policy.observer, *stretch),
+            from_=timestamp(view.since.wall),
+            to=timestamp(until.wall),
+            state=view.sighting.value,
+            **envelope(self._policy, self._cluster_id, self._at),
+        )
+
+    def contention(self, latch: str, names: Sequence[str], before: Sequence[str] | None) -> Contention:
+        """Who contends at `latch`. Curator never gives a name twice, so the names of before and after say which change it was. A first
+        look is no change: it is this observer's own.
+        """
+        component = znode_paths.latched(latch)
+        own = (self._policy.observer, self._at.wall, self._at.steady) if before is None else ()
+        return Contention(
+            id=record_id("contention", self._cluster_id, latch, before, names, *own),
+            component=component.value if component else None,
+            contenders=len(names),
+            contenders_before=None if before is None else len(before),
+            **envelope(self._policy, self._cluster_id, self._at),
+        )
+
+    def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState]) -> EpisodeRecord:
+        """An episode that is over, and the components that had a part in it."""
+        found = verdict(episode.facts)
+        jobs = [known for component, known in parts.items() if component.job_id]
+        own = [known for component, known in parts.items() if not component.job_id]
+        vacant: dict[str, int] = {}
+        for component, known in parts.items():
+            if known.absence and known.absence.vacant is not None:
+                name = component.component.value
+                vacant[name] = max(vacant.get(name, 0), known.absence.vacant)
+        if episode.longest_ended is not None:
+            vacant[Component.JOB] = max(vacant.get(Component.JOB, 0), episode.longest_ended)
+        by_component = {str(name): in_seconds(micros) for name, micros in sorted(vacant.items())}
+        before, after = episode.before, episode.after
+        down = [known.absence.downtime for known in own if known.absence]
+        return EpisodeRecord(
+            id=episode.id,
+            opened_at=timestamp(episode.opened_at.wall),
+            closed_at=timestamp(episode.moved_at.wall),
+            cause=found.cause.value,
+            confidence=found.confidence.value,
+            facts=list(found.facts),
+            components=sorted({component.component.value for component in parts}),
+            jobs_affected=len(jobs) + episode.jobs_ended,
+            jobs_ended=episode.jobs_ended,
+            jobs_missing=episode.jobs_away,
+            jobs_total=episode.jobs_total,
+            vacant_seconds=max((s for name, s in by_component.items() if name != Component.JOB), default=None),
+            vacant_seconds_by_component=by_component,
+            **downtime.bounds_in_seconds(downtime.longest(down)),
+            before_session_id=str(before.session_id),
+            before_address=before.address,
+            after_session_id=str(after.session_id) if after else None,
+            after_address=after.address if after else None,
+            failovers=max((known.absence.leaders for known in own if known.absence), default=0),
+            **envelope(self._policy, self._cluster_id, self._at),
+        )
+
+    def blindness(self, loss: Loss, leader: LeaderInformation | None) -> EpisodeRecord:
+        """An episode in which nothing happened but to us: it is ours alone. `leader`: of the dispatcher, before and after."""
+        ended = loss.ended or self._at
+        lasted = seconds(ended.steady - loss.began.steady)
+        stretch = (loss.began.wall, loss.began.steady, ended.wall, ended.steady)
+        session, address = (str(leader.session_id), leader.address) if leader else (None, None)
+        return EpisodeRecord(
+            id=record_id("episode", self._cluster_id, self._policy.observer, *stretch),
+            opened_at=timestamp(loss.began.wall),
+            closed_at=timestamp(ended.wall),
+            cause=Cause.OBSERVER_BLIND.value,
+            confidence=Confidence.HIGH.value,
+            facts=[
+                f"This observer could not read the store for {lasted}; afterwards every leader was the same as before."
+            ],
+            components=[],
+            jobs_affected=0,
+            jobs_ended=0,
+            jobs_missing=0,
+            jobs_total=0,
+            vacant_seconds=None,
+            vacant_seconds_by_component={},
+            before_session_id=session,
+            before_address=address,
+            after_session_id=session,
+            after_address=address,
+            failovers=0,
+            **envelope(self._policy, self._cluster_id, self._at),
+        )
+
+
+def _recorded(position: Position) -> PositionRecord:
+    match position:
+        case ZNodePosition(path, czxid, mzxid, version, owner):
+            return PositionRecord(path=path, czxid=czxid, mzxid=mzxid, version=version, ephemeral_owner=owner)
+        case ConfigMapPosition():
+            return PositionRecord(
+                path=position.path,
+                uid=position.uid,
+                resource_version=position.resource_version,
+                holder_identity=position.holder_identity,
+                acquire_time=position.acquire_time,
+            )

@@ -1,0 +1,282 @@
+"""The ledger: one document that all sidecars of a cluster share, so that one of them speaks for all.
+
+Whoever has something to tell claims it before it is sent and marks it as told after. A claim that nobody takes back belongs to somebody who
+is gone, and whoever has waited long enough for it takes it over: then the message may have arrived already, and says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import DecodeError, Struct, json
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.moment import SECOND
+
+TAKE_OVER: Final = 40 * SECOND
+"""So long a claim may stand unchanged before whoever waits for it takes it over. Above all that a living holder may need: to reach the
+ledger, the time limit of an attempt, and to mark it."""
+KEPT: Final = 7 * 24 * 3600 * SECOND
+"""Entries that nobody has changed for this long are dropped."""
+MOST_ALERTS: Final = 500
+"""Alerts per group that are remembered as sent: the latest. Of a larger notification this many stand for all."""
+MOST_INTERVALS: Final = 2
+"""Repeat intervals for which nobody needs to say again that something lasts."""
+MOST_ENTRIES: Final = 2000
+"""That are believed. Of MOST_BYTES no more are made."""
+LONGEST_ID: Final = 100
+"""Characters of an alert's id. Ours have 36."""
+LONGEST_NAME: Final = 1000
+"""Characters of what names an entry, an observer or an attempt."""
+CLOCK_SKEW: Final = 2 * 3600 * SECOND
+"""By so much the clocks of observers may differ. A time further in the future is not believed."""
+MOST_BYTES: Final = 256 << 10
+"""Of the document. The entry that was sent longest ago is dropped first."""
+
+
+class Claim(Struct, frozen=True):
+    """An observer is sending it now."""
+
+    by: str
+    """The observer."""
+    token: str
+    """Which attempt of it: another one is another claim."""
+    about: tuple[str, ...] = ()
+    """The alerts."""
+
+
+class Entry(Struct, frozen=True):
+    """What was sent to one destination about one group. Times are microseconds since the epoch, by the sender's clock."""
+
+    told: Mapping[str, int] = {}
+    """By alert: when it was resolved, if that was sent; else 0."""
+    at: int = 0
+    by: str = ""
+    claim: Claim | None = None
+    unsure: tuple[str, ...] = ()
+    """The alerts of attempts that may or may not have arrived, until they are sent."""
+    changed_at: int = 0
+
+
+class Ledger(Struct, frozen=True):
+    """The document."""
+
+    format: int = 1
+    entries: Mapping[str, Entry] = {}
+    """By destination and group."""
+    began: int = 0
+    """Notifications before that may have been marked in another ledger, which is lost. 0: there is none yet."""
+
+
+class Standing(StrEnum):
+    """What a ledger says about a notification."""
+
+    FREE = "free"
+    """Nobody has sent it, and nobody is sending it."""
+    OURS = "ours"
+    """This observer was sending it, and the result is not known."""
+    HELD = "held"
+    """Another observer is sending it."""
+    TOLD = "told"
+    """All of it has been sent."""
+
+
+def name_of(delivery: Delivery) -> str:
+    """Its name in the ledger: the same for every observer with the same configuration."""
+    return f"{delivery.destination} {delivery.fingerprint}"
+
+
+def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
+    """What the ledger says of `delivery`."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    if not _has_news(entry, delivery):
+        return Standing.TOLD
+    if entry.claim is None:
+        return Standing.FREE
+    return Standing.OURS if entry.claim.by == observer else Standing.HELD
+
+
+def repeats(ledger: Ledger, delivery: Delivery) -> bool:
+    """Whether it repeats as new what was sent before, by an observer that saw less of it or saw it before it was over."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    known = [_told(entry, part) is not None and not _began_anew(entry, part) for part in delivery.parts]
+    match delivery.reason:
+        case Reason.FIRST:
+            return any(known) or any(_may_be_another(entry, part) for part in delivery.parts)
+        case Reason.GREW:
+            return all(known)
+    return False
+
+
+def begun(ledger: Ledger, wall: int) -> Ledger:
+    """The ledger; where there is none, one that begins now."""
+    return ledger if ledger.began else replace(ledger, began=wall)
+
+
+def may_have_arrived(ledger: Ledger, delivery: Delivery) -> bool:
+    """Whether part of it was in an attempt whose result nobody knows."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    unsure = {*entry.unsure, *(entry.claim.about if entry.claim else ())}
+    news = [part.alert_id for part in delivery.parts if _is_news(entry, part, delivery)]
+    return not unsure.isdisjoint(news or [part.alert_id for part in delivery.parts])
+
+
+def oldest_news(ledger: Ledger, delivery: Delivery) -> int:
+    """When the first alert happened that the ledger does not know."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    news = (part.began for part in delivery.parts if _is_news(entry, part, delivery))
+    return min((delivery.queued_at.wall, *news))
+
+
+def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
+    """The ledger in which it is claimed. Whatever was claimed before may have arrived."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    ours = replace(claim, about=tuple(part.alert_id for part in delivery.parts))
+    return _with(ledger, delivery, replace(_doubted(entry, entry.claim), claim=ours), wall)
+
+
+def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledger:
+    """The ledger in which it is marked as sent at `wall`. Claims of others on the group are kept."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    told = {**entry.told}
+    for part in delivery.parts:
+        over = told.pop(part.alert_id, 0)  # the latest stand last
+        told[part.alert_id] = part.ended or (0 if _began_anew(entry, part) else over)
+        for subject in part.subjects[:1]:
+            over = told.pop(subject, 0)
+            told[subject] = part.ended or (over if over >= part.began else 0)
+    latest = dict([*told.items()][-MOST_ALERTS:])
+    other = entry.claim if entry.claim and entry.claim.by != observer else None
+    parts = {part.alert_id for part in delivery.parts}
+    unsure = tuple(alert for alert in entry.unsure if alert not in parts)
+    return _with(ledger, delivery, Entry(latest, wall, observer, other, unsure), wall)
+
+
+def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, unsure: bool) -> Ledger:
+    """The ledger without `claim`; unchanged if another observer holds it now."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    if entry.claim is None or entry.claim.token != claim.token or entry.claim.by != claim.by:
+        return ledger
+    left = _doubted(entry, entry.claim) if unsure else entry
+    return _with(ledger, delivery, replace(left, claim=None), wall)
+
+
+def read(content: bytes) -> Ledger:
+    """The ledger that a document holds, of which not everything need be so: see `believed`. What nobody can read is none: told again is
+    better than never told.
+    """
+    if not content:
+        return Ledger()
+    try:
+        return json.decode(content, type=Ledger)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return Ledger()
+
+
+def believed(ledger: Ledger, wall: int) -> Ledger:
+    """What of it can be so, for everybody may have written it: bounded in every way, and nothing in it happens in the future.
+
+    An entry with an impossible time is in doubt: it may have been sent.
+    """
+    names = [name for name in ledger.entries if len(name) <= LONGEST_NAME]
+    if len(names) > MOST_ENTRIES:
+        names = sorted(names, key=lambda name: -ledger.entries[name].changed_at)[:MOST_ENTRIES]
+    entries = {name: _believed(ledger.entries[name], wall) for name in names}
+    return Ledger(1, entries, ledger.began if _is_past(ledger.began, wall) else 0)
+
+
+def _believed(entry: Entry, wall: int) -> Entry:
+    told = {alert: entry.told[alert] for alert in _ids(entry.told)}
+    timely = _is_past(entry.at, wall) and _is_past(entry.changed_at, wall)
+    doubted = dict.fromkeys(alert for alert, over in told.items() if not (timely and _is_past(over, wall)))
+    claim = entry.claim
+    if claim:
+        claim = replace(claim, about=_ids(claim.about))
+        if max(len(claim.by), len(claim.token)) > LONGEST_NAME:
+            doubted |= dict.fromkeys(claim.about)
+            claim = None
+    return Entry(
+        {alert: over for alert, over in told.items() if alert not in doubted},
+        entry.at if timely else 0,
+        entry.by[:LONGEST_NAME],
+        claim,
+        tuple(dict.fromkeys((*_ids(entry.unsure), *doubted)))[-MOST_ALERTS:],
+        entry.changed_at if timely else wall,
+    )
+
+
+def _ids(alerts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(alert for alert in alerts if len(alert) <= LONGEST_ID)[-MOST_ALERTS:]
+
+
+def _is_past(time: int, wall: int) -> bool:
+    return 0 <= time <= wall + CLOCK_SKEW
+
+
+def written(ledger: Ledger, wall: int) -> bytes:
+    """The document, within bounds: without entries that are too old."""
+    entries = {name: entry for name, entry in ledger.entries.items() if wall - entry.changed_at < KEPT}
+    content = json.encode(replace(ledger, entries=entries))
+    while len(content) > MOST_BYTES and entries:
+        oldest = min(entries, key=lambda name: (entries[name].claim is not None, entries[name].changed_at))
+        del entries[oldest]
+        content = json.encode(replace(ledger, entries=entries))
+    return content
+
+
+def _has_news(entry: Entry, delivery: Delivery) -> bool:
+    if any(_is_news(entry, part, delivery) for part in delivery.parts):
+        return True
+    # All observers repeat it at about the same time: half the interval separates this time from the last one, whatever their clocks say.
+    again = delivery.reason is Reason.REPEAT_INTERVAL_ELAPSED
+    return again and delivery.queued_at.wall - entry.at >= delivery.repeat_interval // 2
+
+
+def _is_news(entry: Entry, part: Part, delivery: Delivery) -> bool:
+    over = _told(entry, part)
+    if over is None:
+        return True
+    if over == 0:
+        if part.alert_id not in entry.told and not delivery.send_resolved:
+            return True  # where resolves are not sent, what was sent may have been over long ago
+        # While it fires, it is repeated in each interval. An entry that is older than that was another alert.
+        forgotten = not part.is_event and part.began - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
+        return part.ended > 0 or forgotten
+    return _began_anew(entry, part)
+
+
+def _told(entry: Entry, part: Part) -> int | None:
+    """When it was over according to what was sent, 0 while it fires; None: it was not sent.
+
+    An observer that does not know since when it holds goes by what was sent about its subject; one that knows learns there that it is over.
+    """
+    over = entry.told.get(part.alert_id)
+    for subject in part.subjects:
+        told = entry.told.get(subject)
+        if (over is None and not part.certain) or (over == 0 and told and told >= part.began):
+            over = told
+    return over
+
+
+def _may_be_another(entry: Entry, part: Part) -> bool:
+    """Whether an observer that did not know since when it holds has sent its subject since it began."""
+    return entry.at >= part.began and any(entry.told.get(subject) == 0 for subject in part.subjects)
+
+
+def _doubted(entry: Entry, claim: Claim | None) -> Entry:
+    """The entry in which what was claimed may have arrived."""
+    if claim is None:
+        return entry
+    return replace(entry, unsure=tuple(dict.fromkeys((*entry.unsure, *claim.about)))[-MOST_ALERTS:])
+
+
+def _began_anew(entry: Entry, part: Part) -> bool:
+    """Whether the same condition began again after its resolve was sent."""
+    over = _told(entry, part) or 0
+    return not part.is_event and over > 0 and part.began > over
+
+
+def _with(ledger: Ledger, delivery: Delivery, entry: Entry, wall: int) -> Ledger:
+    return replace(ledger, entries={**ledger.entries, name_of(delivery): replace(entry, changed_at=wall)})

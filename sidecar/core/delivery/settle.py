@@ -1,0 +1,127 @@
+"""After an attempt a delivery leaves the outbox, or waits for the next attempt."""
+
+from typing import Final
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from sidecar.core.delivery.outbox import Delivery, Outbox, Settled, Stage, that_may_go, waiting_for, without_pause
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import DeliveryOutcome, DeliverySettled
+
+FIRST_RETRY: Final = 2 * SECOND
+SLOWEST_RETRY: Final = 600 * SECOND
+LONGEST_WAIT: Final = 3600 * SECOND
+"""Of what a service may ask for: one that asks for a year would be silent for ever."""
+GIVES_WAY_AFTER: Final = 3
+"""Attempts. A row that is rejected once more then makes room for a newer one of its group, which it would hold up for a day."""
+GIVE_UP_AFTER: Final = 24 * 3600 * SECOND
+LEDGER_PAUSE: Final = 2 * SECOND
+"""Between two attempts to read an unreachable ledger, or to get a claim that another observer holds."""
+LEDGER_PATIENCE: Final = 15 * SECOND
+"""So long a message waits for a ledger that is out of reach. Then it is sent without a claim, as a possible duplicate."""
+HELD_PATIENCE: Final = 120 * SECOND
+"""So long a message waits while others claim it, whoever they are. A claim is abandoned or marked within 40 s; then it is sent as above."""
+
+
+def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
+    """The outbox after an attempt, and the outcome to record. None: the delivery is gone, or it is not recorded."""
+    delivery = outbox.get(settled.delivery_id)
+    if delivery is None or delivery.stage is not Stage.SENDING:
+        return outbox, None
+    if delivery.is_heartbeat:  # neither retried nor recorded: a missing heartbeat is the message
+        return _taken(outbox, delivery, settled), None
+    if settled.outcome in {DeliveryOutcome.HELD, DeliveryOutcome.NO_LEDGER}:
+        return _waiting_for_ledger(outbox, delivery, settled)
+    delivery = replace(delivery, possible_duplicate=delivery.possible_duplicate or settled.possible_duplicate)
+    detail = settled.detail or None
+    if settled.outcome in {DeliveryOutcome.DELIVERED, DeliveryOutcome.ALREADY_TOLD, DeliveryOutcome.NOT_SENT}:
+        attempts = delivery.attempt - (settled.outcome is DeliveryOutcome.ALREADY_TOLD)  # which was none
+        return _taken(outbox, delivery, settled), Settled(replace(delivery, attempt=attempts), settled.outcome, detail)
+    if why := _given_up(outbox, delivery, settled):
+        return _taken(outbox, delivery, settled), Settled(delivery, "gave_up", *why)
+    return _waiting_again(outbox, delivery, settled), Settled(delivery, settled.outcome, detail)
+
+
+def _given_up(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[str | None] | None:
+    """The reason, if there is one to give it up after an attempt that failed."""
+    if (
+        settled.outcome is DeliveryOutcome.UNDELIVERABLE
+        or settled.at.steady - delivery.queued_at.steady >= GIVE_UP_AFTER
+    ):
+        return (settled.detail or None,)
+    makes_room = settled.outcome is DeliveryOutcome.REJECTED and delivery.attempt >= GIVES_WAY_AFTER
+    if makes_room and _has_successor(delivery, outbox):
+        return (f"{settled.detail}; a newer message of its group takes its place",)
+    return None
+
+
+def _waiting_again(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> Outbox:
+    """The outbox in which it waits for its next attempt; where the service limits the rate, all that goes there waits as long."""
+    again = replace(
+        delivery,
+        stage=Stage.WAITING,
+        next_at=settled.at.steady + back_off(delivery, settled),
+        possible_duplicate=delivery.possible_duplicate or settled.outcome is DeliveryOutcome.TIMED_OUT,
+        failed_at=None if settled.outcome is DeliveryOutcome.RATE_LIMITED else settled.at.steady,
+        without_ledger_since=None,
+        held_since=None,
+        fails_open=False,
+    )
+    held_up = {}
+    if settled.outcome is DeliveryOutcome.RATE_LIMITED:
+        held_up = {
+            other.id: replace(other, next_at=max(other.next_at, again.next_at), failed_at=None)
+            for other in waiting_for(outbox, delivery.destination)
+        }
+    return {**outbox, **held_up, delivery.id: again}
+
+
+def _waiting_for_ledger(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
+    """Nothing was sent: looked at again in a moment, which is no attempt. That the ledger is given up is recorded."""
+    now = settled.at.steady
+    next_at = now + LEDGER_PAUSE
+    held_since = now if delivery.held_since is None else delivery.held_since
+    without_since = None
+    if settled.outcome is DeliveryOutcome.NO_LEDGER:
+        without_since = now if delivery.without_ledger_since is None else delivery.without_ledger_since
+    without = without_since is not None and next_at - without_since >= LEDGER_PATIENCE
+    again = replace(
+        delivery,
+        stage=Stage.WAITING,
+        attempt=delivery.attempt - 1,
+        next_at=next_at,
+        without_ledger_since=without_since,
+        held_since=held_since,
+        fails_open=without or next_at - held_since >= HELD_PATIENCE,
+    )
+    record = Settled(again, DeliveryOutcome.NO_LEDGER, settled.detail or None) if again.fails_open else None
+    return {**outbox, delivery.id: again}, record
+
+
+def _taken(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> Outbox:
+    """The outbox without `delivery`. Where it was delivered, the destination is well: nothing else waits for the end of a pause."""
+    rest = {key: other for key, other in outbox.items() if key != delivery.id}
+    if settled.outcome is DeliveryOutcome.DELIVERED:
+        rest |= without_pause(waiting_for(rest, delivery.destination), settled.at.steady)
+    return rest
+
+
+def back_off(delivery: Delivery, settled: DeliverySettled) -> int:
+    """How long to wait after the attempt that just failed, with ±20 % that differs from row to row: doubling, or the slowest where it was
+    rejected. Never less than the service asked for, up to LONGEST_WAIT.
+    """
+    delay = min(FIRST_RETRY << min(delivery.attempt - 1, 20), SLOWEST_RETRY)
+    if settled.outcome is DeliveryOutcome.REJECTED:
+        delay = SLOWEST_RETRY
+    spread = crc32(f"{delivery.id}/{delivery.attempt}".encode()) % 401 - 200
+    asked = min(settled.retry_after or 0, LONGEST_WAIT)
+    return max(delay + delay * spread // 1000, asked + FIRST_RETRY * (spread + 200) // 400 if asked else 0)
+
+
+def _has_successor(delivery: Delivery, outbox: Outbox) -> bool:
+    """Whether something newer waits for it there."""
+    rest = {key: other for key, other in outbox.items() if key != delivery.id}
+    free = {other.id for other in that_may_go(rest)}
+    held_up = free - {other.id for other in that_may_go(outbox)}
+    return bool(held_up)

@@ -1,0 +1,226 @@
+"""Where Flink keeps what in ConfigMaps, in all versions: names and keys ⇄ component ids, and what their values say.
+
+| layout | Flink       | ConfigMap and its lease                          | leader of a cluster component | leader of a job    |
+|--------|-------------|--------------------------------------------------|-------------------------------|--------------------|
+| K1     | ≤ 1.14      | one each: `<cluster>-<component>-leader`, …      | `address`, `sessionId`        | the same           |
+| K2     | 1.15 - 1.18 | one for all: `<cluster>-cluster-config-map`      | `….leader.<component>`        | `….leader.<job>`   |
+| K3     | ≥ 1.19      | the same                                         | the same                      | `….leader.job-<job>` |
+
+`….` is `org.apache.flink.k8s`, and a value there is `<session id>,<address>`. The names of components are spelled without an underscore.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from sidecar.core.flink.connection_info import Unreadable
+from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
+from sidecar.core.moment import SECOND
+
+
+class Layout(StrEnum):
+    """An era of Flink's ConfigMaps, named by the versions that write it."""
+
+    K1 = "1.14 or older"
+    K2 = "1.15 - 1.18"
+    K3 = "1.19 or newer"
+
+
+MAX_CHARACTERS: Final = 70_000
+"""More than any leader's address has; longer values are not looked into."""
+MAX_ANNOTATION_CHARACTERS: Final = 10_000
+LONGEST_LEASE: Final = 24 * 3600 * SECOND
+DEFAULT_LEASE: Final = 15 * SECOND
+LEASE_MARGIN: Final = 3 * SECOND // 2
+"""For how much longer than its duration a lease is taken to be alive without a renewal."""
+"""Flink's own default, taken where the annotation names none."""
+
+_ADDRESS, _SESSION_ID = "address", "sessionId"
+_LEADER: Final = "org.apache.flink.k8s.leader."
+_COMPONENTS: Final = {
+    "restserver": ComponentId(Component.REST_SERVER),
+    "resourcemanager": ComponentId(Component.RESOURCE_MANAGER),
+    "dispatcher": ComponentId(Component.DISPATCHER),
+}
+_JOB: Final = re.compile(r"(?:job-)?([0-9a-f]{32})")
+_OLD_NAME: Final = re.compile(rf"({'|'.join(_COMPONENTS)})-leader|([0-9a-f]{{32}})-jobmanager-leader")
+_IN_JOB_STORE: Final = re.compile(r"(?:jobGraph|executionPlan|runningJobsRegistry)-([0-9a-f]{32})")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DURATION: Final = re.compile(r"PT(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)S)?")
+
+
+class LeaderElectionRecord(Struct, frozen=True):
+    """The lease, as its holder last wrote it. Mirrors fabric8's `LeaderElectionRecord`; times are the holder's own and stay text."""
+
+    holder_identity: str = ""
+    """A random UUID for each JobManager process; empty: the lease was released."""
+    lease_duration: int = DEFAULT_LEASE
+    """Microseconds."""
+    acquire_time: str = ""
+    renew_time: str = ""
+    leader_transitions: int | None = None
+
+    @property
+    def lapses_after(self) -> int:
+        """After how long without a renewal it counts as run out (microseconds)."""
+        return self.lease_duration + LEASE_MARGIN
+
+
+class _Annotation(Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration: float | str | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    leader_transitions: int | None = None
+
+
+_ANNOTATION: Final = msgspec.json.Decoder(_Annotation)
+
+
+def cluster_config_map(cluster_id: str) -> str:
+    """The ConfigMap of all leaders of a cluster, since 1.15."""
+    return f"{cluster_id}-cluster-config-map"
+
+
+def dispatcher_config_map(cluster_id: str) -> str:
+    """The ConfigMap of the dispatcher's leader, up to 1.14."""
+    return f"{cluster_id}-dispatcher-leader"
+
+
+def is_job_store(cluster_id: str, name: str) -> bool:
+    """Whether Flink keeps in the ConfigMap `name` the jobs that it would recover."""
+    return name in {cluster_config_map(cluster_id), dispatcher_config_map(cluster_id)}
+
+
+def owner_of(cluster_id: str, name: str) -> ComponentId | None:
+    """The one component whose leader is in the ConfigMap `name` (≤ 1.14); None for other ConfigMaps."""
+    match = _OLD_NAME.fullmatch(name.removeprefix(f"{cluster_id}-")) if name.startswith(f"{cluster_id}-") else None
+    if match is None:
+        return None
+    return _COMPONENTS[match[1]] if match[1] else ComponentId(Component.JOB, match[2])
+
+
+def places(cluster_id: str, component: ComponentId) -> tuple[tuple[str, str], ...]:
+    """Names and keys where the leader of `component` may stand, the newest layout's last."""
+    one = cluster_config_map(cluster_id)
+    if component.job_id:
+        old = f"{cluster_id}-{component.job_id}-jobmanager-leader"
+        return (old, _ADDRESS), (one, f"{_LEADER}{component.job_id}"), (one, f"{_LEADER}job-{component.job_id}")
+    spelled = component.component.value.replace("_", "")
+    return (f"{cluster_id}-{spelled}-leader", _ADDRESS), (one, f"{_LEADER}{spelled}")
+
+
+def is_leaders(cluster_id: str, name: str) -> bool:
+    """Whether the ConfigMap `name` holds leaders of the cluster. Those of checkpoints and of the operator's autoscaler do not."""
+    return name == cluster_config_map(cluster_id) or owner_of(cluster_id, name) is not None
+
+
+def layout_of(cluster_id: str, name: str, key: str) -> Layout | None:
+    """The only layout that has this place, or None where several share it."""
+    if owner_of(cluster_id, name):
+        return Layout.K1
+    if not _JOB.fullmatch(key.removeprefix(_LEADER)):
+        return None
+    return Layout.K3 if key.startswith(f"{_LEADER}job-") else Layout.K2
+
+
+def relevant(data: Mapping[str, str]) -> dict[str, str]:
+    """What `ConfigMapObserved.data` holds of a ConfigMap's data: leaders, and of the jobs to recover the names alone."""
+    kept = {key: value for key, value in data.items() if key in {_ADDRESS, _SESSION_ID} or key.startswith(_LEADER)}
+    return kept | {key: "" for key in data if _IN_JOB_STORE.fullmatch(key)}
+
+
+def job_ids(data: Mapping[str, str]) -> frozenset[str]:
+    """The jobs that Flink would recover, by the keys of a job store."""
+    return frozenset(match[1] for match in map(_IN_JOB_STORE.fullmatch, data) if match)
+
+
+def values(cluster_id: str, name: str, data: Mapping[str, str]) -> dict[str, tuple[ComponentId, str]]:
+    """By key: whose leader stands there, and the value as Flink has written it since 1.15, `<session id>,<address>`.
+
+    Empty values are none.
+    """
+    if owner := owner_of(cluster_id, name):
+        session_id, address = data.get(_SESSION_ID), data.get(_ADDRESS)
+        return {_ADDRESS: (owner, f"{session_id or ''},{address or ''}")} if session_id or address else {}
+    if name != cluster_config_map(cluster_id):
+        return {}
+    found = {}
+    for key, value in data.items():
+        leader = key.removeprefix(_LEADER) if key.startswith(_LEADER) else ""
+        if value and leader in _COMPONENTS:
+            found[key] = _COMPONENTS[leader], value
+        elif value and (match := _JOB.fullmatch(leader)):
+            found[key] = ComponentId(Component.JOB, match[1]), value
+    return found
+
+
+def decode_leader(value: str) -> LeaderInformation | Unreadable:
+    """The leader in a value `<session id>,<address>`; an address may have commas. Never raises."""
+    if len(value) > MAX_CHARACTERS:
+        return Unreadable(f"{len(value)} characters are longer than any leader information")
+    session_id, comma, address = value.partition(",")
+    if not comma:
+        return Unreadable("no comma between a session id and an address")
+    if not _UUID.fullmatch(session_id):
+        return Unreadable("the session id is not a UUID")
+    if not address:
+        return Unreadable("no address behind the session id")
+    if not _is_text(address):
+        return Unreadable("the address is not text")
+    return LeaderInformation(address, UUID(session_id))
+
+
+def decode_lease(annotation: str) -> LeaderElectionRecord | Unreadable:
+    """The annotation `control-plane.alpha.kubernetes.io/leader`: fields that are null or missing take their defaults. Never raises."""
+    if len(annotation) > MAX_ANNOTATION_CHARACTERS:
+        return Unreadable(f"{len(annotation)} characters are longer than any lease")
+    if not _is_text(annotation):
+        return Unreadable("the lease is not text")
+    try:
+        found = _ANNOTATION.decode(annotation)
+    except msgspec.ValidationError:
+        return Unreadable("a field of the lease has a value that it never has")
+    except (msgspec.DecodeError, RecursionError):
+        return Unreadable("the lease is not JSON")
+    duration = _duration(found.lease_duration)
+    if duration is None:
+        return Unreadable("the duration of the lease cannot be read")
+    transitions = found.leader_transitions
+    return LeaderElectionRecord(
+        found.holder_identity or "",
+        duration,
+        found.acquire_time or "",
+        found.renew_time or "",
+        transitions if transitions is not None and 0 <= transitions < 1 << 63 else None,
+    )
+
+
+def lapses_after(annotation: str | None) -> int | None:
+    """After how long without a renewal the lease has run out (microseconds), or None where there is no lease that could."""
+    lease = decode_lease(annotation) if annotation else None
+    return lease.lapses_after if isinstance(lease, LeaderElectionRecord) and lease.holder_identity else None
+
+
+def _duration(value: float | str | None) -> int | None:
+    """Microseconds; fabric8 writes seconds as a number, since version 7 as `PT15S`."""
+    if value is None:
+        return DEFAULT_LEASE
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value)
+        if match is None or not any(match.groups()):
+            return None
+        hours, minutes, seconds = match.groups()
+        value = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)
+    micros = round(min(max(value, -1), LONGEST_LEASE) * SECOND)
+    return micros if 0 <= micros <= LONGEST_LEASE else None
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written down: JSON can hold halves of characters, UTF-8 cannot."""
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)

@@ -1,0 +1,139 @@
+"""Components, their leaders, and the three things that can be true of a leadership: unknown, vacant, held."""
+
+from enum import StrEnum
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class Component(StrEnum):
+    """What Flink elects leaders for. One spelling for both stores."""
+
+    RESOURCE_MANAGER = "resource_manager"
+    DISPATCHER = "dispatcher"
+    REST_SERVER = "rest_server"
+    JOB = "job"
+
+
+class ComponentId(Struct, frozen=True, order=True):
+    """One leadership: a cluster component, or one job's JobMaster (`job_id`: 32 lower-case hex digits)."""
+
+    component: Component
+    job_id: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.component} {self.job_id}" if self.job_id else str(self.component)
+
+
+CLUSTER_COMPONENTS = (
+    ComponentId(Component.RESOURCE_MANAGER),
+    ComponentId(Component.DISPATCHER),
+    ComponentId(Component.REST_SERVER),
+)
+"""What every Flink cluster has, whether or not anything is written for it yet."""
+
+
+class LeaderInformation(Struct, frozen=True):
+    """Who leads, as the leader published it. Mirrors `org.apache.flink.runtime.leaderelection.LeaderInformation`."""
+
+    address: str
+    session_id: UUID
+
+
+def host_port(address: str) -> str:
+    """`host:port` in a leader's address, or the whole address where it has none: `pekko.tcp://flink@jm-0:6123/user/…` → `jm-0:6123`."""
+    try:
+        return urlsplit(address).netloc.rpartition("@")[2] or address
+    except ValueError:
+        return address
+
+
+class ZNodePosition(Struct, frozen=True, tag="znode"):
+    """Where in ZooKeeper's history a value was seen (`org.apache.zookeeper.data.Stat`). `mtime` is milliseconds since the epoch."""
+
+    path: str
+    czxid: int
+    mzxid: int
+    version: int
+    ephemeral_owner: int
+    mtime: int
+    returned: str | None = None
+    """Set when the store went back in time (a restored snapshot) and shows this write again: differs for each return."""
+
+    @property
+    def epoch(self) -> int:
+        """How often the ensemble had elected a leader when this was written."""
+        return self.mzxid >> 32
+
+
+class ConfigMapPosition(Struct, frozen=True, tag="config_map"):
+    """Where in Kubernetes a value was seen, and who held the lease then. `key`: in the ConfigMap's data."""
+
+    name: str
+    key: str
+    uid: str
+    resource_version: str
+    holder_identity: str
+    acquire_time: str
+    returned: str | None = None
+    """The resource version at which the leader came back in a session in which it had been seen to lead before."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.name}/{self.key}"
+
+    def is_in(self, other: "Position") -> bool:
+        """Whether both are the same place in the same term: renewals do not matter."""
+        return isinstance(other, ConfigMapPosition) and _term_and_place(self) == _term_and_place(other)
+
+
+def _term_and_place(position: ConfigMapPosition) -> tuple[str, ...]:
+    return position.name, position.key, position.uid, position.holder_identity, position.acquire_time
+
+
+Position = ZNodePosition | ConfigMapPosition
+"""Where in its store's history a value was seen."""
+
+
+class Births(Struct, frozen=True):
+    """How often a child of a znode came to be, as long as it is this znode (`parent_czxid`): ZooKeeper counts it, whoever looks.
+
+    Flink keeps one child there, a leader's node, which each new leader creates anew: these are elections.
+    """
+
+    parent_czxid: int
+    count: int
+
+
+class Blindness(StrEnum):
+    """Why a leadership is unknown."""
+
+    UNSEEN = "unseen"
+    """Not read yet, since the start or since the last reconnect."""
+    VIEW_LOST = "view_lost"
+    """The store could not be read for longer than the trust window."""
+    UNREADABLE = "unreadable"
+    """The bytes are not Flink's, or may not be read."""
+
+
+class Unknown(Struct, frozen=True, tag="unknown"):
+    """The leader is not known. Never reported as "there is no leader"."""
+
+    reason: Blindness = Blindness.UNSEEN
+    path: str | None = None
+    """UNREADABLE: where the bytes are."""
+
+
+class Vacant(Struct, frozen=True, tag="vacant"):
+    """The store was read, and there is no leader."""
+
+
+class Held(Struct, frozen=True, tag="held"):
+    """There is a leader."""
+
+    leader: LeaderInformation
+    position: Position
+
+
+Leadership = Unknown | Vacant | Held

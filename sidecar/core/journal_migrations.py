@@ -1,0 +1,60 @@
+"""What earlier versions wrote to the journal, brought to the present format: one step for each format, in order."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import json
+from msgspec.structs import replace
+
+from sidecar.core.cluster.record_reader import transition_of
+from sidecar.core.journal_rows import Row
+from sidecar.core.moment import Moment, micros, parsed
+from sidecar.core.records import TransitionRecord
+
+_FOR_SECONDS: Final = re.compile(r" for (\d+\.\d) s$")
+
+
+def _typed_transitions(row: Row) -> Row:
+    """Format 1 had the record of a job that has just left in place of the transition, and in words for how long a lease was not renewed."""
+    if row.value is None:
+        return row
+    match row.kind:
+        case "departed":
+            record = json.decode(row.value, type=TransitionRecord)
+            at = parsed(record.observed_at)
+            return replace(row, value=json.encode(transition_of(record, Moment(at, at))))
+        case "episode" | "last_episode":
+            episode: dict[str, Any] = json.decode(row.value)
+            if lapsed := _FOR_SECONDS.search(episode["facts"].pop("lapsed", None) or ""):
+                episode["facts"]["not_renewed_for"] = micros(float(lapsed[1]))
+            return replace(row, value=json.encode(episode))
+    return row
+
+
+_MIGRATIONS: Final[tuple[Callable[[Row], Row], ...]] = (_typed_transitions,)
+"""The first one is that from format 1 to 2."""
+
+FORMAT: Final = 1 + len(_MIGRATIONS)
+"""Of the rows that are written now."""
+
+
+def migrated(rows: Iterable[Row], found: int) -> Iterator[Row]:
+    """Rows of format `found` as they are written now. A row that its format does not allow stays as it is: whoever reads it reports it."""
+    for row in rows:
+        try:
+            now = row
+            for migrate in _MIGRATIONS[found - 1 :]:
+                now = migrate(now)
+            yield now
+        except (
+            msgspec.MsgspecError,
+            UnicodeDecodeError,
+            ValueError,
+            KeyError,
+            AttributeError,
+            TypeError,
+            RecursionError,
+        ):
+            yield row

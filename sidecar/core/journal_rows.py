@@ -1,0 +1,137 @@
+"""The state as rows of a journal, and back. Only what a step touched becomes rows: untouched values are the same objects."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct, json
+
+from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.leases import Lease
+from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, View
+from sidecar.core.cluster.transitions import Transition
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.evidence import Capture
+from sidecar.core.flink.configmaps import LeaderElectionRecord
+from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.moment import Moment
+from sidecar.core.state import State
+
+_K = TypeVar("_K")
+_S = TypeVar("_S", bound=Struct)
+
+_TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
+    "alive": (str, Moment),
+    "view": (str, View),
+    "episode": (str, Episode),
+    "last_episode": (str, Episode),
+    "standby": (str, Standby),
+    "component": (tuple[str, ComponentId], ComponentState),
+    "lapsed": (tuple[str, str], LeaderElectionRecord),
+    "departed": (tuple[str, ComponentId], Transition),
+    "pending": (PendingKey, Pending),
+    "group": (str, Group),
+    "failovers": (str, Failovers),
+    "delivery": (str, Delivery),
+    "capture": (str, Capture),
+}
+"""Key and value of each kind of row."""
+KINDS: Final = frozenset(_TYPES)
+"""All kinds of rows."""
+
+_NO_COMPONENTS: Final[Mapping[ComponentId, ComponentState]] = {}
+
+
+class Row(Struct, frozen=True):
+    """One value of the state as JSON, or that it is gone (`value` None)."""
+
+    kind: str
+    key: bytes
+    value: bytes | None
+
+
+def changes(before: State, after: State) -> Iterator[Row]:
+    """The rows that turn `before` into `after`."""
+    yield from _diff("alive", _one("", before.alive), _one("", after.alive))
+    yield from _diff("pending", before.alerts.pending, after.alerts.pending)
+    yield from _diff("group", before.alerts.groups, after.alerts.groups)
+    yield from _diff("failovers", before.alerts.failovers, after.alerts.failovers)
+    yield from _diff("delivery", before.outbox, after.outbox)
+    yield from _diff("capture", before.captures, after.captures)
+    for name in {**before.clusters, **after.clusters}:
+        old, new = before.clusters.get(name), after.clusters.get(name)
+        if old is not new:
+            yield from _diff("view", _one(name, old and old.view), _one(name, new and new.view))
+            yield from _diff("episode", _one(name, old and old.episode), _one(name, new and new.episode))
+            yield from _diff("last_episode", _one(name, old and old.last_episode), _one(name, new and new.last_episode))
+            yield from _diff("standby", _one(name, old and old.standby), _one(name, new and new.standby))
+            components = _diff(
+                "component",
+                old.components if old else _NO_COMPONENTS,
+                new.components if new else _NO_COMPONENTS,
+                prefix=name,
+            )
+            yield from components
+            yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
+            yield from _diff("departed", old.departed if old else {}, new.departed if new else {}, prefix=name)
+
+
+def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
+    """The state that the rows hold, and one line for each row that is not understood (and left out)."""
+    found: dict[str, dict[Any, Any]] = {kind: {} for kind in _TYPES}
+    problems = []
+    for row in rows:
+        if row.kind in _TYPES and row.value is not None:
+            key_type, value_type = _TYPES[row.kind]
+            try:
+                found[row.kind][json.decode(row.key, type=key_type)] = json.decode(row.value, type=value_type)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                problems.append(f"a row of kind {row.kind} is not understood and left out: {error}")
+    clusters = {}
+    for name, view in found["view"].items():
+        components = {component: known for (cluster, component), known in found["component"].items() if cluster == name}
+        contested = frozenset(component for component, known in components.items() if known.contest.since)
+        lapsed = {lease: record for (cluster, lease), record in found["lapsed"].items() if cluster == name}
+        leases = {lease: Lease(record=record, lapsed=True) for lease, record in lapsed.items()}
+        clusters[name] = ClusterState(
+            view,
+            components,
+            contested=contested,
+            leases=leases,
+            episode=found["episode"].get(name),
+            last_episode=found["last_episode"].get(name),
+            standby=found["standby"].get(name, Standby()),
+            departed={left: t for (cluster, left), t in found["departed"].items() if cluster == name},
+        )
+    outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
+    alerts = Alerts(found["pending"], found["group"], found["failovers"])
+    return State(clusters, alerts, outbox, found["capture"], found["alive"].get("")), problems
+
+
+def _diff(
+    kind: str, before: Mapping[_K, Struct], after: Mapping[_K, Struct], prefix: str | None = None
+) -> Iterator[Row]:
+    if before is after:
+        return
+    for key in before:
+        if key not in after:
+            yield Row(kind, _key(key, prefix), None)
+    for key, value in after.items():
+        if before.get(key) is not value:
+            yield Row(kind, _key(key, prefix), json.encode(value))
+
+
+def _key(key: object, prefix: str | None) -> bytes:
+    return json.encode(key if prefix is None else (prefix, key))
+
+
+def _one(name: str, value: _S | None) -> Mapping[str, _S]:
+    return {name: value} if value else {}
+
+
+def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:
+    """The leases that have run out: a new process must not take them for alive."""
+    leases = cluster.leases if cluster else {}
+    records = {name: lease.record for name, lease in leases.items() if lease.lapsed}
+    return {name: record for name, record in records.items() if isinstance(record, LeaderElectionRecord)}

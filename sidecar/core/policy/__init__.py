@@ -1,0 +1,1 @@
+"""What the operator decided, as values: rules, routes, receivers, labels."""

@@ -1,0 +1,1 @@
+"""What page, API and commands show: derived from state and records, never stored."""

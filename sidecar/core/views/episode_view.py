@@ -1,0 +1,83 @@
+"""Failovers as data for people and scripts: those that are over, and the one that is not."""
+
+from msgspec import Struct, convert
+
+from sidecar.core.cluster import episodes
+from sidecar.core.cluster.causes import verdict
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.records import EpisodeRecord
+from sidecar.core.views.snapshot import Snapshot
+
+
+class EpisodeView(Struct, frozen=True, kw_only=True):
+    """One episode, with the fields of its record. While it is not over, `phase` is OPEN (nobody leads some of the cluster's own
+    components) or LEADER_BACK, `closed_at` is null, and the rest is as far as it is known: of vacancies nothing.
+    """
+
+    phase: str = "CLOSED"
+    id: str
+    cluster_id: str
+    opened_at: Timestamp
+    closed_at: Timestamp | None
+    cause: str
+    confidence: str
+    facts: list[str]
+    components: list[str]
+    jobs_affected: int
+    jobs_ended: int
+    jobs_missing: int
+    jobs_total: int
+    vacant_seconds: float | None
+    vacant_seconds_by_component: dict[str, float]
+    downtime_seconds_at_least: float | None
+    downtime_seconds_at_most: float | None
+    before_session_id: str | None
+    before_address: str | None
+    after_session_id: str | None
+    after_address: str | None
+    failovers: int
+
+
+def closed(episode: EpisodeRecord) -> EpisodeView:
+    """One that is over."""
+    return convert(episode, EpisodeView, from_attributes=True)
+
+
+def under_way(snapshot: Snapshot) -> list[EpisodeView]:
+    """Those that are not over: one of a cluster at most."""
+    clusters = sorted(snapshot.state.clusters.items())
+    return [_under_way(name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
+
+
+def _under_way(cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
+    parts = {
+        component: known.absence
+        for component, known in cluster.components.items()
+        if known.absence and episodes.has_part(known.absence, episode)
+    }
+    found = verdict(episode.facts)
+    return EpisodeView(
+        phase=episode.phase.value,
+        id=episode.id,
+        cluster_id=cluster_id,
+        opened_at=timestamp(episode.opened_at.wall),
+        closed_at=None,
+        cause=found.cause.value,
+        confidence=found.confidence.value,
+        facts=list(found.facts),
+        components=sorted({component.component.value for component in parts}),
+        jobs_affected=sum(1 for component in parts if component.job_id) + episode.jobs_ended,
+        jobs_ended=episode.jobs_ended,
+        jobs_missing=episode.jobs_away,
+        jobs_total=episode.jobs_total,
+        vacant_seconds=None,
+        vacant_seconds_by_component={},
+        downtime_seconds_at_least=None,
+        downtime_seconds_at_most=None,
+        before_session_id=str(episode.before.session_id),
+        before_address=episode.before.address,
+        after_session_id=str(episode.after.session_id) if episode.after else None,
+        after_address=episode.after.address if episode.after else None,
+        failovers=max((absence.leaders for component, absence in parts.items() if not component.job_id), default=0),
+    )

@@ -1,0 +1,163 @@
+"""One failover in words, from the records that were made of it."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from textwrap import wrap
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.cluster.record_lines import MOST_LINES, evidence_outcome, lasted, move, transition_line
+from sidecar.core.errors import OperatorError
+from sidecar.core.flink.leadership import host_port
+from sidecar.core.records import Annotation, AnyRecord, EpisodeRecord, Evidence, Notification, TransitionRecord
+from sidecar.core.sanitize import clean, printable
+
+MOST_KEPT: Final = 1000
+"""Of a storm so many transitions are told of jobs, and so many of the cluster's own components; so many notifications, annotations and
+pieces of evidence."""
+_LEAST: Final = 4
+"""So many characters of an id are enough, if no other begins with them."""
+_WIDTH: Final = 100
+"""Of a note in a terminal."""
+
+Fact = tuple[str, Sequence[str]]
+"""A name, and one line or more."""
+
+
+class UnknownEpisodeError(OperatorError):
+    """There is no such episode."""
+
+
+class Explanation(Struct, frozen=True):
+    """What is known of one episode, in the order in which it was recorded. `episode` is null while it is not over."""
+
+    id: str
+    episode: EpisodeRecord | None
+    transitions: Sequence[TransitionRecord]
+    transitions_total: int
+    """How many there were: of a storm not all are shown."""
+    notifications: Sequence[Notification]
+    annotations: Sequence[Annotation]
+    evidence: Sequence[Evidence] = ()
+
+
+def find(records: Iterable[AnyRecord], name: str, under_way: Collection[str] = ()) -> Explanation:
+    """The episode whose id is `name`, or alone begins with it. Raises UnknownEpisodeError.
+
+    `under_way`: the ids of episodes that are not over, which may have left no record yet.
+    """
+    found: dict[str, _Found] = {}
+    if len(name) >= _LEAST:
+        found = {episode_id: _Found(known=True) for episode_id in under_way if episode_id.startswith(name)}
+        for record in records:
+            episode_id = _episode_of(record)
+            if episode_id and episode_id.startswith(name):
+                found.setdefault(episode_id, _Found()).add(record)
+    fitting = [episode_id for episode_id, of in found.items() if of.known]
+    if len(fitting) != 1:
+        what = f"{len(fitting)} episodes begin" if fitting else "no episode that is remembered begins"
+        raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `timeline` shows which there are")
+    of = found[fitting[0]]
+    return Explanation(fitting[0], of.episode, of.transitions, of.total, of.notifications, of.annotations, of.evidence)
+
+
+def in_words(explained: Explanation) -> Iterator[str]:
+    """Line by line: what, when, why, to whom, to what, and what was noted; then what happened, in order."""
+    for name, lines in (*facts(explained), *map(_of_evidence, explained.evidence), *map(_noted, explained.annotations)):
+        for line in lines:
+            yield f"{name:10} {line}"
+            name = ""  # noqa: PLW2901  what goes on below has no name of its own
+    if explained.transitions:
+        yield ""
+    for transition in explained.transitions[:MOST_LINES]:
+        yield f"{transition.observed_at} {transition_line(transition)}"
+    if (more := explained.transitions_total - MOST_LINES) > 0:
+        yield f"… and {more} more"
+
+
+def facts(explained: Explanation) -> Iterator[Fact]:
+    """What `explain` says of the whole of it."""
+    yield "episode", [explained.id]
+    if explained.episode:
+        yield from _of_episode(explained.episode)
+    elif explained.transitions:
+        begin = explained.transitions[0]
+        yield "cluster", [clean(begin.cluster_id)]
+        yield "from", [f"{begin.observed_at}, in progress: the cause is decided when it is over"]
+
+
+class _Found:
+    """What was found of one episode so far."""
+
+    def __init__(self, *, known: bool = False) -> None:
+        self.known = known
+        """Whether anything but notes and notifications names it."""
+        self.episode: EpisodeRecord | None = None
+        self.transitions: list[TransitionRecord] = []
+        self.total = 0
+        self.notifications: list[Notification] = []
+        self.annotations: list[Annotation] = []
+        self.evidence: list[Evidence] = []
+        self._told = {True: 0, False: 0}
+
+    def add(self, record: AnyRecord) -> None:
+        match record:
+            case EpisodeRecord():
+                self.episode, self.known = record, True
+            case TransitionRecord():
+                self.known = True
+                self.total += 1
+                of_job = record.job_id is not None
+                self._told[of_job] += 1
+                if self._told[of_job] <= MOST_KEPT:
+                    self.transitions.append(record)
+            case Notification() if len(self.notifications) < MOST_KEPT:
+                self.notifications.append(record)
+            case Annotation() if len(self.annotations) < MOST_KEPT:
+                self.annotations.append(record)
+            case Evidence() if len(self.evidence) < MOST_KEPT:
+                self.evidence.append(record)
+
+
+def _episode_of(record: AnyRecord) -> str | None:
+    match record:
+        case EpisodeRecord():
+            return record.id
+        case TransitionRecord() | Notification() | Annotation() | Evidence():
+            return record.episode_id
+    return None
+
+
+def _noted(annotation: Annotation) -> Fact:
+    by = f" by {clean(annotation.author)}" if annotation.author else ""
+    return "note", [
+        f"{annotation.observed_at}{by}",
+        *wrap(printable(annotation.reason), _WIDTH, break_long_words=False),
+    ]
+
+
+def _of_evidence(evidence: Evidence) -> Fact:
+    what = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
+    lines = [what, evidence.detail, evidence.file and f"file {evidence.file}"]
+    return "evidence", [clean(line) for line in lines if line]
+
+
+def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
+    yield "cluster", [clean(episode.cluster_id)]
+    yield "from", [f"{episode.opened_at} to {episode.closed_at}"]
+    yield "cause", [f"{episode.cause} ({episode.confidence})", *map(clean, episode.facts)]
+    if not episode.failovers:
+        return
+    followed = [f"{episode.failovers} leaders in succession"] if episode.failovers > 1 else []
+    yield "leader", [move(host_port(episode.before_address or ""), host_port(episode.after_address or "")), *followed]
+    vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
+    published = f"published: {vacant}" if vacant else "always published"
+    if episode.downtime_seconds_at_least is None:
+        yield "no leader", [published]
+    else:
+        down = lasted(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
+        yield "no leader", [published, f"working: {down}"]
+    if episode.jobs_total:
+        missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
+        ended = f", {episode.jobs_ended} ended in it" if episode.jobs_ended else ""
+        yield "jobs", [f"{episode.jobs_affected} of {episode.jobs_total} moved{ended}{missing}"]

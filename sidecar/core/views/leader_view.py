@@ -1,0 +1,80 @@
+"""Who leads, as data for people and scripts: `who` and `GET /api/v1/leaders`."""
+
+from msgspec import Struct
+
+from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.flink import configmaps, znode_paths
+from sidecar.core.flink.leadership import Blindness, Held, Leadership, Position, Unknown, Vacant, ZNodePosition
+from sidecar.core.moment import Timestamp, stored_at, timestamp
+from sidecar.core.views.snapshot import Snapshot
+
+
+class Leader(Struct, frozen=True):
+    """One leadership. `state` is held, vacant or unknown; `contenders` is null where no latch can be seen."""
+
+    cluster_id: str
+    component: str
+    job_id: str | None
+    state: str
+    leader_address: str | None
+    leader_session_id: str | None
+    since: Timestamp | None
+    """When this state began: the leader's own write if the store has its time, else when it was observed. Null if it was not observed."""
+    observed_since: Timestamp
+    """Since when this observer has observed this state."""
+    reason: str | None
+    contenders: int | None
+    flink: str | None
+    """The Flink versions that keep a leader at this path, if that identifies them."""
+
+
+def leaders(snapshot: Snapshot) -> list[Leader]:
+    """Every leadership of every watched cluster, in order."""
+    found = []
+    for cluster_id, cluster in sorted(snapshot.state.clusters.items()):
+        for component, known in sorted(
+            cluster.components.items(), key=lambda item: (item[0].job_id or "", item[0].component)
+        ):
+            held = known.leadership if isinstance(known.leadership, Held) else None
+            written = stored_at(held.position.mtime) if held and isinstance(held.position, ZNodePosition) else None
+            found.append(
+                Leader(
+                    cluster_id,
+                    component.component.value,
+                    component.job_id,
+                    _state(cluster, known.leadership),
+                    held.leader.address if held else None,
+                    str(held.leader.session_id) if held else None,
+                    written or (None if known.discovered else timestamp(known.since.wall)),
+                    timestamp(known.since.wall),
+                    _reason(cluster, known.leadership),
+                    contending(cluster.contenders),
+                    _flink(cluster_id, held.position) if held else None,
+                )
+            )
+    return found
+
+
+def _flink(cluster_id: str, position: Position) -> str | None:
+    """The Flink versions that keep a leader there, or None where several layouts share the place."""
+    if isinstance(position, ZNodePosition):
+        return znode_paths.layout_of(position.path)
+    return configmaps.layout_of(cluster_id, position.name, position.key)
+
+
+def _state(cluster: ClusterState, leadership: Leadership) -> str:
+    if cluster.missing:
+        return "unknown"
+    return {Held: "held", Vacant: "vacant", Unknown: "unknown"}[type(leadership)]
+
+
+def _reason(cluster: ClusterState, leadership: Leadership) -> str | None:
+    if cluster.missing:
+        return "nothing of this cluster was ever found"
+    if not isinstance(leadership, Unknown):
+        return None
+    return {
+        Blindness.UNSEEN: "not read yet",
+        Blindness.VIEW_LOST: "the store cannot be read",
+        Blindness.UNREADABLE: "the leader data is unreadable",
+    }[leadership.reason]

@@ -1,0 +1,1 @@
+"""Rules, routes, receivers and time intervals."""

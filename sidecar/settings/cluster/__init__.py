@@ -1,0 +1,1 @@
+"""Which clusters to watch, and Flink's own configuration."""

@@ -1,0 +1,1 @@
+"""Reading a YAML or JSON file strictly: positions, known keys, typed values, one clear error."""

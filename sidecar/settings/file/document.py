@@ -1,0 +1,143 @@
+"""YAML files, read within bounds.
+
+The only importer of ruamel.yaml, and itself imported where a file is read: `who --zookeeper` need not pay for it.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from sidecar.settings.file.errors import SettingsError, shown
+from sidecar.settings.file.nodes import Items, Node, Scalar, Table
+
+MAX_BYTES: Final = 256 << 10
+MAX_NODES: Final = 20_000
+MAX_DEPTH: Final = 32
+
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+def read_text(path: Path, at_most: int = MAX_BYTES) -> str:
+    """The content of a configuration file. Raises SettingsError: unreadable, larger than `at_most` bytes, not UTF-8."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(at_most + 1)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(content) > at_most:
+        raise SettingsError(f"{path}: is larger than {at_most >> 10} KiB, so it is no configuration file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{path}:{line}: is not UTF-8 text: save the file as UTF-8") from error
+
+
+def parse(text: str, name: str) -> Table:
+    """The mapping that `text` is; an empty text is an empty one. `name` is what errors call the file.
+
+    Raises SettingsError, naming the line: no YAML, a key twice, something other than one mapping, too much of it.
+    """
+    root: Node | None = None
+    try:
+        events = iter(YAML(typ="safe", pure=True).parse(text))
+        for event in events:
+            if isinstance(event, DocumentStartEvent) and root is not None:
+                raise SettingsError(f"{name}:{_line(event)}: a second document begins here: keep one")
+            if isinstance(event, NodeEvent):
+                root = _Composer(events, name).node(event, 1)
+    except MarkedYAMLError as error:
+        # `from None` here and below: the library's message quotes the file, and with it secrets.
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}" if mark else name
+        raise SettingsError(
+            f"{place}: is not valid YAML: {_without_content(error.problem or 'unknown reason')}"
+        ) from None
+    except (YAMLError, ValueError, OverflowError):
+        raise SettingsError(f"{name}: is not valid YAML: it holds characters that YAML does not allow") from None
+    if isinstance(root, Table):
+        return root
+    if root is None or (isinstance(root, Scalar) and root.empty):
+        return Table({}, {}, 1)
+    raise SettingsError(f"{name}:{root.line}: must be a mapping of keys to values")
+
+
+class _Composer:
+    """Makes nodes of YAML events. An alias of a single value is that value; of more it is refused, so no document unfolds."""
+
+    def __init__(self, events: Iterator[Event], name: str) -> None:
+        self._events = events
+        self._name = name
+        self._count = 0
+        self._anchors: dict[str, Scalar] = {}
+
+    def node(self, event: Event, depth: int) -> Node:
+        self._count += 1
+        if self._count > MAX_NODES or depth > MAX_DEPTH:
+            raise self._error(event, f"is larger than a configuration may be ({MAX_NODES} values, {MAX_DEPTH} levels)")
+        if (tag := getattr(event, "tag", None)) and not tag.startswith("tag:yaml.org,2002:"):
+            raise self._error(event, "YAML tags like this one are not supported: remove it")
+        match event:
+            case ScalarEvent():
+                return self._scalar(event)
+            case AliasEvent() if event.anchor in self._anchors:
+                return self._anchors[event.anchor]
+            case AliasEvent():
+                raise self._error(event, "YAML aliases are supported for single values only: write it out")
+            case SequenceStartEvent():
+                items = []
+                while not isinstance(inner := next(self._events), SequenceEndEvent):
+                    items.append(self.node(inner, depth + 1))
+                return Items(tuple(items), _line(event))
+            case MappingStartEvent():
+                return self._table(event, depth)
+        raise self._error(event, "is not valid YAML")
+
+    def _scalar(self, event: ScalarEvent) -> Scalar:
+        scalar = Scalar(event.value, _line(event), plain=not event.style)
+        if event.anchor:
+            self._anchors[event.anchor] = scalar
+        return scalar
+
+    def _table(self, event: MappingStartEvent, depth: int) -> Table:
+        entries: dict[str, Node] = {}
+        lines: dict[str, int] = {}
+        while not isinstance(inner := next(self._events), MappingEndEvent):
+            key = self.node(inner, depth + 1)
+            if not isinstance(key, Scalar):
+                raise self._error(inner, "a key must be a single word")
+            if key.text in entries:
+                first = lines[key.text]
+                raise self._error(
+                    inner, f"the key {shown(key.text)} stands here twice (first in line {first}): keep one"
+                )
+            entries[key.text] = self.node(next(self._events), depth + 1)
+            lines[key.text] = key.line
+        return Table(entries, lines, _line(event))
+
+    def _error(self, event: Event, message: str) -> SettingsError:
+        return SettingsError(f"{self._name}:{_line(event)}: {message}")
+
+
+def _line(event: Event) -> int:
+    return int(event.start_mark.line) + 1 if event.start_mark else 1
+
+
+def _without_content(problem: str) -> str:
+    """ruamel's words without what they quote from the file: single characters and token names stay."""
+    return _QUOTED.sub(lambda quoted: quoted[0] if len(quoted[1]) < 2 or quoted[1][0] == "<" else "…", problem)

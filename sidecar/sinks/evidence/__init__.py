@@ -1,0 +1,1 @@
+"""Evidence of a failover: thread dumps, Python stacks and restored checkpoints, captured while they still exist."""

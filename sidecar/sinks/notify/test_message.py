@@ -1,0 +1,83 @@
+"""A test message to each destination, on the way that every alert goes."""
+
+from collections.abc import Callable, Collection, Iterator
+from queue import Queue
+from typing import NamedTuple
+
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.moment import Moment, timestamp
+from sidecar.core.observations import DeliveryOutcome
+from sidecar.core.policy.policy import Destination, Severity
+from sidecar.settings import Settings, SettingsError
+from sidecar.settings.file.errors import expected, shown
+from sidecar.sinks.notify.notifier import Notifier, check_urls
+
+
+class Tried(NamedTuple):
+    """What became of the test message to one destination; `detail` is one line, free of secrets."""
+
+    destination: str
+    outcome: DeliveryOutcome
+    detail: str
+
+
+def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[], Moment]) -> Iterator[Tried]:
+    """Send one message to each destination of these receivers (none named: of all), once; how it went, in the order of the settings.
+
+    Raises SettingsError before anything is sent: nobody is to be told, a receiver is not known, nothing can be sent to a URL.
+    """
+    destinations = _destinations(settings, receivers)
+    urls = {name: url for name, url in settings.destination_urls().items() if name in destinations}
+    for name, problem in check_urls(urls).items():
+        raise SettingsError(f"receiver {name}: {problem}")
+    settled: Queue[Tried] = Queue()
+    notifier = Notifier(urls, lambda name, attempt: settled.put(Tried(name, attempt.outcome, attempt.detail)))
+    notifier.start()
+    try:
+        now = clock()
+        for destination in destinations.values():
+            notifier.send(_message(settings, destination, now))
+        known: dict[str, Tried] = {}
+        for name in destinations:
+            while name not in known:
+                tried = settled.get()  # each is settled once, within the time limit of an attempt
+                known[tried.destination] = tried
+            yield known[name]
+    finally:
+        notifier.stop()
+
+
+def _destinations(settings: Settings, receivers: Collection[str]) -> dict[str, Destination]:
+    if not settings.receivers:
+        raise SettingsError("receivers: there is nobody to tell: add one to the configuration")
+    known = [receiver.name for receiver in settings.receivers]
+    for name in receivers:
+        if name not in known:
+            raise SettingsError(f"--receiver: no receiver is called {shown(name)}; {expected(known, name)}")
+    chosen = [receiver for receiver in settings.receivers if not receivers or receiver.name in receivers]
+    return {destination.name: destination for receiver in chosen for destination in receiver.destinations()}
+
+
+def _message(settings: Settings, destination: Destination, now: Moment) -> Delivery:
+    clusters = ", ".join(cluster.cluster_id for cluster in settings.clusters)
+    return Delivery(
+        id=destination.name,
+        destination=destination.name,
+        receiver=destination.receiver,
+        cluster_id=clusters,
+        alert="Test",
+        fingerprint="",
+        reason=Reason.FIRST,
+        severity=Severity.INFO,
+        title=f"[TEST] Flink {clusters}: a test message, nothing happened",
+        body="Somebody ran `alert send-test` to see whether messages arrive here. This one did.",
+        facts=(
+            ("cluster", clusters),
+            ("observer", settings.observer),
+            ("receiver", destination.name),
+            ("sent", timestamp(now.wall)),
+        ),
+        queued_at=now,
+        next_at=now.steady,
+    )

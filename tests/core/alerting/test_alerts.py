@@ -1,0 +1,317 @@
+"""From what happens to a cluster to what people are told: each sentence through `step`."""
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
+from sidecar.core.moment import SECOND
+from sidecar.core.policy.policy import Destination, Rule, Severity, Trigger
+from tests.kit.cluster import ALL_FOUR, DISPATCHER, JOB, REST_SERVER, THE_JOB, A, B, job_manager
+from tests.kit.core_sidecar import OPS, POLICY, Sidecar, telling, watching
+from tests.kit.fake_flink import Flink
+
+C = job_manager("jm-c")
+
+
+def test_a_fresh_cluster_never_alerts_at_its_first_election() -> None:
+    """Nobody led before: the first leaders are recorded, and nobody is told."""
+    flink = Flink()
+    sidecar = Sidecar(flink).connects().waits(10)
+    flink.submit().elect(A)
+    sidecar.sees_changes().waits(120)
+    assert len(sidecar.transitions()) == 7
+    assert sidecar.told() == []
+
+
+def test_first_sight_of_a_running_cluster_alerts_nobody() -> None:
+    """A sidecar that is added to a cluster has nothing to tell of."""
+    _, sidecar = watching()
+    assert sidecar.told() == []
+
+
+def test_a_crash_is_one_notice_for_each_destination_naming_all_components() -> None:
+    """3 + 1 components move, one after the other: each destination is told once, of all of them, from whom to whom."""
+    flink, sidecar = watching(policy=telling(OPS, Destination("ops", 1), Destination("oncall", 0)))
+    flink.vacate()
+    sidecar.sees_changes().waits(0.2)
+    for component in ALL_FOUR:
+        flink.elect(B, component)
+        sidecar.sees_changes().waits(0.6)
+    sidecar.waits(600)
+    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")] * 3
+    assert {delivery.destination for delivery in sidecar.sent} == {"ops#0", "ops#1", "oncall#0"}
+    assert len({delivery.id for delivery in sidecar.sent}) == 3
+    for component in CLUSTER_COMPONENTS:
+        assert f"{component}: " in sidecar.sent[0].body
+    assert f"jobs: 1 of 1 lost their leader, all have a leader again or have ended: {JOB}" in sidecar.sent[0].body
+    assert sidecar.sent[0].body.count("jm-a:6123 → jm-b:6123") == 2
+    assert sidecar.sent[0].title.startswith("[WARNING] Flink default: leader of 3 components changed")
+
+
+def test_group_wait_is_counted_from_the_first_change() -> None:
+    """Told five seconds after the first component moved, not before, and not later because more moved."""
+    flink, sidecar = watching()
+    flink.elect(B, DISPATCHER)
+    sidecar.sees_changes().waits(3)
+    flink.elect(B, REST_SERVER)
+    sidecar.sees_changes().waits(1.5)
+    assert sidecar.told() == []
+    sidecar.waits(1)
+    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+
+
+def test_the_same_leader_again_is_no_alert() -> None:
+    """A->null->A: the cluster is where it was."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(A)
+    sidecar.sees_changes().waits(120)
+    assert len(sidecar.transitions()) == 8
+    assert sidecar.told() == []
+
+
+def test_a_new_term_of_the_same_process_is_an_alert() -> None:
+    """Same host, other session id: a fail-over, and told as what it is."""
+    flink, sidecar = watching()
+    flink.publish(DISPATCHER, job_manager("jm-a", 1).leads(DISPATCHER), A.zookeeper_session)
+    sidecar.sees_changes().waits(10)
+    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert (
+        sidecar.sent[0].title
+        == "[WARNING] Flink default: leader of dispatcher changed: jm-a:6123, with a new session id"
+    )
+
+
+@pytest.mark.parametrize("out_of_sight", ["blind", "killed"])
+def test_a_change_out_of_sight_alerts(out_of_sight: str) -> None:
+    """While we were blind, or not running at all: the leader is another one than the last known, and people are told."""
+    flink, sidecar = watching()
+    if out_of_sight == "blind":
+        sidecar.is_cut_off().waits(3600)
+    else:
+        sidecar.is_killed(down_for=3600)
+    flink.elect(B)
+    sidecar.connects().waits(60)
+    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent[0].body.count("jm-a:6123 → jm-b:6123") == 2
+
+
+@pytest.mark.parametrize("out_of_sight", ["suspended", "blind", "killed"])
+def test_an_outage_of_our_own_alerts_nobody(out_of_sight: str) -> None:
+    """Flink's listener would have said null; the leaders are the same, and nobody is told anything."""
+    _, sidecar = watching()
+    if out_of_sight == "killed":
+        sidecar.is_killed(down_for=3600)
+    else:
+        sidecar.is_cut_off().waits(2 if out_of_sight == "suspended" else 3600)
+    sidecar.connects().waits(600)
+    assert sidecar.told() == []
+
+
+def test_a_second_failover_soon_after_is_told_after_the_group_interval() -> None:
+    """GREW, a minute after the first notice; an hour later it is a FIRST again."""
+    flink, sidecar = watching()
+    for leader in (B, C):
+        flink.elect(leader)
+        sidecar.sees_changes().waits(10)
+    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    sidecar.waits(3600)
+    flink.elect(A)
+    sidecar.sees_changes().waits(10)
+    assert sidecar.told() == [("FlinkLeaderChanged", reason) for reason in ("FIRST", "GREW", "FIRST")]
+
+
+def test_a_lasting_vacancy_fires_once_and_resolves() -> None:
+    """Critical after 30 seconds and not before; told again only that it is over, and for how long it was."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(29.5)
+    assert sidecar.state.alerts.groups == {}
+    sidecar.waits(300)
+    assert [(d.alert, d.reason, d.severity) for d in sidecar.sent] == [("FlinkNoLeader", "FIRST", Severity.CRITICAL)]
+    assert sidecar.sent[0].title == "[CRITICAL] Flink default: no leader for dispatcher"
+    flink.elect(A, DISPATCHER)
+    sidecar.sees_changes().waits(300)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent[1].title == "[RESOLVED] Flink default: leader back for dispatcher"
+    assert "elected jm-a:6123" in sidecar.sent[1].body
+    assert "no published leader for 330 s" in sidecar.sent[1].body
+
+
+def test_a_short_vacancy_is_no_alert() -> None:
+    """A leader within the 30 seconds: nothing has happened that needs anybody."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(29)
+    flink.elect(A, DISPATCHER)
+    sidecar.sees_changes().waits(600)
+    assert sidecar.told() == []
+
+
+def test_a_vacancy_that_ends_before_anybody_was_told_is_never_told() -> None:
+    """It fired, but the group was still waiting: no alarm, and no all-clear for an alarm that nobody heard."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(32)
+    flink.elect(A, DISPATCHER)
+    sidecar.sees_changes().waits(600)
+    assert sidecar.told() == []
+
+
+@pytest.mark.parametrize("out_of_sight", ["blind", "killed"])
+def test_a_pending_vacancy_is_dropped_when_we_cannot_see(out_of_sight: str) -> None:
+    """Vacant for ten seconds, then out of sight for an hour: nobody may be told of an hour without a leader."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(10)
+    if out_of_sight == "blind":
+        sidecar.is_cut_off()
+    else:
+        sidecar.is_killed(down_for=3600)
+    sidecar.waits(3600)
+    assert sidecar.told() == []
+
+
+def test_a_vacancy_that_is_seen_again_begins_again() -> None:
+    """Still nobody when sight comes back: 30 seconds from then on."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(10).is_cut_off().waits(60).connects().waits(29)
+    assert sidecar.told() == []
+    sidecar.waits(10)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+
+
+def test_a_firing_vacancy_that_is_seen_again_is_not_another_one() -> None:
+    """Told, then out of sight, then still nobody: nothing new to tell."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(60).is_cut_off().waits(60).connects().waits(3600)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+
+
+def test_a_firing_vacancy_survives_a_restart_and_resolves() -> None:
+    """Told before the crash, over when the new process has looked: the all-clear comes, the alarm does not come again."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(60).is_killed(down_for=60)
+    flink.elect(A, DISPATCHER)
+    sidecar.connects().waits(120)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+
+
+def test_a_vacancy_that_lasts_is_told_again_after_the_repeat_interval() -> None:
+    """Every four hours, with its reason."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(9 * 3600, tick=5)
+    assert sidecar.told() == [
+        ("FlinkNoLeader", reason) for reason in ("FIRST", "REPEAT_INTERVAL_ELAPSED", "REPEAT_INTERVAL_ELAPSED")
+    ]
+
+
+def test_what_is_out_of_sight_is_not_said_again_as_if_it_were_so() -> None:
+    """A vacancy that was told, and then the store went away: no repetition of "no leader" until it can be seen again."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(60).is_cut_off().waits(9 * 3600, tick=5)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    sidecar.connects().waits(5)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "REPEAT_INTERVAL_ELAPSED")]
+
+
+def test_a_vacancy_that_spreads_is_told_after_the_group_interval() -> None:
+    """GREW: the same group, one more component, not before a minute has passed."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(36)
+    flink.vacate(REST_SERVER)
+    sidecar.sees_changes().waits(58)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    sidecar.waits(10)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "GREW")]
+    assert sidecar.sent[1].title == "[CRITICAL] Flink default: no leader for 2 components"
+
+
+def test_a_vacancy_that_was_never_told_does_not_repeat_the_others() -> None:
+    """A second component fires and is over before the group is told again: nobody needs to hear of the first one once more."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(40)
+    flink.vacate(REST_SERVER)
+    sidecar.sees_changes().waits(35)
+    flink.elect(A, REST_SERVER)
+    sidecar.sees_changes().waits(3600)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+
+
+def test_a_vacancy_that_ends_for_some_is_told_as_that() -> None:
+    """The dispatcher is led again, the REST server is not: SHRANK, and still critical for the one that is left."""
+    flink, sidecar = watching()
+    flink.vacate(DISPATCHER, REST_SERVER)
+    sidecar.sees_changes().waits(100)
+    flink.elect(A, DISPATCHER)
+    sidecar.sees_changes().waits(100)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "SHRANK")]
+    assert sidecar.sent[1].title == "[CRITICAL] Flink default: no leader for rest_server"
+    assert "dispatcher: elected jm-a:6123" in sidecar.sent[1].body
+    flink.elect(A, REST_SERVER)
+    sidecar.sees_changes().waits(100)
+    assert sidecar.told()[2:] == [("FlinkNoLeader", "RESOLVED")]
+
+
+def test_a_job_that_ends_while_vacant_resolves() -> None:
+    """Cancelled while it waited for a leader: its vacancy is over, and says why."""
+    flink, sidecar = watching()
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(60)
+    flink.forget()
+    sidecar.sees_changes().waits(120)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+    assert "its job ended" in sidecar.sent[1].body
+
+
+def test_a_job_that_ends_in_order_is_no_alert() -> None:
+    """Its leader goes, then its graph: nobody is told."""
+    flink, sidecar = watching()
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(0.2)
+    flink.forget()
+    sidecar.sees_changes().waits(3600, tick=5)
+    assert sidecar.told() == []
+
+
+def test_a_receiver_that_wants_no_all_clear_gets_none() -> None:
+    """`send_resolved: false` holds for this destination alone."""
+    quiet = Destination("pager", 0, send_resolved=False)
+    flink, sidecar = watching(policy=telling(OPS, quiet))
+    flink.vacate(DISPATCHER)
+    sidecar.sees_changes().waits(60)
+    flink.elect(A, DISPATCHER)
+    sidecar.sees_changes().waits(120)
+    assert [d.reason.value for d in sidecar.sent if d.destination == "pager#0"] == ["FIRST"]
+    assert [d.reason.value for d in sidecar.sent if d.destination == "ops#0"] == ["FIRST", "RESOLVED"]
+
+
+def test_out_of_sight_is_told_also_when_nobody_ever_saw_anything() -> None:
+    """A sidecar that starts while the store is away: after as long as the rule says, though coverage is recorded in pieces of an hour."""
+    blind = Rule("Blind", Trigger.BLIND, hold_for=90 * 60 * SECOND)
+    sidecar = Sidecar(Flink(), replace(POLICY, rules=(blind,))).waits(90 * 60, tick=5)
+    assert sidecar.told() == []
+    sidecar.waits(10)
+    assert sidecar.told() == [("Blind", "FIRST")]
+
+
+def test_failovers_are_counted_on_while_they_are_too_many() -> None:
+    """What is said again says how many there are by now."""
+    flapping = Rule("Flapping", Trigger.EPISODES, count=2, within=3600 * SECOND)
+    route = replace(POLICY.route, repeat_interval=600 * SECOND)
+    flink, sidecar = watching(policy=replace(POLICY, rules=(flapping,), route=route))
+    for leader in (B, C, A, B):
+        flink.elect(leader)
+        sidecar.sees_changes().waits(60)
+    assert [delivery.title for delivery in sidecar.sent] == ["[WARNING] Flink default: 2 failovers within 3600 s"]
+    sidecar.waits(500)
+    assert sidecar.sent[-1].title == "[WARNING] Flink default: 4 failovers within 3600 s"
+    assert sidecar.told()[1:] == [("Flapping", "REPEAT_INTERVAL_ELAPSED")]

@@ -1,0 +1,281 @@
+"""Whatever happens, under whatever policy: everything is told once, in time, and to the end; and nothing is left behind.
+
+Deeper: `python -m tests.core.alerting.test_any_alerts [HISTORIES]`.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from msgspec.structs import replace
+
+from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import PolicyLoaded
+from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from tests.core.auditor import Audited
+from tests.kit.cluster import ALL_FOUR, job_manager
+from tests.kit.core_sidecar import POLICY
+from tests.kit.fake_flink import Flink
+
+OTHER_JOB: Final = "ab" * 16
+RULES: Final = (
+    Rule("Changed", Trigger.LEADER_CHANGED),
+    Rule("JobChanged", Trigger.JOB_LEADER_CHANGED, Severity.INFO),
+    Rule("Vacant", Trigger.VACANT, Severity.CRITICAL, hold_for=30 * SECOND),
+    Rule("VacantSoon", Trigger.VACANT, Severity.INFO),
+    Rule("Flapping", Trigger.EPISODES, Severity.CRITICAL, count=2, within=600 * SECOND),
+    Rule("Blind", Trigger.BLIND, hold_for=20 * SECOND),
+    Rule("Unobserved", Trigger.UNOBSERVED),
+    Rule("NoStandby", Trigger.NO_STANDBY, hold_for=5 * SECOND),
+    Rule("Reelected", Trigger.SAME_PROCESS_REELECTION, Severity.INFO),
+)
+MUTES: Final = (
+    TimeInterval("quarter past", tuple(TimeRange(times=((h * 60 + 5, h * 60 + 15),)) for h in range(24))),
+    TimeInterval("even hours", tuple(TimeRange(times=((h * 60, h * 60 + 60),)) for h in range(0, 24, 2))),
+)
+HOSTS: Final = ("jm-a", "jm-b", "jm-c")
+
+
+def equals(label: str, value: str) -> Matcher:
+    return Matcher(label, Operator.EQUAL, value)
+
+
+matchers = st.sampled_from(
+    [
+        *(equals("alert", each.alert) for each in RULES),
+        *(equals("severity", each) for each in Severity),
+        equals("component", "dispatcher"),
+        Matcher("component", Operator.NOT_EQUAL, ""),
+        Matcher("alert", Operator.MATCHES, "Vacant.*|Changed"),
+        Matcher("job_id", Operator.MATCHES_NOT, ".+"),
+    ]
+)
+receivers = st.sampled_from(["ops", "oncall"])
+
+
+def routes(depth: int) -> st.SearchStrategy[Route]:
+    below = st.lists(routes(depth - 1), max_size=3) if depth else st.just(list[Route]())
+    return st.builds(
+        lambda receiver, wanted, labels, times, goes_on, mute, active, children: Route(
+            receiver,
+            matchers=tuple(wanted),
+            group_by=labels,
+            group_wait=times[0] * SECOND,
+            group_interval=times[1] * SECOND,
+            repeat_interval=times[2] * SECOND,
+            goes_on=goes_on,
+            mute=mute,
+            active=active,
+            routes=tuple(children),
+        ),
+        receivers,
+        st.lists(matchers, min_size=1, max_size=2),
+        st.sampled_from([("cluster_id",), ("cluster_id", "alert"), ("component",), ("...",), ()]),
+        st.sampled_from([(0, 5, 60), (5, 60, 600), (1, 30, 30), (10, 5, 3600)]),
+        st.booleans(),
+        st.sampled_from([(), (), (MUTES[0],)]),
+        st.sampled_from([(), (), (MUTES[1],)]),
+        below,
+    )
+
+
+def keyed(route: Route, key: str = "{}") -> Route:
+    """With the keys that settings give: one of its own for each route."""
+    children = tuple(keyed(child, f"{key}/{place}") for place, child in enumerate(route.routes))
+    return replace(route, key=key, routes=children)
+
+
+CRITICAL, INFO = equals("severity", Severity.CRITICAL), equals("severity", Severity.INFO)
+inhibitions = st.builds(
+    lambda pair, shared: InhibitRule((pair[0],), (pair[1],), shared),
+    st.sampled_from(
+        [
+            (equals("alert", "VacantSoon"), equals("alert", "Changed")),
+            (equals("alert", "Vacant"), equals("alert", "VacantSoon")),
+            (equals("alert", "Changed"), equals("alert", "VacantSoon")),
+            (equals("alert", "Blind"), Matcher("alert", Operator.MATCHES, "Vacant.*")),
+            (CRITICAL, INFO),
+            (INFO, Matcher("severity", Operator.MATCHES, ".*")),
+        ]
+    ),
+    st.sampled_from([("cluster_id",), ("cluster_id", "component"), ("job_id",), ()]),
+)
+policies = st.builds(
+    lambda rules, root, inhibited, env: replace(
+        POLICY,
+        rules=tuple(rules),
+        route=keyed(replace(root, matchers=(), goes_on=False, mute=(), active=())),
+        inhibit_rules=tuple(inhibited),
+        receivers={
+            "ops": (Destination("ops", 0), Destination("ops", 1, send_resolved=False)),
+            "oncall": (Destination("oncall", 0),),
+        },
+        external_labels={"env": env},
+        session_timeouts={"default": 20 * SECOND},
+    ),
+    st.lists(st.sampled_from(RULES), min_size=4, unique=True),
+    routes(2),
+    st.lists(inhibitions, max_size=3),
+    st.sampled_from(["prod", "test"]),
+)
+components = st.lists(
+    st.sampled_from([*ALL_FOUR, ComponentId(Component.JOB, OTHER_JOB)]), min_size=1, max_size=5, unique=True
+)
+
+pauses = st.sampled_from([0, 3, 40, 70, 400])
+
+
+class AnyAlerts(RuleBasedStateMachine):
+    """A cluster, its sidecar, the operator who changes the policy; and the auditor of `Audited`, who objects."""
+
+    @initialize(policy=policies)
+    def begins(self, policy: Policy) -> None:
+        self.flink = Flink().submit().submit(OTHER_JOB)
+        self.term = 0
+        self.leads("jm-a")
+        self.contends(2)
+        self.sidecar = Audited(self.flink, policy)
+        self.sidecar.connects()
+        self.connected = True
+
+    def leads(self, host: str, *whom: ComponentId) -> None:
+        """A new leader, with a session id that nobody has had."""
+        self.term += 1
+        self.leader = job_manager(host, self.term)
+        self.flink.elect(self.leader, *(whom or (*ALL_FOUR, ComponentId(Component.JOB, OTHER_JOB))))
+
+    def contends(self, number: int) -> None:
+        for index in range(3):
+            path = f"/leader/latch/_c_{index}-latch-{index:010d}"
+            if index < number:
+                self.flink.znodes.write(path, b"", index)
+            else:
+                self.flink.znodes.delete(path)
+
+    def looks(self, then: float = 0) -> None:
+        if self.connected:
+            self.sidecar.sees_changes()
+            self.sidecar.reads_lists(["/leader/latch"])
+        self.sidecar.waits(then, tick=max(0.5, then / 30))
+
+    @rule(host=st.sampled_from(HOSTS), whom=st.just(list[ComponentId]()) | components, seen=st.booleans())
+    def is_elected(self, host: str, whom: Sequence[ComponentId], seen: bool) -> None:
+        self.leads(host, *whom)
+        if seen:
+            self.looks()
+
+    @rule(host=st.sampled_from(HOSTS), apart=st.sampled_from([0, 1, 4]))
+    def fails_over(self, host: str, apart: float) -> None:
+        """One component after the other, as Flink does."""
+        whom = [*ALL_FOUR, ComponentId(Component.JOB, OTHER_JOB)]
+        self.flink.vacate(*whom)
+        self.looks()
+        self.sidecar.waits(1, tick=0.5)
+        self.term += 1
+        self.leader = job_manager(host, self.term)
+        for component in whom:
+            self.flink.elect(self.leader, component)
+            self.looks()
+            self.sidecar.waits(apart, tick=1)
+
+    @rule(whom=components, then=pauses)
+    def is_vacated(self, whom: Sequence[ComponentId], then: float) -> None:
+        self.flink.vacate(*whom)
+        self.looks(then)
+
+    @rule(whom=components, then=pauses)
+    def comes_back(self, whom: Sequence[ComponentId], then: float) -> None:
+        self.flink.elect(self.leader, *whom)
+        self.looks(then)
+
+    @rule(submitted=st.booleans())
+    def job_ends_or_begins(self, submitted: bool) -> None:
+        if submitted:
+            self.flink.submit(OTHER_JOB).elect(self.leader, ComponentId(Component.JOB, OTHER_JOB))
+        else:
+            self.flink.forget(OTHER_JOB)
+            self.flink.vacate(ComponentId(Component.JOB, OTHER_JOB))
+        self.looks()
+
+    @rule(number=st.integers(1, 3))
+    def standbys_come_and_go(self, number: int) -> None:
+        self.contends(number)
+        self.looks()
+
+    @rule(seconds=st.sampled_from([0.5, 7, 31, 70, 2000]))
+    def time_passes(self, seconds: float) -> None:
+        self.looks(seconds)
+
+    @rule(cut_off=st.booleans(), then=pauses)
+    def sight_comes_and_goes(self, cut_off: bool, then: float) -> None:
+        if cut_off:
+            self.sidecar.is_cut_off()
+        else:
+            self.sidecar.connects()
+        self.connected = not cut_off
+        self.looks(then)
+
+    @rule(down_for=st.sampled_from([0, 5, 3000]), seen=st.booleans())
+    def is_killed(self, down_for: float, seen: bool) -> None:
+        groups = self.sidecar.state.alerts.groups
+        self.sidecar.is_killed(down_for)
+        assert self.sidecar.state.alerts.groups == groups
+        self.connected = seen
+        if seen:
+            self.sidecar.connects()
+
+    @rule(policy=policies)
+    def policy_changes(self, policy: Policy) -> None:
+        self.sidecar.loads(policy)
+
+    @rule()
+    def same_policy_is_loaded(self) -> None:
+        groups = self.sidecar.state.alerts.groups
+        self.sidecar.observe(PolicyLoaded(self.sidecar.moment, self.sidecar.policy))
+        assert self.sidecar.state.alerts.groups == groups
+
+    @rule(by=st.sampled_from([-7200, -60, 60, 7200]))
+    def wall_clock_jumps(self, by: float) -> None:
+        self.sidecar.wall_ahead += round(by * SECOND)
+
+    def teardown(self) -> None:
+        """In the end all is well, and long enough: nothing is left to tell, and nothing is written any more."""
+        if not hasattr(self, "sidecar"):
+            return
+        self.flink.submit(OTHER_JOB)
+        self.leads("jm-a")
+        self.contends(2)
+        self.sidecar.connects()
+        self.sidecar.waits(30, tick=1).waits(5 * 3600, tick=200).waits(2, tick=0.5)
+        alerts = self.sidecar.state.alerts
+        assert alerts.groups == {}
+        assert alerts.pending == {}
+        assert alerts.failovers == {}
+        self.sidecar.audit.nothing_is_owed()
+        before = self.sidecar.state
+        self.sidecar.waits(1, tick=0.5)
+        assert before is self.sidecar.state or before.alive is not self.sidecar.state.alive
+        assert self.sidecar.again() == self.sidecar.audit.effects, "the same observations gave something else"
+
+
+TestAnyAlerts = AnyAlerts.TestCase
+TestAnyAlerts.settings = settings(max_examples=100, stateful_step_count=25)
+
+
+if __name__ == "__main__":
+    run_state_machine_as_test(
+        AnyAlerts,
+        settings=settings(
+            max_examples=int(sys.argv[1]) if sys.argv[1:] else 5000,
+            stateful_step_count=60,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )

@@ -1,0 +1,197 @@
+"""When a group is told, of what, and why: by the clock, over mute intervals and inhibition, to each receiver apart."""
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Alerts
+from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from tests.core.groups import (
+    ALL,
+    D_EVENT,
+    D_HIGH,
+    D_LOW,
+    EVENT,
+    HIGH,
+    HIGH_SILENCES_LOW,
+    LOW,
+    NIGHT,
+    R_EVENT,
+    R_LOW,
+    TWO,
+    Groups,
+    only,
+)
+from tests.kit.cluster import CLUSTER
+
+# -- one group ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_lives_from_first_to_resolved() -> None:
+    """Each reason once: the news first, then what is over, then what still holds."""
+    groups = Groups().fires(D_LOW).waits(3).fires(R_LOW).waits(17)
+    groups.fires(D_HIGH).waits(60).ends(R_LOW).waits(60)
+    groups.waits(3700).ends(D_LOW, D_HIGH).waits(3600)
+    assert groups.told == [
+        (5, "ops", "FIRST", ["Low dispatcher", "Low rest_server"]),
+        (65, "ops", "GREW", ["High dispatcher", "Low dispatcher", "Low rest_server"]),
+        (125, "ops", "SHRANK", ["Low rest_server is over", "Low dispatcher", "High dispatcher"]),
+        (3725, "ops", "REPEAT_INTERVAL_ELAPSED", ["Low dispatcher", "High dispatcher"]),
+        (3845, "ops", "RESOLVED", ["Low dispatcher is over", "High dispatcher is over"]),
+    ]
+    assert groups.alerts == Alerts()
+
+
+def test_news_long_after_the_last_ones_wait_for_what_comes_with_them() -> None:
+    """Ten minutes after the last notice: group_wait, not at once and not group_interval."""
+    groups = Groups().fires(D_LOW).waits(600).fires(R_LOW).waits(2).fires(D_HIGH).waits(60)
+    assert [(second, reason) for second, _, reason, _ in groups.told] == [(5, "FIRST"), (605, "GREW")]
+
+
+def test_an_event_is_told_once_and_its_group_is_forgotten_after_the_interval() -> None:
+    """Another one within the interval makes the group grow; behind it, it is a first one."""
+    groups = Groups().fires(D_EVENT).waits(30).fires(R_EVENT).waits(100).fires(replace(D_EVENT, id="later")).waits(70)
+    assert groups.told == [
+        (5, "ops", "FIRST", ["Event dispatcher is over"]),
+        (65, "ops", "GREW", ["Event rest_server is over"]),
+        (135, "ops", "FIRST", ["later is over"]),
+    ]
+    assert groups.alerts == Alerts()
+
+
+def test_a_condition_that_is_over_before_it_was_told_is_told_of_nobody() -> None:
+    """Nor is its end, nor is it recorded; and its group is gone at once."""
+    groups = Groups().fires(D_LOW).waits(2).ends(D_LOW).waits(1)
+    assert groups.alerts == Alerts()
+    groups.waits(100)
+    assert (groups.told, groups.suppressed) == ([], [])
+
+
+def test_an_event_that_lasts_is_told_with_its_end_where_it_outlasts_the_wait() -> None:
+    """Over by then: FIRST and nothing more. Else FIRST, and RESOLVED."""
+    short, long = replace(D_EVENT, ended=None), replace(R_EVENT, ended=None)
+    groups = Groups().fires(short).waits(3).ends(short).waits(200)
+    groups.fires(long).waits(10).ends(long).waits(100)
+    assert [(second, reason) for second, _, reason, _ in groups.told] == [
+        (5, "FIRST"),
+        (208, "FIRST"),
+        (268, "RESOLVED"),
+    ]
+
+
+def test_what_is_out_of_sight_is_not_repeated_until_it_is_seen() -> None:
+    """But what was seen before is told."""
+    groups = Groups().fires(D_LOW)
+    groups.blind = {CLUSTER}
+    groups.waits(4000)
+    assert groups.told == [(5, "ops", "FIRST", ["Low dispatcher"])]
+    idle = groups.alerts
+    groups.waits(2)
+    assert groups.alerts is idle
+    groups.blind = set()
+    groups.waits(1)
+    assert groups.told[1:] == [(4003, "ops", "REPEAT_INTERVAL_ELAPSED", ["Low dispatcher"])]
+
+
+def test_nothing_changes_while_nothing_is_due() -> None:
+    """The same object, from tick to tick: the journal has nothing to write."""
+    groups = Groups().fires(D_LOW).waits(6)
+    idle = groups.alerts
+    groups.waits(3000)
+    assert groups.alerts is idle
+
+
+# -- held back ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_muted_is_told_when_that_is_over_if_it_still_holds() -> None:
+    """Else it is recorded: the condition when it was looked at next, the event at once."""
+    groups = Groups(replace(ALL, mute=(NIGHT,)))
+    groups.fires(D_LOW, R_LOW, D_EVENT).waits(100).ends(R_LOW).waits(600)
+    assert groups.told == [(645, "ops", "FIRST", ["Low dispatcher"])]
+    why = "SUPPRESSED_BY_TIME_INTERVAL"
+    assert groups.suppressed == [(5, "ops", why, "Event dispatcher"), (105, "ops", why, "Low rest_server")]
+
+
+def test_the_end_of_what_was_told_waits_for_the_end_of_a_mute_interval() -> None:
+    """Told before the night, over in it: RESOLVED in the morning."""
+    late = TimeInterval("late", (TimeRange(times=((8 * 60 + 1, 8 * 60 + 10),)),))
+    groups = Groups(replace(ALL, mute=(late,))).fires(D_LOW).waits(100).ends(D_LOW).waits(1000)
+    assert [reason for _, _, reason, _ in groups.told] == ["FIRST", "RESOLVED"]
+    assert 600 <= groups.told[1][0] <= 660
+    assert groups.alerts == Alerts()
+
+
+def test_what_is_inhibited_is_told_when_its_inhibitor_is_over() -> None:
+    """Within group_interval and group_wait; the inhibitor itself is told at once."""
+    groups = Groups(ALL, HIGH_SILENCES_LOW).fires(D_LOW, D_HIGH).waits(100).ends(D_HIGH).waits(70)
+    assert groups.told == [
+        (5, "ops", "FIRST", ["High dispatcher"]),
+        (105, "ops", "GREW", ["Low dispatcher", "High dispatcher is over"]),
+    ]
+
+
+def test_that_something_is_over_is_told_also_when_it_is_inhibited() -> None:
+    """Whoever heard of it must not believe in it for ever."""
+    groups = Groups(replace(ALL, group_by=("alert",)), HIGH_SILENCES_LOW)
+    groups.fires(D_LOW).waits(10).fires(D_HIGH).waits(10).ends(D_LOW).waits(70)
+    low = [(second, reason) for second, _, reason, names in groups.told if names[0].startswith("Low")]
+    assert low == [(5, "FIRST"), (65, "RESOLVED")]
+
+
+def test_what_is_inhibited_is_not_repeated() -> None:
+    """Told, then inhibited for hours, then not: told again, as the repetition it is."""
+    groups = Groups(replace(ALL, group_by=("alert",)), HIGH_SILENCES_LOW)
+    groups.fires(D_LOW).waits(10).fires(D_HIGH).waits(8000).ends(D_HIGH).waits(65)
+    low = [(second, reason) for second, _, reason, names in groups.told if names[0].startswith("Low")]
+    assert low[0] == (5, "FIRST")
+    assert [reason for _, reason in low[1:]] == ["REPEAT_INTERVAL_ELAPSED"]
+    assert 8010 < low[1][0] <= 8075
+
+
+def test_an_event_that_was_held_back_is_told_or_recorded_never_both() -> None:
+    """It lasted when it was held back, and was over when it was looked at again: recorded."""
+    event = replace(D_EVENT, ended=None)
+    groups = Groups(ALL, InhibitRule(only(HIGH), only(EVENT)))
+    groups.fires(event, D_HIGH).waits(20).ends(event, D_HIGH).waits(200)
+    assert [names for _, _, _, names in groups.told] == [["High dispatcher"], ["High dispatcher is over"]]
+    assert [each[2:] for each in groups.suppressed] == [("SUPPRESSED_BY_INHIBITION", "Event dispatcher")]
+
+
+def test_an_alert_that_joins_what_is_held_back_waits_no_longer_than_group_wait() -> None:
+    """The group was looked at and nothing told: the newcomer begins it."""
+    groups = Groups(ALL, InhibitRule(only(HIGH), only(LOW)))
+    groups.policy = replace(groups.policy, route=replace(ALL, routes=(Route("nobody", "{}/1", only(HIGH)),)))
+    groups.fires(D_HIGH, D_LOW).waits(6).fires(D_EVENT).waits(5)
+    assert (11, "ops", "FIRST", ["Event dispatcher is over"]) in groups.told
+
+
+# -- several receivers -------------------------------------------------------------------------------------------------
+
+
+def test_each_receiver_is_told_by_its_own_clock() -> None:
+    """`continue`: an alert in two groups, each told and resolved apart."""
+    groups = Groups(TWO).fires(D_LOW).waits(5).ends(D_LOW).waits(30)
+    assert [(second, receiver, reason) for second, receiver, reason, _ in groups.told] == [
+        (1, "oncall", "FIRST"),
+        (2, "team", "FIRST"),
+        (11, "oncall", "RESOLVED"),
+        (12, "team", "RESOLVED"),
+    ]
+
+
+def test_the_end_goes_only_to_whoever_was_told() -> None:
+    """It was over when the first had been told and the second not yet."""
+    groups = Groups(TWO).fires(D_LOW).waits(1).ends(D_LOW).waits(30)
+    assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [
+        ("oncall", "FIRST"),
+        ("oncall", "RESOLVED"),
+    ]
+
+
+def test_one_receiver_is_muted_and_the_other_is_told() -> None:
+    """A mute interval belongs to a route, not to an alert."""
+    first, second = TWO.routes
+    groups = Groups(replace(TWO, routes=(replace(first, mute=(NIGHT,)), second))).fires(D_LOW, D_EVENT).waits(20)
+    assert [(receiver, names) for _, receiver, _, names in groups.told] == [
+        ("team", ["Low dispatcher"]),
+        ("ops", ["Event dispatcher is over"]),
+    ]

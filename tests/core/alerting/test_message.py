@@ -1,0 +1,227 @@
+"""What people are told is true, short, and text: whatever stands in the store."""
+
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.grouping import labels_of
+from sidecar.core.alerting.message import EXAMPLE, MOST_LINES, Message, compose
+from sidecar.core.alerting.phrases import WORDS
+from sidecar.core.alerting.rules import JOBS
+from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, RESOURCE_MANAGER, REST_SERVER, START, THE_JOB, B
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, telling, watching
+
+AT = Moment(START, START)
+LATER = Moment(START + 90 * SECOND, START + 90 * SECOND)
+EVENTS = {
+    *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION, Trigger.UNOBSERVED),
+}
+
+
+def alert(rule: Rule, component: ComponentId | None, before: str | None = None, after: str | None = None) -> Alert:
+    labels = labels_of(POLICY, rule, CLUSTER, component, ours=False)
+    happened = rule.on in EVENTS
+    return Alert(
+        f"{rule.alert} {component}", rule.alert, CLUSTER, labels, AT, component, before, after, is_event=happened
+    )
+
+
+def told(*alerts: Alert, reason: Reason = Reason.FIRST, policy: Policy = POLICY) -> Message:
+    return compose(Notice("fingerprint", policy.route, reason, alerts), policy, {})
+
+
+def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
+    """The whole message, as it arrives."""
+    policy = replace(POLICY, external_labels={"env": "prod"})
+    message = told(
+        replace(
+            alert(LEADER_CHANGED, RESOURCE_MANAGER, "jm-a:6123", "jm-b:6123"),
+            vacant_seconds=4.25,
+            downtime_seconds_at_least=12.94,
+            downtime_seconds_at_most=19.25,
+        ),
+        replace(alert(LEADER_CHANGED, REST_SERVER, "jm-a:8081", "jm-b:8081"), vacant_seconds=12.0),
+        alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"),
+        policy=policy,
+    )
+    assert message == Message(
+        "[WARNING] Flink default: leader of 3 components changed: jm-a → jm-b",
+        "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z, "
+        "no published leader for 4.2 s, no working leader for 12 to 20 s\n"
+        "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20T08:00:00.000000Z, no published leader for 12 s\n"
+        "dispatcher: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z",
+        (
+            ("alert", "FlinkLeaderChanged (FIRST)"),
+            ("cluster", "default"),
+            ("store", "zookeeper"),
+            ("observer", "sidecar-0"),
+            ("env", "prod"),
+        ),
+        Severity.WARNING,
+    )
+
+
+def test_a_vacancy_reads_as_who_had_led_and_since_when() -> None:
+    """And its end as who leads, when and after how long."""
+    vacancy = alert(NO_LEADER, DISPATCHER, "jm-a:6123")
+    firing = told(vacancy)
+    assert firing.title == "[CRITICAL] Flink default: no leader for dispatcher"
+    assert firing.body == "dispatcher: no leader since 2026-11-20T08:00:00.000000Z (previous leader: jm-a:6123)"
+    over = told(replace(vacancy, ended=LATER, after="jm-b:6123", vacant_seconds=90.0), reason=Reason.RESOLVED)
+    assert over.title == "[RESOLVED] Flink default: leader back for dispatcher"
+    assert over.body == "dispatcher: elected jm-b:6123 at 2026-11-20T08:01:30.000000Z, no published leader for 90 s"
+
+
+def test_a_leader_that_moved_nowhere_has_a_new_session() -> None:
+    """Same place before and after: said in words, not as an arrow from a place to itself."""
+    message = told(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-a:6123"))
+    assert message.body.startswith("dispatcher: jm-a:6123, with a new session id at ")
+
+
+@pytest.mark.parametrize("trigger", Trigger)
+@pytest.mark.parametrize("over", [False, True])
+def test_everything_that_a_rule_looks_at_has_its_words(trigger: Trigger, over: bool) -> None:
+    """Title and line of each trigger, while it lasts and when it is over: printable, and nothing is left open in them."""
+    assert WORDS.keys() == set(Trigger)
+    rule = Rule("TheRule", trigger, within=3600 * SECOND)
+    policy = replace(POLICY, rules=(rule,))
+    one = replace(alert(rule, DISPATCHER, "jm-a:6123", "jm-b:6123"), count=3, vacant_seconds=1.5)
+    if over:
+        one = replace(one, ended=LATER)
+    message = told(one, reason=Reason.RESOLVED if over else Reason.FIRST, policy=policy)
+    assert message.title.startswith("[RESOLVED]" if over else "[WARNING]")
+    for text in (message.title, message.body):
+        assert text.isprintable()
+        assert not {"{", "}", "None", "?"} & {*text.split(), *text}
+
+
+def test_alerts_of_several_rules_are_told_by_the_worst_of_them() -> None:
+    """Its title and severity, and how many others there are; a line for each."""
+    changed, vacancy = alert(LEADER_CHANGED, RESOURCE_MANAGER, "a:1", "b:1"), alert(NO_LEADER, DISPATCHER, "a:1")
+    message = told(changed, vacancy)
+    assert message.title == "[CRITICAL] Flink default: no leader for dispatcher, and 1 more alert"
+    assert message.severity is Severity.CRITICAL
+    assert len(message.body.splitlines()) == 2
+    assert ("alert", "FlinkLeaderChanged, FlinkNoLeader (FIRST)") in message.facts
+
+
+def test_a_storm_of_jobs_is_one_bounded_message() -> None:
+    """Ten thousand jobs with the longest addresses: a few of them, how many more, and less than 4 KB with all that belongs to it."""
+    jobs = [ComponentId(Component.JOB, f"{n:032x}") for n in range(10_000)]
+    rule = Rule("JobChanged", Trigger.JOB_LEADER_CHANGED)
+    policy = replace(POLICY, rules=(rule,), external_labels={f"label{n}": "x" * 60 for n in range(10)})
+    longest = "ß" * 400
+    message = told(*(alert(rule, job, longest, longest[:-1]) for job in jobs), policy=policy)
+    lines = message.body.splitlines()
+    assert lines[-1] == f"… and {10_000 - len(lines) + 1} more"
+    assert len("\n".join([message.title, message.body, *map(str, message.facts)]).encode()) < 4096
+    short = told(*(alert(rule, job, "a:1", "b:1") for job in jobs), policy=policy)
+    assert len(short.body.splitlines()) == MOST_LINES + 1
+
+
+def test_the_jobs_of_a_failover_are_counted_and_the_first_are_named() -> None:
+    """How many of how many lost their leader, how many have none now, and which."""
+    flink, sidecar = watching()
+    more = [f"{n:032x}" for n in range(1, 31)]
+    for job in more:
+        flink.submit(job).publish(ComponentId(Component.JOB, job), LeaderInformation("a", UUID(int=1)))
+    sidecar.sees_changes().waits(1)
+    flink.vacate(*(ComponentId(Component.JOB, job) for job in more), *sorted({RESOURCE_MANAGER, DISPATCHER}))
+    flink.elect(B, RESOURCE_MANAGER, DISPATCHER)
+    for job in more[:12]:
+        flink.publish(ComponentId(Component.JOB, job), LeaderInformation("b", UUID(int=2)))
+    flink.znodes.changed.sort(key=lambda path: "job" not in path)
+    sidecar.sees_changes().waits(6)
+    (sent,) = sidecar.sent
+    (line,) = [line for line in sent.body.splitlines() if line.startswith("jobs: ")]
+    assert line.startswith("jobs: 30 of 31 lost their leader, 18 without one now: ")
+    assert line.endswith(f"{more[12]}, {more[13]}, " + ", ".join(more[14:22]) + " … and 8 more")
+
+
+def test_the_operator_chooses_the_words_of_the_title() -> None:
+    """A summary is the title behind the severity; one that fails is said to, and our own words stand in for it."""
+    rule = replace(
+        LEADER_CHANGED, summary=lambda fields: f"{fields['cluster_id']}: {fields['before']}\n{fields['cause']}"
+    )
+    message = told(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "b:1"), policy=replace(POLICY, rules=(rule,)))
+    assert message.title == "[WARNING] default: {'host': 'jm-a', 'address': 'jm-a:6123'} unknown"
+
+    def fails(_fields: object) -> str:
+        raise ValueError("no such\nthing")
+
+    policy = replace(POLICY, rules=(replace(LEADER_CHANGED, summary=fails),))
+    message = told(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=policy)
+    assert message.title == "[WARNING] Flink default: leader of dispatcher changed: a → b"
+    assert (
+        "(the summary of FlinkLeaderChanged could not be made: no such\N{REPLACEMENT CHARACTER}thing)" in message.body
+    )
+
+
+def test_the_documented_fields_are_those_that_there_are() -> None:
+    """The example that templates are tried on has every field, of the same type."""
+    seen = {}
+
+    def look(fields: object) -> str:
+        assert isinstance(fields, dict)
+        seen.update(fields)
+        return "seen"
+
+    rule = replace(LEADER_CHANGED, summary=look)
+    told(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=replace(POLICY, rules=(rule,)))
+    assert {name: type(value) for name, value in seen.items()} == {name: type(value) for name, value in EXAMPLE.items()}
+
+
+def test_an_alert_says_why_as_far_as_that_is_known() -> None:
+    """While nobody leads, what is known then; once another leads, all; and the name to ask for more. What has no episode has no cause."""
+    flink, sidecar = watching(policy=replace(telling(*POLICY.receivers["ops"]), link="https://sidecar.example"))
+    flink.vacate()
+    sidecar.sees_changes().waits(40)
+    flink.elect(B)
+    sidecar.sees_changes().waits(120)
+    vacant, again = sidecar.sent
+    episode = sidecar.episodes()[0]
+    assert vacant.facts[0] == ("cause", "jobmanager_lost (medium confidence)")
+    assert vacant.body.split("\n\n")[1].split("\n") == [
+        "The JobManager's ZooKeeper session expired: it did not shut down cleanly.",
+        "There is no new leader yet.",
+        (
+            "A JobManager that gets SIGTERM but halts before it has removed its addresses leaves the same facts: "
+            "Flink halts after 5 s, whether or not it has finished."
+        ),
+    ]
+    assert again.facts[0] == ("cause", "jobmanager_lost (medium confidence)")
+    assert again.body.split("\n\n")[1].split("\n") == episode.facts
+    for delivery in (vacant, again):
+        assert ("episode", episode.id) in delivery.facts
+        assert delivery.episode_id == episode.id
+        assert delivery.link == f"https://sidecar.example/episodes/{episode.id}"
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(300)
+    assert [name for name, _ in sidecar.sent[-1].facts if name in {"cause", "episode"}] == []
+    assert sidecar.sent[-1].link == "https://sidecar.example/"
+
+
+def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
+    """Tampered leader information, told to people: as many lines as there are components, and no escape sequence."""
+    flink, sidecar = watching()
+    hostile = "http://x\n[CRITICAL] all is lost\r\x1b[2J\u202e\u2028@evil" + "y" * 5000
+    flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))
+    sidecar.sees_changes().waits(10)
+    (sent,) = sidecar.sent
+    assert sent.title.isprintable()
+    assert all(line.isprintable() for line in sent.body.split("\n"))
+    assert len(sent.body.split("\n")) == 5
+    assert len(sent.title) + len(sent.body) < 1500
+
+
+def test_the_jobs_of_a_failover_that_nobody_leads_are_one_alert() -> None:
+    """In title and line: how many."""
+    vacancy = replace(alert(NO_LEADER, JOBS), count=9_999)
+    assert told(vacancy).title == "[CRITICAL] Flink default: no leader for 9999 jobs"
+    assert told(vacancy).body == "9999 jobs: no leader since 2026-11-20T08:00:00.000000Z"
+    assert JOB not in told(vacancy).body

@@ -1,0 +1,187 @@
+"""Each cause follows from its facts, and from nothing less: where they do not decide, the verdict is unknown."""
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.cluster.causes import AT_ONCE, RELATED, Cause, Confidence, Facts, Loss, verdict
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Store
+from tests.core.cluster import test_recorded_configmaps, test_recorded_failovers
+
+OPENED: Final = 100 * SECOND
+OTHER: Final = {"succeeded": True, "same_process": False, "same_place": False, "counted_on": False}
+"""Another JobManager took over."""
+SAME: Final = {"succeeded": True, "same_process": True}
+IN_PLACE: Final = {"succeeded": True, "same_place": True}
+
+
+def loss(lasted: int, until: int | None) -> Loss:
+    """Sight was lost for `lasted`, `until` so long before the episode."""
+    ended = OPENED - until if until is not None else None
+    began = (ended if ended is not None else OPENED) - lasted
+    return Loss(Moment(began, began), None if ended is None else Moment(ended, ended))
+
+
+def facts(**given_facts: Any) -> Facts:
+    always: dict[str, Any] = {"store": Store.ZOOKEEPER, "opened": OPENED}
+    return Facts(**always | given_facts)
+
+
+LAPSED: Final = 16_500_000
+IN_KUBERNETES: Final = {"store": Store.KUBERNETES}
+BLINK: Final = {"loss": loss(2 * SECOND, SECOND)}
+ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
+    (OTHER, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (OTHER | {"quiet_end": True}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    ({}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (OTHER | IN_KUBERNETES | {"not_renewed_for": LAPSED}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (OTHER | {"loss": loss(2 * SECOND, AT_ONCE + 1)}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (
+        OTHER | {"loss": loss(2 * SECOND, AT_ONCE + 1), "contended": 2, "contend": 1},
+        Cause.JOBMANAGER_LOST,
+        Confidence.MEDIUM,
+    ),
+    (OTHER | {"orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
+    ({"orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
+    (OTHER | {"orderly": True, "left": 3, "withdrawn": 3}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
+    (OTHER | {"orderly": True, "left": 3, "withdrawn": 1}, Cause.GRACEFUL_HANDOVER, Confidence.MEDIUM),
+    (OTHER | {"orderly": True, "left": 3, "withdrawn": 2}, Cause.GRACEFUL_HANDOVER, Confidence.MEDIUM),
+    (SAME | {"orderly": True, "left": 3, "withdrawn": 3}, Cause.SAME_PROCESS_REELECTION, Confidence.HIGH),
+    (
+        SAME | IN_KUBERNETES | {"orderly": True, "left": 3, "withdrawn": 1, "not_renewed_for": LAPSED},
+        Cause.LEASE_RENEWAL_FAILED,
+        Confidence.HIGH,
+    ),
+    (IN_PLACE | {"counted_on": False}, Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM),
+    (IN_PLACE | IN_KUBERNETES | {"same_process": False}, Cause.RESTARTED_IN_PLACE, Confidence.HIGH),
+    (SAME, Cause.SAME_PROCESS_REELECTION, Confidence.HIGH),
+    (IN_PLACE | {"counted_on": True}, Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM),
+    (SAME | {"unseen": True}, Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM),
+    (SAME | BLINK, Cause.STORE_OUTAGE, Confidence.HIGH),
+    (IN_PLACE | BLINK | {"counted_on": True, "unseen": True}, Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (OTHER | BLINK, Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (OTHER | BLINK | {"contended": 2, "contend": 2}, Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (OTHER | {"loss": loss(SECOND, RELATED), "contended": 2, "contend": 2}, Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    ({"succeeded": True, "returned": True} | BLINK, Cause.STORE_OUTAGE, Confidence.HIGH),
+    (OTHER | BLINK | {"store_reelected": True}, Cause.STORE_REELECTION, Confidence.HIGH),
+    (SAME | IN_KUBERNETES | {"not_renewed_for": LAPSED}, Cause.LEASE_RENEWAL_FAILED, Confidence.HIGH),
+    (SAME | IN_KUBERNETES | {"not_renewed_for": LAPSED, "returned": True}, Cause.LEASE_RENEWAL_FAILED, Confidence.HIGH),
+    (SAME | IN_KUBERNETES | {"released": True}, Cause.LEASE_RENEWAL_FAILED, Confidence.HIGH),
+    (OTHER | IN_KUBERNETES | {"released": True}, Cause.JOBMANAGER_LOST, Confidence.HIGH),
+    (OTHER | {"split": True}, Cause.SPLIT_LEADERSHIP, Confidence.HIGH),
+    (SAME | {"returned": True}, Cause.REWRITTEN_BY_FLINK, Confidence.HIGH),
+    (OTHER | {"foreign": True}, Cause.TAMPERED, Confidence.HIGH),
+    (IN_KUBERNETES | {"deleted": True}, Cause.TAMPERED, Confidence.MEDIUM),
+    (OTHER | {"upgraded": ("1.17 or older", "1.18 or newer")}, Cause.ROLLING_UPGRADE, Confidence.HIGH),
+    (OTHER | {"unseen": True}, Cause.UNKNOWN, Confidence.NONE),
+    (OTHER | BLINK | {"contended": 2, "contend": 1}, Cause.UNKNOWN, Confidence.NONE),
+    (BLINK, Cause.UNKNOWN, Confidence.NONE),
+    ({"succeeded": True}, Cause.UNKNOWN, Confidence.NONE),
+]
+
+
+@pytest.mark.parametrize(("seen", "cause", "confidence"), ROWS)
+def test_a_cause_follows_from_its_facts(seen: dict[str, Any], cause: Cause, confidence: Confidence) -> None:
+    """One row for each way to each cause."""
+    found = verdict(facts(**seen))
+    assert (found.cause, found.confidence) == (cause, confidence)
+    assert found.facts
+
+
+def test_every_cause_has_a_row() -> None:
+    """But for the one that is none of Flink's: only we could not see."""
+    assert {cause for _, cause, _ in ROWS} == {*Cause} - {Cause.OBSERVER_BLIND}
+
+
+@pytest.mark.parametrize("seen", [seen for seen, _, confidence in ROWS if confidence is Confidence.MEDIUM])
+def test_what_is_not_certain_says_what_else_it_may_have_been(seen: dict[str, Any]) -> None:
+    """A verdict of `medium` names in its facts what else leaves them, or that nobody could look."""
+    said = " ".join(verdict(facts(**seen)).facts)
+    assert any(
+        caution in said
+        for caution in ("the same facts", "the same traces", "the facts are the same", "could not read", "unless")
+    )
+
+
+@given(
+    st.builds(
+        Facts,
+        opened=st.just(OPENED),
+        loss=st.none() | st.builds(loss, st.integers(0, 90), st.none() | st.integers(0, RELATED)),
+    )
+)
+def test_there_is_always_a_verdict_with_its_facts(seen: Facts) -> None:
+    """Whatever was seen together: sentences, and no confidence in what is unknown."""
+    found = verdict(seen)
+    assert all(sentence.endswith(".") and sentence[0].isupper() for sentence in found.facts)
+    assert found.facts
+    assert (found.cause is Cause.UNKNOWN) == (found.confidence is Confidence.NONE)
+
+
+# -- recordings of real faults -----------------------------------------------------------------------------------------
+
+LOST, HANDED_OVER, IN_ITS_PLACE, OUTAGE = (
+    (cause.value, confidence.value)
+    for cause, confidence in (
+        (Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+        (Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
+        (Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM),
+        (Cause.STORE_OUTAGE, Confidence.HIGH),
+    )
+)
+PERHAPS_OUTAGE: Final = (Cause.STORE_OUTAGE.value, Confidence.MEDIUM.value)
+IN_ZOOKEEPER: Final = {
+    "i kill-9 leader, standby present": {"1.14.6": LOST, "2.3.0": LOST},
+    "iii SIGTERM leader, standby present": {"1.14.6": LOST, "2.3.0": HANDED_OVER},
+    "iv ZK kill-9, back after 2s (< session timeout)": {"1.14.6": PERHAPS_OUTAGE, "2.3.0": OUTAGE},
+    "vi SIGSTOP leader 15s then SIGCONT, standby present": {"1.14.6": LOST, "2.3.0": LOST},
+    "ii kill-9 only JM, restart after 12s": {"1.14.6": IN_ITS_PLACE, "2.3.0": IN_ITS_PLACE},
+    "iib kill-9 only JM, restart at once (before session expiry)": {"1.14.6": IN_ITS_PLACE, "2.3.0": IN_ITS_PLACE},
+    "term SIGTERM the only JM, restart after 6s": {"1.14.6": IN_ITS_PLACE, "2.3.0": HANDED_OVER},
+    "v1 ZK down 15s (> session timeout), only ONE JM": {"1.14.6": PERHAPS_OUTAGE, "2.3.0": PERHAPS_OUTAGE},
+}
+"""What was done to a cluster, and why each version's leader moved then. The last fault's episode is not over when the recordings end."""
+
+
+@pytest.mark.parametrize("version", ["1.14.6", "2.3.0"])
+def test_recorded_faults_in_zookeeper_have_their_causes(version: str) -> None:
+    """Each fault is one episode, of all that it moved, with the right cause; and there are no others."""
+    found = [
+        (phase, (episode.cause, episode.confidence))
+        for phase, episode in test_recorded_failovers.watched(version).episodes
+    ]
+    assert found == [(phase, causes[version]) for phase, causes in IN_ZOOKEEPER.items()]
+
+
+@pytest.mark.parametrize(
+    ("version", "causes"),
+    [
+        (
+            "1.14.6",
+            [
+                ("kill -9", *LOST),
+                ("SIGTERM", *LOST),
+                ("SIGSTOP", *LOST),
+                ("API server away for 15 s", *PERHAPS_OUTAGE),
+            ],
+        ),
+        (
+            "1.20.5",
+            [
+                ("kill -9", *LOST),
+                ("SIGTERM", *HANDED_OVER),
+                ("SIGSTOP", *LOST),
+                ("API server away for 15 s", *PERHAPS_OUTAGE),
+                ("API server away for 28 s", *OUTAGE),
+            ],
+        ),
+        ("2.3.0", [("kill -9", *LOST)]),
+    ],
+)
+def test_recorded_faults_in_kubernetes_have_their_causes(version: str, causes: list[tuple[str, str, str]]) -> None:
+    """The same, with leases. What ends with nobody leading is not over."""
+    episodes = test_recorded_configmaps.watched(version).episodes
+    assert [(phase, episode.cause, episode.confidence) for phase, episode in episodes] == causes

@@ -1,0 +1,101 @@
+"""A job's leadership begins and ends with the job."""
+
+import pytest
+
+from sidecar.core.flink.leadership import (
+    CLUSTER_COMPONENTS,
+    Component,
+    ComponentId,
+    Vacant,
+)
+from sidecar.core.flink.znode_paths import Layout
+from tests.kit.cluster import CLUSTER, THE_JOB, A, B
+from tests.kit.core_sidecar import watching
+
+
+def test_a_new_job_is_granted_its_first_leader() -> None:
+    """In a complete view a job that appears had nobody: null->B, with no leader known before."""
+    flink, sidecar = watching()
+    another = ComponentId(Component.JOB, "ab" * 16)
+    flink.submit("ab" * 16).elect(A, another)
+    sidecar.sees_changes()
+    assert [(t.pattern, t.last_known_session_id, t.vacant_seconds) for t in sidecar.transitions(another)] == [
+        ("null->B", None, None)
+    ]
+
+
+@pytest.mark.parametrize("era", Layout)
+def test_a_job_whose_graph_goes_first_is_retired(era: Layout) -> None:
+    """Flink forgot the job, then its leader went: A->gone, and the job is not known any more."""
+    flink, sidecar = watching(era=era)
+    flink.forget()
+    sidecar.sees_changes()
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes()
+    assert [(t.kind, t.pattern) for t in sidecar.transitions()] == [("RETIRED", "A->gone")]
+    assert THE_JOB not in sidecar.state.clusters[CLUSTER].components
+
+
+def test_a_job_whose_leader_goes_first_is_retired_when_its_graph_goes() -> None:
+    """As Flink ends a job: the leader's znode first, then the graph."""
+    flink, sidecar = watching()
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes()
+    flink.forget()
+    sidecar.sees_changes()
+    assert [t.pattern for t in sidecar.transitions()] == ["A->null", "null->gone"]
+    assert THE_JOB not in sidecar.state.clusters[CLUSTER].components
+
+
+def test_a_job_without_a_leader_that_flink_would_recover_stays_vacant() -> None:
+    """Its graph is still there: it waits for a leader, and says for how long it did when it has one."""
+    flink, sidecar = watching()
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(20)
+    assert isinstance(sidecar.known(THE_JOB).leadership, Vacant)
+    flink.elect(B, THE_JOB)
+    sidecar.sees_changes()
+    assert [t.pattern for t in sidecar.transitions()] == ["A->null", "null->B"]
+    assert sidecar.transitions()[-1].vacant_seconds == pytest.approx(20, abs=0.1)
+
+
+@pytest.mark.parametrize("down", ["blind", "killed"])
+def test_a_job_that_ended_out_of_sight_is_retired_at_the_next_complete_look(down: str) -> None:
+    """While nobody looked, the job ended: ?->gone."""
+    flink, sidecar = watching()
+    if down == "blind":
+        sidecar.is_cut_off().waits(30)
+    else:
+        sidecar.is_killed(down_for=30)
+    flink.forget()
+    flink.vacate(THE_JOB)
+    sidecar.connects()
+    assert sidecar.transitions(THE_JOB)[-1].pattern == "?->gone"
+    assert set(sidecar.state.clusters[CLUSTER].components) == set(CLUSTER_COMPONENTS)
+
+
+def test_a_job_that_comes_back_begins_anew() -> None:
+    """The same job id, submitted again after it ended, has no history: its first leader is a first election."""
+    flink, sidecar = watching()
+    for _ in range(2):
+        flink.forget()
+        flink.vacate(THE_JOB)
+        sidecar.sees_changes()
+        flink.submit().elect(A, THE_JOB)
+        sidecar.sees_changes()
+    assert sidecar.kinds(THE_JOB) == ["RETIRED", "GRANTED"] * 2
+    assert {t.last_known_session_id for t in sidecar.transitions(THE_JOB) if t.kind == "GRANTED"} == {None}
+    assert len({t.id for t in sidecar.transitions(THE_JOB)}) == 4
+
+
+def test_a_job_that_never_had_a_leader_is_retired_each_time_under_its_own_id() -> None:
+    """Submitted and withdrawn twice before anybody led it: two happenings."""
+    flink, sidecar = watching()
+    for _ in range(2):
+        flink.submit("cd" * 16)
+        sidecar.sees_changes()
+        flink.forget("cd" * 16)
+        sidecar.sees_changes()
+    retired = sidecar.transitions(ComponentId(Component.JOB, "cd" * 16))
+    assert [t.pattern for t in retired] == ["null->gone"] * 2
+    assert len({t.id for t in retired}) == 2

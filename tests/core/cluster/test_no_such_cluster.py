@@ -1,0 +1,75 @@
+"""A cluster of which nothing was ever there is another thing than one without a leader."""
+
+from msgspec.structs import replace
+
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import ChildrenObserved, NothingFound
+from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.views.leader_view import leaders
+from sidecar.core.views.snapshot import Snapshot
+from tests.kit.cluster import CLUSTER, DISPATCHER, A
+from tests.kit.core_sidecar import BY_ALERT, NO_LEADER, Sidecar, watching
+from tests.kit.fake_flink import Flink
+
+OUT_OF_SIGHT = Rule("FlinkLeadersOutOfSight", Trigger.BLIND, Severity.WARNING, hold_for=120 * SECOND)
+RULES = replace(BY_ALERT, rules=(NO_LEADER, OUT_OF_SIGHT))
+PLACE = "zk:2181/flink/payements in ZooKeeper"
+
+
+def nothing_there(*beside: str) -> tuple[Flink, Sidecar]:
+    """A sidecar that has looked at an empty place."""
+    flink = Flink()
+    sidecar = Sidecar(flink, RULES).connects()
+    sidecar.observe(NothingFound(sidecar.moment, CLUSTER, PLACE, beside))
+    return flink, sidecar
+
+
+def test_where_nothing_ever_was_no_missing_leader_is_notified() -> None:
+    """A typo in the cluster id: not a vacancy, but that there is no such cluster, and which there are."""
+    _, sidecar = nothing_there("default", "payments")
+    sidecar.waits(600, tick=1)
+    assert sidecar.told() == [("FlinkLeadersOutOfSight", "FIRST")]
+    assert sidecar.sent[0].title == "[WARNING] Flink default: no such cluster"
+    assert (
+        "no such cluster: nothing was ever found under zk:2181/flink/payements in ZooKeeper; "
+        "clusters found beside it: default, payments" in sidecar.sent[0].body
+    )
+
+
+def test_it_can_be_seen_that_nothing_is_there() -> None:
+    """The store is in sight: the sidecar is ready, and of no component it is said that it has no leader."""
+    _, sidecar = nothing_there()
+    sidecar.waits(1)
+    snapshot = Snapshot(sidecar.moment, sidecar.state)
+    assert snapshot.ready
+    assert {(leader.state, leader.reason) for leader in leaders(snapshot)} == {
+        ("unknown", "nothing of this cluster was ever found")
+    }
+
+
+def test_a_flink_that_is_started_later_is_watched_from_then_on() -> None:
+    """It has as long as any other to elect its first leader; if it does not, that is a vacancy."""
+    flink, sidecar = nothing_there()
+    sidecar.waits(600, tick=1)
+    sidecar.sent.clear()
+    sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, "/leader/latch", ("_c_1",)))
+    sidecar.waits(20, tick=1)
+    assert sidecar.told() == [("FlinkLeadersOutOfSight", "RESOLVED")]
+    sidecar.waits(20, tick=1)
+    assert sidecar.told()[1:] == [("FlinkNoLeader", "FIRST")]
+    flink.elect(A)
+    sidecar.sees_changes().waits(70, tick=1)
+    assert sidecar.told()[2:] == [("FlinkNoLeader", "RESOLVED")]
+
+
+def test_where_a_leader_was_before_it_is_a_vacancy() -> None:
+    """A cluster that is gone, also after a restart of the sidecar: whoever led is remembered."""
+    flink, sidecar = watching(policy=RULES)
+    flink.vacate()
+    for path in [*flink.znodes.tree.nodes]:
+        flink.znodes.delete(path)
+    sidecar.is_killed(down_for=5).connects()
+    sidecar.observe(NothingFound(sidecar.moment, CLUSTER, PLACE, ()))
+    sidecar.waits(40, tick=1)
+    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.known(DISPATCHER).last_known

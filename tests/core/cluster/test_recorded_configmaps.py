@@ -1,0 +1,243 @@
+"""Recorded watch streams of real Flink in Kubernetes, through `step`: what is reported of each fault, and of nothing else."""
+
+from functools import cache
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.flink.configmaps import LEASE_MARGIN
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import ConfigMapObserved, DeliveryOutcome, DeliverySettled, Observation
+from sidecar.core.policy.policy import Store
+from sidecar.core.records import EpisodeRecord, TransitionRecord
+from sidecar.core.state import State
+from sidecar.core.step import Append, Send
+from sidecar.core.views.flink_view import FlinkView
+from tests.core.cluster.test_recorded_failovers import QUICK, Lenient
+from tests.kit import configmap_recordings
+from tests.kit.ticks import ticked
+
+THREE = ("resource_manager", "dispatcher", "rest_server")
+KUBERNETES = replace(QUICK, stores={configmap_recordings.CLUSTER: Store.KUBERNETES})
+REMOVED = "the address was removed"
+ANOTHER = "another holder, the old address still there"
+LAPSED = "the lease was not renewed"
+FAILOVER = ["A->null", "null->B"]
+OUTAGE = ["A->?", "?->A"]
+
+
+class Watched:
+    """A recording as a sidecar saw it: transitions by phase, and what people were told."""
+
+    def __init__(self, version: str, *, looking: bool = True) -> None:
+        self.phases: dict[str, list[TransitionRecord]] = {}
+        self.sent: list[Delivery] = []
+        self.episodes: list[tuple[str, EpisodeRecord]] = []
+        """Those that are over, each with the phase in which it began."""
+        self._opened: dict[str, str] = {}
+        self.renewals = 0
+        self.moved_by_renewals = 0
+        self._state = State()
+        self._witness = Lenient(consistent=True, cluster_id=configmap_recordings.CLUSTER)
+        self._last: dict[str, ConfigMapObserved] = {}
+        for phase, observation in ticked(configmap_recordings.observations(version, looking=looking)):
+            before = len(self.transitions)
+            self._take(phase, observation)
+            if isinstance(observation, ConfigMapObserved) and self._is_renewal(observation):
+                self.renewals += 1
+                self.moved_by_renewals += len(self.transitions) - before
+
+    @property
+    def transitions(self) -> list[TransitionRecord]:
+        return [transition for transitions in self.phases.values() for transition in transitions]
+
+    def of(self, phase: str, component: str) -> list[TransitionRecord]:
+        return [t for t in self.phases.get(phase, ()) if t.component == component]
+
+    def _take(self, phase: str, observation: Observation) -> None:
+        self._state, effects = self._witness.step(KUBERNETES, self._state, observation)
+        if opened := self._state.clusters[configmap_recordings.CLUSTER].episode:
+            self._opened.setdefault(opened.id, phase)
+        for effect in effects:
+            match effect:
+                case Send(delivery):
+                    self.sent.append(delivery)
+                    self._take(phase, DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED))
+                case Append(TransitionRecord() as transition):
+                    self.phases.setdefault(phase, []).append(transition)
+                case Append(EpisodeRecord() as episode):
+                    self.episodes.append((self._opened[episode.id], episode))
+
+    def _is_renewal(self, told: ConfigMapObserved) -> bool:
+        """Whether the holder has written that it lives, and nobody anything else."""
+        before, self._last[told.name] = self._last.get(told.name), told
+        if before is None or (before.uid, before.data) != (told.uid, told.data) or before.leader == told.leader:
+            return False
+        return (before.leader or "").partition('"renewTime"')[0] == (told.leader or "").partition('"renewTime"')[0]
+
+
+watched = cache(Watched)
+
+
+def patterns(version: str, phase: str, component: str) -> list[str]:
+    return [t.pattern for t in watched(version).of(phase, component)]
+
+
+CALM = ["standby", "standby again", "SIGCONT"]
+REPORTED = {
+    "1.14.6": {
+        "start": ["?->null", "null->B"],
+        "kill -9": FAILOVER,
+        "SIGTERM": FAILOVER,
+        "SIGSTOP": FAILOVER,
+        "API server away for 15 s": [*OUTAGE, *FAILOVER],
+        # Both JobManagers died of the outage, and left their addresses for ever.
+        "API server away for 28 s": [*OUTAGE, "A->null"],
+    },
+    "1.20.5": {
+        "start": ["?->null", "null->B"],
+        "kill -9": FAILOVER,
+        "SIGTERM": FAILOVER,
+        "SIGSTOP": FAILOVER,
+        # The stream broke off for 3 s only.
+        "API server away for 15 s": FAILOVER,
+        # The old leader gave up when it could, and led again in a new session.
+        "API server away for 28 s": [*OUTAGE, *FAILOVER],
+        "SIGTERM to all": ["A->null"],
+    },
+    "2.3.0": {
+        "start": ["?->null", "null->B"],
+        "kill -9": FAILOVER,
+        "kubectl delete": ["A->null"],
+    },
+}
+"""What happened to each of the three cluster components, by what was done to the cluster."""
+
+
+@pytest.mark.parametrize("version", REPORTED)
+def test_each_fault_is_reported_as_what_it_was(version: str) -> None:
+    """The whole recording, phase by phase: these transitions and no others."""
+    for component in THREE:
+        found = {phase: patterns(version, phase, component) for _, phase in configmap_recordings.PHASES[version]}
+        assert {phase: letters for phase, letters in found.items() if letters} == REPORTED[version], component
+
+
+@pytest.mark.parametrize(("version", "renewals"), [("1.14.6", 68), ("1.20.5", 29), ("2.3.0", 6)])
+def test_no_renewal_is_a_transition(version: str, renewals: int) -> None:
+    """Not one of all in the stream."""
+    assert (watched(version).renewals, watched(version).moved_by_renewals) == (renewals, 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "phase", "reasons"),
+    [
+        ("1.14.6", "kill -9", {ANOTHER, LAPSED}),  # three leases, each with a time of its own
+        ("1.14.6", "SIGTERM", {LAPSED}),  # it neither clears nor releases anything
+        ("1.14.6", "SIGSTOP", {ANOTHER, LAPSED}),
+        ("1.14.6", "API server away for 15 s", {ANOTHER, REMOVED}),
+        ("1.14.6", "API server away for 28 s", {LAPSED}),
+        ("1.20.5", "kill -9", {LAPSED}),
+        ("1.20.5", "SIGTERM", {REMOVED}),
+        ("1.20.5", "SIGSTOP", {LAPSED}),
+        ("1.20.5", "API server away for 15 s", {ANOTHER}),
+        ("1.20.5", "API server away for 28 s", {"the lease was released"}),
+        ("1.20.5", "SIGTERM to all", {REMOVED}),
+        ("2.3.0", "kill -9", {LAPSED}),
+        ("2.3.0", "kubectl delete", {"the ConfigMap is gone"}),
+    ],
+)
+def test_each_vacancy_says_on_which_fact_it_rests(version: str, phase: str, reasons: set[str]) -> None:
+    """One of few sentences, with the seconds where the lease ran out."""
+    found = [t.reason or "" for t in watched(version).phases[phase] if t.pattern == "A->null"]
+    assert {LAPSED if reason.startswith(LAPSED) else reason for reason in found} == reasons
+
+
+@pytest.mark.parametrize("version", REPORTED)
+def test_a_lease_that_ran_out_is_noticed_at_the_next_look(version: str) -> None:
+    """After its 15 s and the margin, and before the next look but one."""
+    least = 15 * SECOND + LEASE_MARGIN
+    lapses = [t.reason for t in watched(version).transitions if t.reason and t.reason.startswith(LAPSED)]
+    seconds = [float(reason.removeprefix(f"{LAPSED} for ").removesuffix(" s")) for reason in lapses]
+    assert seconds
+    assert all(least <= found * SECOND <= least + configmap_recordings.NEXT_LOOK for found in seconds)
+
+
+@pytest.mark.parametrize("version", REPORTED)
+def test_who_comes_after_a_failover_is_another_process_or_the_same(version: str) -> None:
+    """By the holder of the lease, and not by the address: both JobManagers are on one host."""
+    again = {
+        ("1.14.6", "API server away for 15 s", "resource_manager"),
+        *(("1.20.5", "API server away for 28 s", component) for component in THREE),
+    }
+    granted = [(phase, t) for phase, ts in watched(version).phases.items() for t in ts if t.pattern == "null->B"]
+    for phase, transition in granted:
+        first = transition.last_known_session_id is None
+        same = None if first else (version, phase, transition.component) in again
+        assert transition.same_process is same, (phase, transition.component)
+
+
+@pytest.mark.parametrize(
+    ("version", "elections"),
+    [("1.14.6", [None]), ("1.20.5", [0, 1, 3, 4, 5, 6]), ("2.3.0", [0, 1])],
+)
+def test_elections_are_counted_where_the_lease_counts_them(version: str, elections: list[int | None]) -> None:
+    """SIGTERM in 1.20.5 is two: the dying process takes the lease once more. Nothing was missed; 1.14's count is of renewals."""
+    granted = [t for t in watched(version).transitions if t.pattern == "null->B" and t.component == "dispatcher"]
+    assert list(dict.fromkeys(t.elections for t in granted)) == elections
+    assert {t.unobserved for t in granted[1:]} == {None if version == "1.14.6" else 0}
+
+
+def test_a_job_is_vacant_with_its_leader_and_retired_with_its_config_map() -> None:
+    """2.3.0: its key outlives the leader; the ConfigMap that the dying leader makes anew does not know it any more."""
+    found = {phase: patterns("2.3.0", phase, "job") for _, phase in configmap_recordings.PHASES["2.3.0"]}
+    assert found == {"start": ["null->B"], "kill -9": FAILOVER, "kubectl delete": ["A->null", "null->gone"]}
+
+
+@pytest.mark.parametrize(
+    ("version", "titles"),
+    [
+        (
+            "1.14.6",
+            [
+                "leader of 3 components changed: 127.0.0.1:16121 → 127.0.0.1:16122",
+                "leader of 3 components changed: 127.0.0.1:16122 → 127.0.0.1:16121",
+                "leader of 3 components changed: 127.0.0.1:16121 → 127.0.0.1:16122",
+                "leader of 3 components changed: 127.0.0.1:16122, with a new session id",
+            ],
+        ),
+        (
+            "1.20.5",
+            [
+                "leader of 3 components changed: 127.0.0.1:18081 → 127.0.0.1:18082",
+                "leader of 3 components changed: 127.0.0.1:18082 → 127.0.0.1:18081",
+                "leader of 3 components changed: 127.0.0.1:18081 → 127.0.0.1:18082",
+                "leader of 3 components changed: 127.0.0.1:18082 → 127.0.0.1:18081",
+                "leader of 3 components changed: 127.0.0.1:18081, with a new session id",
+            ],
+        ),
+        ("2.3.0", ["leader of 3 components changed: 127.0.0.1:18081 → 127.0.0.1:18082"]),
+    ],
+)
+def test_every_failover_is_told_once(version: str, titles: list[str]) -> None:
+    """Each fault that moved the leaders, all components together, also where three leases moved one by one in five seconds."""
+    assert [sent.title.removeprefix("[WARNING] Flink demo: ") for sent in watched(version).sent] == titles
+
+
+def test_without_a_look_of_ours_a_lease_ends_with_the_next_takeover() -> None:
+    """What is derived from silence needs somebody who looked: the stream alone tells of a failover when it is over."""
+    stream = Watched("1.20.5", looking=False)
+    assert LAPSED not in str([t.reason for t in stream.transitions])
+    for phase in ("kill -9", "SIGTERM", "SIGSTOP"):
+        assert [t.pattern for t in stream.of(phase, "dispatcher")] == FAILOVER
+
+
+def test_flinks_own_listener_sees_no_vacancy_that_is_derived() -> None:
+    """Null only where a key is gone: 1.20.5 removes it in a takeover, 1.14 overwrites it. Not a deleted ConfigMap, but one made anew."""
+    for version, nulls, leaders in (("1.14.6", 1, 15), ("1.20.5", 15, 18), ("2.3.0", 7, 8)):
+        view = FlinkView()
+        calls = [
+            call for _, observation in configmap_recordings.observations(version) for call in view.observe(observation)
+        ]
+        found = [call.leader_session_id is None for call in calls]
+        assert (version, sum(found), len(found) - sum(found)) == (version, nulls, leaders)

@@ -1,0 +1,115 @@
+"""Recorded failovers of real Flink clusters, through `step`: what is recorded, and what people are told."""
+
+from functools import cache
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
+from sidecar.core.policy.routing import Route
+from sidecar.core.records import EpisodeRecord, TransitionRecord
+from sidecar.core.state import State
+from sidecar.core.step import Append, Send
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.core_sidecar import POLICY
+from tests.kit.core_witness import Witness
+from tests.kit.ticks import ticked
+
+COMPONENTS = ("resource_manager", "dispatcher", "rest_server", "job")
+CRASHES = (
+    "i kill-9 leader, standby present",
+    "iii SIGTERM leader, standby present",
+    "vi SIGSTOP leader 15s then SIGCONT, standby present",
+    "ii kill-9 only JM, restart after 12s",
+    "iib kill-9 only JM, restart at once (before session expiry)",
+    "term SIGTERM the only JM, restart after 6s",
+)
+QUICK = replace(
+    POLICY,
+    route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND),
+    session_timeouts={"default": 5 * SECOND},
+)
+"""The failovers of a recording follow each other faster than anybody wants to be told of real ones."""
+
+
+class Watched:
+    """A recording as a sidecar saw it: transitions and deliveries by phase."""
+
+    def __init__(self, version: str) -> None:
+        self.transitions: dict[str, list[TransitionRecord]] = {}
+        self.sent: dict[str, list[Delivery]] = {}
+        self.episodes: list[tuple[str, EpisodeRecord]] = []
+        """Those that are over, each with the phase in which it began."""
+        self._opened: dict[str, str] = {}
+        self._state = State()
+        self._witness = Lenient()
+        for phase, observation in ticked(recordings.observations(version, "oracle_tol")):
+            self._take(phase, observation)
+
+    def _take(self, phase: str, observation: Observation) -> None:
+        self._state, effects = self._witness.step(QUICK, self._state, observation)
+        if opened := self._state.clusters["default"].episode:
+            self._opened.setdefault(opened.id, phase)
+        for effect in effects:
+            match effect:
+                case Send(delivery):
+                    self.sent.setdefault(phase, []).append(delivery)
+                    self._take(phase, DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED))
+                case Append(TransitionRecord() as transition):
+                    self.transitions.setdefault(phase, []).append(transition)
+                case Append(EpisodeRecord() as episode):
+                    self.episodes.append((self._opened[episode.id], episode))
+
+    def patterns(self, phase: str, component: str) -> list[str]:
+        return [t.pattern for t in self.transitions.get(phase, ()) if t.component == component]
+
+
+class Lenient(Witness):
+    """A recording does not begin where the scenes of these tests do."""
+
+    def _check_coverage(self, after: object, stretches: object) -> None:
+        """Nothing to check."""
+
+
+watched = cache(Watched)
+
+
+@pytest.mark.parametrize("phase", CRASHES)
+@pytest.mark.parametrize("version", ["1.14.6", "2.3.0"])
+def test_a_crash_is_a_vacancy_and_a_new_leader_for_every_component(version: str, phase: str) -> None:
+    """Killed, ended, stopped, alone or with a standby: A->null->B, four times."""
+    for component in COMPONENTS:
+        assert watched(version).patterns(phase, component) == ["A->null", "null->B"], component
+
+
+@pytest.mark.parametrize("version", ["1.14.6", "2.3.0"])
+def test_each_failover_is_told_once(version: str) -> None:
+    """Nine faults in five minutes: eight are told before the recording ends, each once, of all of it; no vacancy lasted."""
+    sent = [delivery for deliveries in watched(version).sent.values() for delivery in deliveries]
+    assert [(d.alert, d.reason.value) for d in sent[:8]] == [("FlinkLeaderChanged", "FIRST")] * 8
+    assert {d.title.partition(" changed: ")[0] for d in sent[:8]} == {"[WARNING] Flink default: leader of 3 components"}
+    for component in (*COMPONENTS[:3], "jobs: 1 of 1 lost their leader"):
+        assert all(component in d.body for d in sent[:8]), component
+
+
+def test_a_blink_of_the_store_is_a_replacement_in_place() -> None:
+    """2.3.0, ZooKeeper away for 2 s: the same process leads again. A->B without a vacancy, nothing unseen; only the job is vacant."""
+    transitions = watched("2.3.0").transitions["iv ZK kill-9, back after 2s (< session timeout)"]
+    assert {(t.component, t.pattern, t.unobserved, t.same_process) for t in transitions} == {
+        ("resource_manager", "A->B", 0, True),
+        ("dispatcher", "A->B", 0, True),
+        ("rest_server", "A->B", 0, True),
+        ("job", "A->null", None, None),
+        ("job", "null->B", None, True),
+    }
+
+
+def test_an_outage_of_the_store_is_blindness_and_then_what_there_is() -> None:
+    """2.3.0, ZooKeeper away for 15 s: A->? when the trust window ends, then the old leader is found once more, and only then replaced."""
+    phase = "v1 ZK down 15s (> session timeout), only ONE JM"
+    for component in COMPONENTS:
+        assert watched("2.3.0").patterns(phase, component) == ["A->?", "?->A", "A->null", "null->B"]
+    found = [t for t in watched("2.3.0").transitions[phase] if t.pattern == "?->A"]
+    assert all(t.same_leader for t in found)

@@ -1,0 +1,151 @@
+"""Whoever may write the ledger can write anything: what it says is bounded, and silences nobody for long."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import json
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery import ledger_document
+from sidecar.core.delivery.ledger_document import (
+    CLOCK_SKEW,
+    Claim,
+    Entry,
+    Ledger,
+    Standing,
+    believed,
+    claimed,
+    marked,
+    standing,
+)
+from tests.core.delivery.test_ledger_document import HOUR, NOW, VACANCY, A, told_of
+
+NAME = "ops#0 group"
+FUTURE = NOW + CLOCK_SKEW + 1
+ENDLESS = 2**62
+
+
+def found(entry: Entry, wall: int = NOW) -> Ledger:
+    """What an observer takes from a document with this entry."""
+    return believed(ledger_document.read(json.encode(Ledger(entries={NAME: entry}, began=1))), wall)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry({"vacancy": 0}, at=NOW, changed_at=ENDLESS),
+        Entry({"vacancy": 0}, at=ENDLESS, changed_at=NOW),
+        Entry({"vacancy": 0}, at=NOW, changed_at=FUTURE),
+        Entry({"vacancy": ENDLESS}, at=NOW, changed_at=NOW),
+        Entry({"vacancy": FUTURE}, at=NOW, changed_at=NOW),
+        Entry({"vacancy": -1}, at=NOW, changed_at=NOW),
+        Entry({"vacancy": 0}, at=-ENDLESS, changed_at=NOW),
+    ],
+)
+def test_what_was_told_in_the_future_was_not_told(entry: Entry) -> None:
+    """A clock may be wrong, or somebody wants silence: the alert is sent, and says that it may be a duplicate."""
+    vacant = told_of(replace(VACANCY, began=NOW + 5))
+    assert standing(found(entry), vacant, "sidecar-a") is Standing.FREE
+    assert ledger_document.may_have_arrived(found(entry), vacant)
+
+
+def test_clocks_may_differ_by_two_hours() -> None:
+    """What another observer has told is told."""
+    entry = Entry({"vacancy": 0}, at=NOW + CLOCK_SKEW, by="sidecar-b", changed_at=NOW + CLOCK_SKEW)
+    assert standing(found(entry), told_of(VACANCY), "sidecar-a") is Standing.TOLD
+
+
+def test_a_doubt_about_the_future_lasts_until_it_is_told() -> None:
+    """It is kept in the document that is written over it."""
+    doubted = found(Entry({"vacancy": 0}, at=ENDLESS, changed_at=ENDLESS))
+    kept = believed(ledger_document.read(ledger_document.written(doubted, NOW)), NOW)
+    assert ledger_document.may_have_arrived(kept, told_of(VACANCY))
+    told = marked(claimed(kept, told_of(VACANCY), A, NOW), told_of(VACANCY), "sidecar-a", NOW)
+    assert standing(believed(told, NOW), told_of(VACANCY), "sidecar-b") is Standing.TOLD
+
+
+def test_a_condition_that_was_told_long_before_it_began_is_told_again() -> None:
+    """While it lasts somebody says it again in each repeat interval: what nobody has said for two of them is over, or was never so."""
+    told = Entry({"vacancy": 0}, at=NOW, changed_at=NOW)
+    for later, expected in ((7 * HOUR, Standing.TOLD), (8 * HOUR + 1, Standing.FREE)):
+        vacant = told_of(replace(VACANCY, began=NOW + later), after=later)
+        assert standing(found(told, NOW + later), vacant, "sidecar-a") is expected
+        assert ledger_document.repeats(found(told, NOW + later), vacant)
+
+
+def test_a_claim_with_endless_names_is_none() -> None:
+    """It is no claim of a sidecar: what it is about may have arrived."""
+    claim = Claim("x" * 5000, "token", ("vacancy",))
+    left = found(Entry(claim=claim, changed_at=NOW))
+    assert standing(left, told_of(VACANCY), "sidecar-a") is Standing.FREE
+    assert ledger_document.may_have_arrived(left, told_of(VACANCY))
+
+
+def test_a_beginning_in_the_future_is_none() -> None:
+    """The ledger begins anew: what happened before is sent as a possible duplicate, not for ever."""
+    assert believed(Ledger(began=ENDLESS), NOW).began == 0
+    assert believed(Ledger(began=-1), NOW).began == 0
+    assert believed(Ledger(began=NOW), NOW).began == NOW
+
+
+def test_counts_and_lengths_are_bounded() -> None:
+    """Of entries, of alerts in each list, and of each id."""
+    many = [f"{number}" for number in range(3 * ledger_document.MOST_ALERTS)]
+    entry = Entry(
+        dict.fromkeys([*many, "x" * 5000], 0), unsure=(*many, "x" * 5000), claim=Claim("b", "1", (*many, "x" * 5000))
+    )
+    kept = found(entry).entries[NAME]
+    assert kept.claim
+    assert {len(kept.told), len(kept.unsure), len(kept.claim.about)} == {ledger_document.MOST_ALERTS}
+    assert max(map(len, [*kept.told, *kept.unsure, *kept.claim.about])) < 10
+    crowd = {f"{number}": Entry(changed_at=NOW - number) for number in range(2 * ledger_document.MOST_ENTRIES)}
+    kept_names = list(believed(Ledger(entries={**crowd, "y" * 5000: Entry()}), NOW).entries)
+    assert set(kept_names) == {f"{number}" for number in range(ledger_document.MOST_ENTRIES)}
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"x": %s}' % (b"[" * 1200 + b"]" * 1200), b'{"entries": %s}' % (b'{"a":' * 5000 + b"1" + b"}" * 5000)]
+)
+def test_what_is_nested_too_deeply_is_no_ledger(content: bytes) -> None:
+    """It counts as unreadable, as any other garbage does."""
+    assert ledger_document.read(content) == Ledger()
+
+
+NUMBERS = st.integers() | st.sampled_from([0, NOW, ENDLESS, -ENDLESS, 10**400])
+TEXTS = st.text(max_size=5) | st.sampled_from(["vacancy", "sidecar-a", NAME, "z" * 5000])
+CLAIMS = st.fixed_dictionaries({"by": TEXTS, "token": TEXTS}, optional={"about": st.lists(TEXTS, max_size=3)})
+ENTRIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "told": st.dictionaries(TEXTS, NUMBERS, max_size=3),
+        "at": NUMBERS,
+        "by": TEXTS,
+        "claim": st.none() | CLAIMS,
+        "unsure": st.lists(TEXTS, max_size=3),
+        "changed_at": NUMBERS,
+    },
+)
+DOCUMENTS = st.fixed_dictionaries(
+    {}, optional={"entries": st.dictionaries(TEXTS, ENTRIES, max_size=3), "began": NUMBERS, "format": NUMBERS}
+)
+
+
+@given(DOCUMENTS, st.sampled_from(Reason))
+def test_no_document_breaks_anything(document: dict[str, Any], reason: Reason) -> None:
+    """Whatever stands there can be read, asked, claimed, marked and written, and is read again as it was written."""
+    read = believed(ledger_document.read(json.encode(document)), NOW)
+    delivery = told_of(VACANCY, reason=reason)
+    assert standing(read, delivery, "sidecar-a")
+    assert ledger_document.repeats(read, delivery) in {True, False}
+    assert ledger_document.oldest_news(read, delivery) <= NOW
+    held = claimed(read, delivery, A, NOW)
+    assert standing(held, delivery, A.by) in {Standing.OURS, Standing.TOLD}
+    told = believed(ledger_document.read(ledger_document.written(marked(held, delivery, A.by, NOW), NOW)), NOW)
+    assert standing(told, delivery, "sidecar-b") in {Standing.TOLD, Standing.HELD, Standing.FREE}
+    assert (
+        not ledger_document.may_have_arrived(told, delivery)
+        or standing(told, delivery, "sidecar-b") is not Standing.TOLD
+    )

@@ -1,0 +1,229 @@
+"""The ledger: what one observer has claimed or told, the others do not tell; what nobody has told, somebody does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery import ledger_document
+from sidecar.core.delivery.ledger_document import Claim, Entry, Ledger, Standing, claimed, marked, released, standing
+from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Severity
+
+NOW = 1_795_161_600 * SECOND
+HOUR = 3600 * SECOND
+A, B = Claim("sidecar-a", "1"), Claim("sidecar-b", "1")
+VACANCY = Part("vacancy", began=NOW)
+OVER = Part("vacancy", began=NOW, ended=NOW + 60 * SECOND)
+CHANGE = Part("change", NOW, is_event=True)
+
+
+def told_of(*parts: Part, reason: Reason = Reason.FIRST, after: int = 0) -> Delivery:
+    """A notification of these alerts, queued so long after NOW."""
+    return Delivery(
+        *("id", "ops#0", "ops", "default", "FlinkNoLeader", "group", reason, Severity.CRITICAL, "title", "body"),
+        queued_at=Moment(NOW + after, NOW + after),
+        next_at=0,
+        parts=parts,
+        repeat_interval=4 * HOUR,
+    )
+
+
+def test_a_claim_keeps_others_from_telling_and_a_mark_says_that_it_is_told() -> None:
+    """Free, held by one, told: as each observer sees it."""
+    first = told_of(VACANCY)
+    assert standing(Ledger(), first, "sidecar-a") is Standing.FREE
+    held = claimed(Ledger(), first, A, NOW)
+    assert (standing(held, first, "sidecar-a"), standing(held, first, "sidecar-b")) == (Standing.OURS, Standing.HELD)
+    told = marked(held, first, "sidecar-a", NOW)
+    assert {standing(told, first, name) for name in ("sidecar-a", "sidecar-b")} == {Standing.TOLD}
+
+
+def test_what_was_told_is_told_once_and_its_end_once() -> None:
+    """Firing, over, and a late observer that has both still to tell: told, all of it."""
+    told = marked(Ledger(), told_of(VACANCY), "sidecar-a", NOW)
+    over = told_of(OVER, reason=Reason.RESOLVED)
+    assert standing(told, over, "sidecar-b") is Standing.FREE
+    told = marked(told, over, "sidecar-b", NOW)
+    late = (told_of(VACANCY), over, told_of(replace(VACANCY, began=NOW + 2 * SECOND)))
+    assert {standing(told, delivery, "sidecar-c") for delivery in late} == {Standing.TOLD}
+
+
+def test_what_begins_anew_is_told_anew() -> None:
+    """The same vacancy of the same term, after it was over: another one. An event happens once, whoever saw it when."""
+    told = marked(Ledger(), told_of(OVER, replace(CHANGE, ended=NOW)), "sidecar-a", NOW)
+    assert standing(told, told_of(replace(VACANCY, began=NOW + 90 * SECOND)), "sidecar-a") is Standing.FREE
+    assert standing(told, told_of(replace(CHANGE, ended=NOW + 5 * SECOND)), "sidecar-b") is Standing.TOLD
+
+
+def test_one_alert_that_nobody_told_is_enough() -> None:
+    """A group that another observer told of without it: told, with it."""
+    told = marked(Ledger(), told_of(CHANGE), "sidecar-a", NOW)
+    assert standing(told, told_of(CHANGE, VACANCY), "sidecar-b") is Standing.FREE
+
+
+def test_it_is_said_again_once_in_each_interval() -> None:
+    """Whoever is first after four hours; the others find it said, though their clocks differ by a minute."""
+    told = marked(Ledger(), told_of(VACANCY), "sidecar-a", NOW)
+    again = told_of(VACANCY, reason=Reason.REPEAT_INTERVAL_ELAPSED, after=4 * HOUR)
+    assert standing(told, again, "sidecar-b") is Standing.FREE
+    told = marked(told, again, "sidecar-b", NOW + 4 * HOUR)
+    for skew in (-60 * SECOND, 0, 60 * SECOND):
+        late = replace(again, queued_at=Moment(0, NOW + 4 * HOUR + skew))
+        assert standing(told, late, "sidecar-a") is Standing.TOLD
+    later = told_of(VACANCY, reason=Reason.REPEAT_INTERVAL_ELAPSED, after=8 * HOUR)
+    assert standing(told, later, "sidecar-a") is Standing.FREE
+
+
+@pytest.mark.parametrize("unsure", [False, True])
+def test_a_claim_that_is_given_back_may_be_taken(unsure: bool) -> None:
+    """After a failure; and where it may have arrived, whoever takes it knows. Somebody else's claim is not given back."""
+    first = told_of(VACANCY)
+    back = released(claimed(Ledger(), first, A, NOW), first, A, NOW, unsure=unsure)
+    assert standing(back, first, "sidecar-b") is Standing.FREE
+    assert ledger_document.may_have_arrived(back, first) is unsure
+    taken = claimed(claimed(Ledger(), first, A, NOW), first, B, NOW)
+    theirs = replace(B, about=("vacancy",))
+    assert taken.entries["ops#0 group"] == Entry(claim=theirs, unsure=("vacancy",), changed_at=NOW)
+    assert released(taken, first, A, NOW, unsure=False) is taken
+
+
+def test_a_mark_never_takes_back_that_something_is_over() -> None:
+    """An observer that could not ask says late what another has long told the end of: nobody tells the end again."""
+    over = told_of(OVER, reason=Reason.RESOLVED)
+    late = marked(marked(Ledger(), over, "sidecar-a", NOW), told_of(VACANCY), "sidecar-b", NOW + HOUR)
+    assert standing(late, over, "sidecar-c") is Standing.TOLD
+    anew = told_of(replace(VACANCY, began=NOW + HOUR))
+    assert standing(marked(late, anew, "sidecar-b", NOW + HOUR), told_of(replace(OVER, ended=NOW + 2 * HOUR)), "c") is (
+        Standing.FREE
+    )
+
+
+def test_a_mark_leaves_what_another_has_claimed() -> None:
+    """With its doubts. Our own claim is done."""
+    held = claimed(claimed(Ledger(), told_of(VACANCY), A, NOW), told_of(VACANCY), B, NOW)
+    by_us = marked(held, told_of(CHANGE), "sidecar-b", NOW).entries["ops#0 group"]
+    assert (by_us.claim, by_us.unsure) == (None, ("vacancy",))
+    by_another = marked(held, told_of(CHANGE), "sidecar-a", NOW).entries["ops#0 group"]
+    assert (by_another.claim, by_another.unsure) == (replace(B, about=("vacancy",)), ("vacancy",))
+
+
+def test_a_doubt_lasts_until_what_is_doubted_is_told() -> None:
+    """The service took two alerts and hung up; another one of the group is told meanwhile, by somebody who knows only that: the two are
+    still in doubt, and a third is not.
+    """
+    both, other, third = told_of(VACANCY, CHANGE), told_of(Part("other", NOW)), told_of(Part("third", NOW))
+    found = released(claimed(Ledger(), both, A, NOW), both, A, NOW, unsure=True)
+    found = marked(claimed(found, other, B, NOW), other, "sidecar-b", NOW)
+    assert [ledger_document.may_have_arrived(found, each) for each in (both, told_of(CHANGE), third)] == [
+        True,
+        True,
+        False,
+    ]
+    found = marked(found, told_of(CHANGE), "sidecar-b", NOW)
+    assert [ledger_document.may_have_arrived(found, each) for each in (both, told_of(VACANCY))] == [True, True]
+    found = marked(found, told_of(VACANCY), "sidecar-b", NOW)
+    assert not ledger_document.may_have_arrived(found, told_of(OVER, reason=Reason.RESOLVED))
+
+
+@pytest.mark.parametrize(
+    ("reason", "parts", "expected"),
+    [
+        (Reason.FIRST, (CHANGE, VACANCY), True),
+        (Reason.FIRST, (VACANCY,), False),
+        (Reason.FIRST, (replace(CHANGE, ended=NOW),), True),
+        (Reason.GREW, (CHANGE, VACANCY), False),
+        (Reason.GREW, (replace(CHANGE, ended=NOW),), True),
+        (Reason.RESOLVED, (replace(CHANGE, ended=NOW),), False),
+        (Reason.REPEAT_INTERVAL_ELAPSED, (CHANGE,), False),
+    ],
+)
+def test_what_others_told_in_part_is_known(reason: Reason, parts: tuple[Part, ...], expected: bool) -> None:
+    """A failover that one saw going on and another one saw over: the second message says that it may be a duplicate."""
+    told = marked(Ledger(), told_of(CHANGE), "sidecar-a", NOW)
+    assert ledger_document.repeats(told, told_of(*parts, reason=reason)) is expected
+
+
+@pytest.mark.parametrize("skew", [-3600, -5, 0, 5, 3600])
+def test_clocks_that_differ_by_an_hour_tell_an_event_once(skew: int) -> None:
+    """What is told of an event does not depend on when it was, by anybody's clock; nor that it is over, nor saying it again."""
+    ours, theirs = told_of(CHANGE), told_of(replace(CHANGE, ended=NOW + skew * SECOND), reason=Reason.RESOLVED)
+    told = marked(Ledger(), ours, "sidecar-a", NOW)
+    assert standing(told, theirs, "sidecar-b") is Standing.FREE
+    told = marked(told, theirs, "sidecar-b", NOW + skew * SECOND)
+    late = told_of(replace(CHANGE, ended=NOW + SECOND), reason=Reason.RESOLVED)
+    assert {standing(told, each, "sidecar-a") for each in (ours, late)} == {Standing.TOLD}
+    again = told_of(CHANGE, reason=Reason.REPEAT_INTERVAL_ELAPSED, after=skew * SECOND)
+    assert standing(told, again, "sidecar-a") is Standing.TOLD
+
+
+@pytest.mark.parametrize(("skew", "expected"), [(-90, Standing.TOLD), (0, Standing.FREE), (90, Standing.FREE)])
+def test_what_begins_anew_sooner_than_clocks_differ_waits(skew: int, expected: Standing) -> None:
+    """Told over by one whose clock is ahead, vacant again 30 s later: who is behind takes it for the old one. Others tell it."""
+    told = marked(Ledger(), told_of(OVER), "sidecar-a", NOW)
+    anew = replace(VACANCY, began=OVER.ended + (30 + skew) * SECOND)
+    assert standing(told, told_of(anew), "sidecar-b") is expected
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (Part("change", NOW - SECOND, NOW - SECOND, is_event=True), True),
+        (Part("a failover that is not over", NOW - SECOND, is_event=True), True),
+        (Part("vacancy", NOW - SECOND), True),
+        (Part("change", NOW + SECOND, NOW + SECOND, is_event=True), False),
+        (Part("vacancy", NOW + SECOND), False),
+        (Part("told", NOW - SECOND, NOW - SECOND, is_event=True), False),
+    ],
+)
+def test_what_happened_before_the_ledger_began_may_be_marked_in_a_lost_one(part: Part, expected: bool) -> None:
+    """Also where it is queued later, by a sidecar that was away: others have told it. What this ledger knows is not in doubt."""
+    found = marked(
+        ledger_document.begun(Ledger(), NOW), told_of(Part("told", NOW, NOW, is_event=True)), "sidecar-a", NOW
+    )
+    assert (ledger_document.oldest_news(found, told_of(part, after=10 * SECOND)) < found.began) is expected
+    assert ledger_document.oldest_news(found, told_of(part, after=-10 * SECOND)) < found.began
+
+
+def test_destinations_and_groups_do_not_mix() -> None:
+    """What one destination was told, another one was not."""
+    told = marked(Ledger(), told_of(VACANCY), "sidecar-a", NOW)
+    for other in (replace(told_of(VACANCY), destination="ops#1"), replace(told_of(VACANCY), fingerprint="other")):
+        assert standing(told, other, "sidecar-a") is Standing.FREE
+
+
+def test_the_document_is_bounded() -> None:
+    """Old entries go, claims last; of a storm the latest alerts are remembered; the whole has a limit."""
+    old = marked(Ledger(), told_of(VACANCY), "sidecar-a", NOW)
+    held = claimed(old, replace(told_of(VACANCY), fingerprint="held"), A, NOW + 1000)
+    later = ledger_document.read(ledger_document.written(held, NOW + ledger_document.KEPT))
+    assert list(later.entries) == ["ops#0 held"]
+    storm = told_of(*(Part(f"{number:036}", NOW) for number in range(2 * ledger_document.MOST_ALERTS)))
+    full = Ledger()
+    for number in range(100):
+        full = marked(full, replace(storm, fingerprint=f"{number}"), "sidecar-a", NOW + number)
+        assert len(full.entries[f"ops#0 {number}"].told) == ledger_document.MOST_ALERTS
+    content = ledger_document.written(claimed(full, replace(storm, fingerprint="held"), A, NOW + 1000), NOW)
+    assert ledger_document.MOST_BYTES // 2 < len(content) <= ledger_document.MOST_BYTES
+    left = ledger_document.read(content).entries
+    assert "ops#0 held" in left
+    assert "ops#0 99" in left
+    assert "ops#0 0" not in left
+
+
+@given(
+    st.binary(max_size=200) | st.just(b'{"format":2,"entries":[]}') | st.just(b'{"entries":{"x":{"told":{"y":"z"}}}}')
+)
+def test_a_document_that_nobody_can_read_is_none(content: bytes) -> None:
+    """Told again is better than never told."""
+    found = ledger_document.read(content)
+    assert standing(found, told_of(VACANCY), "sidecar-a") is Standing.FREE
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    """Claims, times and doubts."""
+    found = marked(claimed(Ledger(), told_of(CHANGE, OVER), B, NOW), told_of(CHANGE, OVER), "sidecar-b", NOW)
+    found = claimed(found, replace(told_of(VACANCY), destination="ops#1"), A, NOW)
+    assert ledger_document.read(ledger_document.written(found, NOW)) == found

@@ -1,0 +1,88 @@
+"""The map in docs/architecture.md, drawn from the imports. `python -m tests.kit.architecture` prints it."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests import ROOT
+
+_CODE: Final = ROOT / "sidecar"
+_FOR_ALL: Final = frozenset(
+    f"sidecar.{name}"
+    for name in ("answering", "child", "clock", "ports", "stopping", "termination", "threads", "tls", "__main__")
+)
+"""Small modules that everybody may import: arrows to them would hide all others."""
+
+Rooms = Mapping[str, Collection[str]]
+"""Each room, and those whose modules its modules import."""
+
+
+def rooms(*divided: str) -> Rooms:
+    """The packages and modules directly below `sidecar` and the `divided` packages, these themselves excepted."""
+    found = defaultdict[str, set[str]](set)
+    for file in _CODE.rglob("*.py"):
+        module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        here = _room(module, divided)
+        if here is None:
+            continue
+        found[here] |= set()
+        for imported in _imports(file):
+            there = _room(imported, divided)
+            if there and there != here:
+                found[here].add(there)
+    return found
+
+
+def drawn(known: Rooms) -> str:
+    """As a Mermaid diagram: an arrow for each import that does not follow from other arrows."""
+    lines = ["graph TD"]
+    for room, below in sorted(known.items()):
+        indirect = {far for near in below for far in _reach(near, known)}
+        lines += [f"  {room} --> {other}" for other in sorted({*below} - indirect)]
+    return "\n".join(lines)
+
+
+def the_map() -> str:
+    """All rooms, with the core as one; then those of the core."""
+    core = rooms("sidecar.core")
+    inside = {room: {other for other in below if _is_core(other)} for room, below in core.items() if _is_core(room)}
+    return "\n".join(f"```mermaid\n{drawn(known)}\n```\n" for known in (rooms("sidecar.sinks"), inside))
+
+
+def _is_core(room: str) -> bool:
+    return room.startswith("core.")
+
+
+def _room(module: str, divided: tuple[str, ...]) -> str | None:
+    """The room that a module is in, without `sidecar.`; None: not of interest."""
+    parts = module.split(".")
+    depth = 3 if ".".join(parts[:2]) in divided else 2
+    room = ".".join(parts[:depth])
+    path = _CODE.joinpath(*parts[1:depth])
+    is_room = parts[0] == "sidecar" and len(parts) >= depth and (path.is_dir() or path.with_suffix(".py").is_file())
+    return room.removeprefix("sidecar.") if is_room and room not in _FOR_ALL else None
+
+
+def _imports(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def _reach(room: str, known: Rooms) -> set[str]:
+    """All that can be reached from a room, itself excepted."""
+    found, waiting = set[str](), [*known.get(room, ())]
+    while waiting:
+        if (now := waiting.pop()) not in found:
+            found.add(now)
+            waiting += known.get(now, ())
+    return found
+
+
+if __name__ == "__main__":
+    print(the_map())  # noqa: T201  a command prints

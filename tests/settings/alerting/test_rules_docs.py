@@ -1,0 +1,150 @@
+"""docs/rules.md says what the code does."""
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from msgspec import json
+
+from sidecar.core.alerting.message import EXAMPLE
+from sidecar.core.alerting.rules import ZXID_HEADROOM
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import Started, Ticked
+from sidecar.core.policy.labels import OWN_LABELS
+from sidecar.core.policy.policy import Store, Trigger
+from sidecar.settings import test_file
+from sidecar.settings.alerting import templates
+from sidecar.settings.file.schema import Keys
+from sidecar.settings.rules_only import read_offline
+from sidecar.settings.test_file import read_tests
+from sidecar.simulation.fake_flink import Pretended
+from sidecar.simulation.run_test import Difference, compare, play
+from sidecar.simulation.simulator import Voice
+from tests import ROOT
+
+TEXT = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+SECTIONS: Mapping[str, Keys] = {
+    "A test": test_file.TEST,
+    "What happens": test_file.EVENT,
+    "What is expected": test_file.EXPECTATION,
+}
+COMMON = {"alert", "severity", "cluster_id", "store"}
+FAILOVER = "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}"
+FIRING: Mapping[Trigger, str] = {
+    Trigger.LEADER_CHANGED: FAILOVER,
+    Trigger.VACANT: "- {at: 1m, gone: [orders]}",
+    Trigger.EPISODES: FAILOVER,
+    Trigger.BLIND: "- {at: 1m, blind: true}",
+    Trigger.UNOBSERVED: "- {at: 1m, unobserved: 1, leader: {orders: jm-b}}",
+    Trigger.SPLIT: "\n".join(
+        f"- {{at: {60 + n}s, {how}: {{orders: {who}}}}}"
+        for n, (how, who) in enumerate(
+            (("leader", "jm-b"), ("returns", "jm-a"), ("returns", "jm-b"), ("returns", "jm-a"))
+        )
+    ),
+    Trigger.NO_STANDBY: "- {at: 2m, contenders: 1}",
+    Trigger.JOB_LEADER_CHANGED: "- {at: 1m, leader: {orders: jm-b}}",
+    Trigger.SAME_PROCESS_REELECTION: "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-a}}",
+    Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
+}
+"""What makes each trigger fire, of a job where it can be."""
+
+
+def section(title: str) -> str:
+    headings = [*re.finditer(r"^#+ (.*)$", TEXT, re.MULTILINE)]
+    spans = {here[1]: TEXT[here.end() : after.start()] for here, after in pairwise(headings)}
+    return spans[title]
+
+
+def rows(title: str) -> list[list[str]]:
+    lines = [line for line in section(title).splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]*)`", cell)
+
+
+def test_every_trigger_is_documented() -> None:
+    """In the order of the code."""
+    assert [words(row[0]) for row in rows("Triggers")] == [[trigger.value] for trigger in Trigger]
+    assert f"{ZXID_HEADROOM:,}" in section("Triggers")
+
+
+@pytest.mark.parametrize("trigger", Trigger)
+def test_the_labels_of_each_trigger_are_documented(trigger: Trigger, tmp_path: Path) -> None:
+    """Those that its alerts really have, beside those that all have."""
+    counted = ", count: 1, within: 1h" if trigger is Trigger.EPISODES else ""
+    events = FIRING[trigger].replace("\n", "\n      ")
+    (tmp_path / "test.yaml").write_text(
+        f"""
+rules: [{{alert: It, on: {trigger.value}{counted}}}]
+tests:
+  - name: it
+    when:
+      - {{at: 0s, submitted: [orders], contenders: 2, leader: {{all: jm-a}}}}
+      {events}
+    expect: []
+"""
+    )
+    suite = read_tests(tmp_path / "test.yaml")
+    voice, cluster, events_left = (
+        Voice(suite.rules.policy("me", {"default": Store.ZOOKEEPER})),
+        Pretended("default"),
+        [*suite.tests[0].when],
+    )
+    found: set[str] = set()
+    start = Moment(SECOND, SECOND)
+    [*voice.hears([Started(start), *cluster.looks(start)])]
+    for second in range(1, 150):
+        at = Moment(second * SECOND, second * SECOND)
+        while events_left and events_left[0].at <= at.steady - SECOND:
+            [*voice.hears(cluster.takes(events_left.pop(0), at))]
+        [*voice.hears([Ticked(at)])]
+        # White box: labels are nowhere else to be seen as they are.
+        for group in voice._state.alerts.groups.values():
+            found |= {label for member in group.members.values() for label in member.alert.labels}
+    [documented] = [words(row[2]) for row in rows("Triggers") if words(row[0]) == [trigger.value]]
+    assert found == COMMON | {*documented}
+
+
+def test_every_label_is_documented() -> None:
+    """None that an alert may have is left out."""
+    assert {*re.findall(r"`([a-z_]+)`", section("Triggers"))} >= {*OWN_LABELS}
+
+
+def test_every_field_of_a_template_is_documented_with_its_example() -> None:
+    """The table is the example that templates are tried with."""
+    documented = {words(row[0])[0]: json.decode(words(row[1])[0].encode()) for row in rows("Templates")}
+    assert list(documented.items()) == list(EXAMPLE.items())
+    filters = section("Templates").partition("The filters are")[2].partition("A template is")[0]
+    # White box: what is documented is what is let through.
+    assert {*words(filters)} == templates._FILTERS
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_every_word_of_a_test_is_documented_with_its_default(title: str) -> None:
+    """The tables have the keys of the code, in its order."""
+    documented = {words(row[0])[0]: next(iter(words(row[1])), None) for row in rows(title)}
+    assert list(documented.items()) == list(SECTIONS[title].defaults.items())
+
+
+def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
+    """As it stands there, beside the shipped rules."""
+    (tmp_path / "default.yaml").write_text((ROOT / "rules" / "default.yaml").read_text())
+    file = tmp_path / "example.yaml"
+    file.write_text(re.findall(r"```yaml\n(.*?)```", section("rules test"), re.DOTALL)[0])
+    suite = read_tests(file)
+    assert [compare(scene, play(scene, suite.rules)) for scene in suite.tests] == [Difference((), ())]
+
+
+def test_every_shipped_rule_is_documented() -> None:
+    """With its trigger and severity, in its order."""
+    documented = [(words(row[0])[0], words(row[1])[0], row[2]) for row in rows("The shipped rules")]
+    shipped = read_offline(None).alerting
+    assert documented == [(rule.alert, rule.on.value, rule.severity.value) for rule in shipped.rules]
+    (inhibition,) = shipped.inhibit_rules
+    said = section("The shipped rules").rpartition("|")[2]
+    assert {*inhibition.target_matchers[0].value.split("|"), inhibition.source_matchers[0].value} <= {*words(said)}

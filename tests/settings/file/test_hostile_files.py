@@ -1,0 +1,111 @@
+"""Whatever stands in a configuration file: settings, or one line that says what is wrong with it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sidecar.settings import SettingsError, load
+from sidecar.settings.file import schema
+from sidecar.settings.file.schema import Keys
+from tests.kit import hostile
+
+WORDS = st.sampled_from(
+    [
+        *(
+            "3s",
+            "0",
+            "-1s",
+            "1e9d",
+            "99999999999h",
+            "true",
+            "auto",
+            "127.0.0.1:2181",
+            "zk:1,zk:2/x",
+            "/",
+            "..",
+            "${HOME}",
+            "${NONE}",
+            "file:/",
+        ),
+        *(
+            "{{ x }}",
+            "{% for i in range(9) %}",
+            'alert=~"(a+)+"',
+            'a="b"',
+            "ops",
+            "json://h",
+            "critical",
+            "vacant",
+            "9250",
+            "65536",
+            "24:00",
+            "monday:xx",
+        ),
+    ]
+)
+
+
+def section(known: Keys, **inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """A section with some of the keys that it may have."""
+    plain = WORDS | st.lists(WORDS, max_size=2) | hostile.values()
+    return st.fixed_dictionaries({}, optional={key: inner.get(key, plain) for key in known.defaults})
+
+
+ROUTES = section(schema.ROUTE, routes=st.lists(section(schema.ROUTE), max_size=2))
+FILES = section(
+    schema.CONFIG,
+    zookeeper=section(
+        schema.ZOOKEEPER,
+        tls=section(schema.TLS),
+        sasl=section(schema.SASL),
+        authorization=section(schema.AUTHORIZATION),
+    ),
+    kubernetes=section(schema.KUBERNETES),
+    clusters=st.lists(section(schema.CLUSTER, zookeeper=section(schema.ZOOKEEPER)), max_size=2),
+    spool=section(schema.SPOOL),
+    ledger=section(schema.LEDGER),
+    http=section(schema.HTTP),
+    evidence=section(schema.EVIDENCE),
+    rules=st.lists(section(schema.RULE), max_size=2),
+    route=ROUTES,
+    inhibit_rules=st.lists(section(schema.INHIBIT_RULE), max_size=2),
+    time_intervals=st.lists(
+        section(schema.TIME_INTERVAL, time_intervals=st.lists(section(schema.TIME_RANGE), max_size=2)), max_size=2
+    ),
+    receivers=st.lists(section(schema.RECEIVER), max_size=2),
+)
+
+
+@given(FILES)
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_any_file_is_settings_or_one_line(tmp_path: Path, document: dict[str, Any]) -> None:
+    """A line that can be printed and names the file; a configuration that is accepted makes a policy."""
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(json.dumps(document))
+    try:
+        accepted = load(file, {})
+        accepted.policy()
+    except SettingsError as error:
+        line = str(error)
+    else:
+        line = "accepted"
+    assert line.isprintable()
+    assert len(line) < 2000
+
+
+@pytest.mark.parametrize("key", ["rules", "zookeeper", "external_labels", "receivers"])
+@pytest.mark.parametrize(
+    "nested", ["[" * hostile.DEEP + "]" * hostile.DEEP, "{a: " * hostile.DEEP + "}" * hostile.DEEP]
+)
+def test_a_file_nested_too_deep_is_refused_in_one_line(key: str, nested: str, tmp_path: Path) -> None:
+    """It says that this is larger than a configuration may be."""
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(f"{key}: {nested}\n")
+    with pytest.raises(SettingsError, match="larger than a configuration may be"):
+        load(file, {})

@@ -1,0 +1,389 @@
+"""Every request for evidence is answered once, in bounded time, and its files take no more room than they may."""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from hashlib import sha256
+from pathlib import Path
+from queue import Queue
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceKind, Occasion, Piece
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Source
+from sidecar.settings.model import Secret, TlsSettings
+from sidecar.sinks.evidence import collector
+from sidecar.sinks.evidence.collector import CAPACITY, Collector
+from tests.kit.flink_rest_server import JOB, Answer, RestServer, flink, silence
+
+DAY = 24 * 3600.0
+Told = Queue[tuple[str, tuple[Piece, ...]]]
+Eventually = Callable[[Callable[[], bool]], bool]
+
+
+def request(address: str | None, number: int = 1, *jobs: str) -> Capture:
+    """To ask Flink, of one failover."""
+    return Capture(
+        id=f"c-{number}",
+        cluster_id="lab",
+        episode_id=f"ep-{number}",
+        occasion=Occasion.LED_AGAIN,
+        asked_at=Moment(0, 0),
+        source=Source.FLINK_REST,
+        rest_address=address,
+        jobs=jobs,
+        thread_dump=True,
+    )
+
+
+@pytest.fixture
+def told() -> Told:
+    """What was told, in order."""
+    return Queue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where evidence is kept."""
+    return tmp_path / "evidence"
+
+
+@pytest.fixture
+def collect(told: Told, folder: Path) -> Iterator[Callable[..., Collector]]:
+    """Starts a collector; in the end it is stopped, and has left no child."""
+    with ExitStack() as cleanup:
+
+        def start(**options: object) -> Collector:
+            collector = Collector(folder, lambda *answer: told.put(answer), **options)  # type: ignore[arg-type]
+            cleanup.callback(collector.stop)
+            collector.start()
+            return collector
+
+        yield start
+    assert children() == []
+
+
+@pytest.fixture
+def hanging() -> Iterator[RestServer]:
+    """A Flink that takes a request and says nothing."""
+    with RestServer({"/jobmanager/thread-dump": [Answer(raw=silence)]}) as server:
+        yield server
+
+
+def children() -> list[int]:
+    """The capturing processes that this one runs."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended in between
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if (
+                parent == os.getpid()
+                and b"sidecar.sinks.evidence.evidence_child" in (stat.parent / "cmdline").read_bytes()
+            ):
+                found.append(int(stat.parent.name))
+    return found
+
+
+def described(told: Told) -> tuple[str, EvidenceKind, CaptureOutcome, str | None]:
+    """The one piece that was told next."""
+    key, [piece] = told.get(timeout=30)
+    return key, piece.kind, piece.outcome, piece.detail
+
+
+def stored(folder: Path) -> set[str]:
+    """The files that are there, by their names below the folder."""
+    found = set()
+    for place, folders, files in os.walk(folder):  # which does not mind that a folder is removed meanwhile
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        found |= {str(Path(place, name).relative_to(folder)) for name in (*files, *links)}
+    return found
+
+
+def put(folder: Path, name: str, *, age: float, size: int = 10) -> str:
+    """A file of that age, in seconds."""
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"x" * size)
+    os.utime(file, (time.time() - age,) * 2)
+    return name
+
+
+def test_what_flink_says_is_captured(collect: Callable[..., Collector], told: Told, folder: Path) -> None:
+    """The whole way: a child asks, writes the file and answers; only we may read what it wrote."""
+    with RestServer(flink()) as server:
+        collect().gather(request(server.address, 1, JOB))
+        key, [job, dump] = told.get(timeout=30)
+    assert (key, job.kind, job.outcome) == ("c-1", EvidenceKind.JOB, CaptureOutcome.CAPTURED)
+    assert job.detail == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
+    file = "ep-1/led_again-thread_dump-0.txt"
+    assert (dump.kind, dump.outcome, dump.file) == (EvidenceKind.THREAD_DUMP, CaptureOutcome.CAPTURED, file)
+    content = (folder / file).read_bytes()
+    assert (dump.size_bytes, dump.sha256) == (len(content), sha256(content).hexdigest())
+    modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "ep-1", folder / file)]
+    assert modes == [0o700, 0o700, 0o600]
+    assert stored(folder) == {file}
+
+
+def test_requests_are_answered_in_their_order(collect: Callable[..., Collector], told: Told) -> None:
+    """Also those that were made before the start."""
+    collector = collect()
+    for number in range(3):
+        collector.gather(request(None, number))
+    assert [described(told) for _ in range(3)] == [
+        (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.ABSENT, "nobody leads the REST server")
+        for number in range(3)
+    ]
+
+
+def test_an_id_that_is_no_name_is_not_made_one(collect: Callable[..., Collector], told: Told, folder: Path) -> None:
+    """Nothing is written outside the folder."""
+    with RestServer(flink()) as server:
+        collect().gather(replace(request(server.address), episode_id="../../etc"))
+        _, [dump] = told.get(timeout=30)
+    assert dump.file == "unnamed/led_again-thread_dump-0.txt"
+    assert stored(folder) == {dump.file}
+
+
+def test_a_child_that_hangs_is_ended(collect: Callable[..., Collector], told: Told, eventually: Eventually) -> None:
+    """It is told as what it is, and the next request is served. (SIGSTOP: so the child cannot end by itself.)"""
+    collector = collect(time_limit=2.0)
+    with RestServer({"/jobmanager/thread-dump": [Answer(raw=silence)]}) as server:
+        collector.gather(request(server.address))
+        assert eventually(lambda: bool(server.asked))
+        [child] = children()
+        os.kill(child, signal.SIGSTOP)
+        assert described(told) == (
+            "c-1",
+            EvidenceKind.THREAD_DUMP,
+            CaptureOutcome.FAILED,
+            "not captured: no answer within 2 s",
+        )
+    collector.gather(request(None, 2))
+    assert described(told)[2] is CaptureOutcome.ABSENT
+
+
+def test_a_flink_that_does_not_answer_delays_no_look_at_processes(
+    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+) -> None:
+    """They may end at any moment."""
+    collector = collect()
+    collector.gather(request(hanging.address))
+    assert eventually(lambda: bool(hanging.asked))
+    collector.gather(replace(request(None, 2), source=Source.PROCESSES, occasion=Occasion.OPENED))
+    assert told.get(timeout=30)[0] == "c-2"
+
+
+def test_what_has_waited_for_too_long_is_not_captured_any_more(
+    collect: Callable[..., Collector], told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there was to be seen is gone, and the core does not wait for ever."""
+    monkeypatch.setattr(collector, "_LATE", -1.0)
+    collect().gather(request(None))
+    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: it had to wait for -1 s")
+
+
+def test_the_second_failover_of_an_episode_has_files_of_its_own(
+    collect: Callable[..., Collector], told: Told, folder: Path
+) -> None:
+    """Nothing is written over."""
+    collector = collect()
+    with RestServer(flink()) as server:
+        for number in (1, 2):
+            collector.gather(replace(request(server.address), id=f"c-{number}", round=number))
+            told.get(timeout=30)
+    assert stored(folder) == {"ep-1/led_again-thread_dump-0.txt", "ep-1/led_again-2-thread_dump-0.txt"}
+
+
+def test_a_child_that_is_killed_is_told(
+    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+) -> None:
+    """By the kernel, for want of memory, say."""
+    collect().gather(request(hanging.address))
+    assert eventually(lambda: bool(hanging.asked))
+    os.kill(children()[0], signal.SIGKILL)
+    assert described(told)[2:] == (
+        CaptureOutcome.FAILED,
+        "not captured: the capturing process ended without an answer (exit code -9)",
+    )
+
+
+def test_a_child_that_cannot_be_started_is_told(
+    collect: Callable[..., Collector], told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many processes, or no memory."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    collect().gather(request(None))
+    assert described(told)[2:] == (
+        CaptureOutcome.FAILED,
+        "not captured: could not start the capturing process: Resource temporarily unavailable",
+    )
+
+
+@pytest.mark.timing
+def test_stop_ends_what_is_being_captured_and_answers_what_waits(
+    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+) -> None:
+    """Within seconds, each once; stop may be called twice."""
+    collector = collect()
+    for number in (1, 2, 3):
+        collector.gather(request(hanging.address, number))
+    assert eventually(lambda: bool(hanging.asked))
+    began = time.monotonic()
+    collector.stop()
+    collector.stop()
+    assert time.monotonic() - began < 4
+    answers = sorted(described(told) for _ in range(3))
+    assert [(key, outcome, detail) for key, _, outcome, detail in answers] == [
+        ("c-1", CaptureOutcome.LOST, "not captured: the sidecar is stopping"),
+        ("c-2", CaptureOutcome.FAILED, "not captured: the sidecar is stopping"),
+        ("c-3", CaptureOutcome.FAILED, "not captured: the sidecar is stopping"),
+    ]
+    assert told.empty()
+    assert children() == []
+
+
+def test_stop_before_start_answers_what_waits(told: Told, folder: Path) -> None:
+    """And it is not started any more."""
+    collector = Collector(folder, lambda *answer: told.put(answer))
+    collector.gather(request(None))
+    collector.stop()
+    collector.start()
+    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: the sidecar is stopping")
+    assert not folder.exists()
+
+
+def test_after_stop_a_request_is_answered_at_once_and_not_from_its_own_thread(folder: Path) -> None:
+    """The thread that asks is the one that empties the inbox: it must never wait for room in it."""
+    inbox: Queue[str] = Queue(1)
+    collector = Collector(folder, lambda key, _: inbox.put(f"{key} {threading.current_thread() is asking}"))
+    collector.stop()
+    asking = threading.current_thread()
+    for number in range(3):
+        collector.gather(request(None, number))
+    assert [inbox.get(timeout=10) for _ in range(3)] == ["c-0 False", "c-1 False", "c-2 False"]
+
+
+def test_beyond_the_capacity_a_request_is_refused_at_once(
+    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+) -> None:
+    """While others are being captured and wait."""
+    collector = collect()
+    collector.gather(request(hanging.address, 0))
+    assert eventually(lambda: bool(hanging.asked))
+    for number in range(1, CAPACITY + 3):
+        collector.gather(request(None, number))
+    assert [described(told) for _ in range(2)] == [
+        (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.FAILED, f"not captured: {CAPACITY} others wait")
+        for number in (CAPACITY + 1, CAPACITY + 2)
+    ]
+    assert told.empty()
+
+
+def test_the_worker_outlives_whoever_cannot_be_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The next request is served."""
+    told: Told = Queue()
+
+    def tell(key: str, pieces: tuple[Piece, ...]) -> None:
+        if key == "c-1":
+            raise RuntimeError
+        told.put((key, pieces))
+
+    collector = Collector(folder, tell)
+    collector.start()
+    try:
+        collector.gather(request(None, 1))
+        collector.gather(request(None, 2))
+        assert described(told)[0] == "c-2"
+    finally:
+        collector.stop()
+    assert "could not record the evidence of ep-1" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_is_told_by_the_piece(
+    collect: Callable[..., Collector], told: Told, folder: Path
+) -> None:
+    """What is in short known of it is there all the same."""
+    folder.write_text("a file")
+    with RestServer(flink()) as server:
+        collect().gather(request(server.address))
+        _, [dump] = told.get(timeout=30)
+    assert (dump.outcome, dump.file, dump.attributes) == (CaptureOutcome.FAILED, None, {"threads": "2"})
+    assert (dump.detail or "").startswith(f"could not write {folder}/ep-1/led_again-thread_dump-0.txt: ")
+
+
+def test_what_is_old_is_removed(
+    collect: Callable[..., Collector],
+    told: Told,
+    folder: Path,
+    caplog: pytest.LogCaptureFixture,
+    eventually: Eventually,
+) -> None:
+    """At the start already; one line tells how much. What is not ours stays, and no link is followed."""
+    caplog.set_level(logging.INFO)
+    other = folder.parent / "other"
+    for name in ("old/opened-thread_dump-1.txt", "old/led_again-py_spy-2.txt", "mixed/opened-thread_dump-1.txt"):
+        put(folder, name, age=7 * DAY + 60, size=500_000)
+    put(folder, "old/.opened-thread_dump-7.txt.part", age=700)
+    kept = {
+        put(folder, "mixed/opened-thread_dump-2.txt", age=7 * DAY - 60),
+        put(folder, "mixed/notes.txt", age=70 * DAY),
+        put(folder, "mixed/.opened-thread_dump-3.txt.part", age=1),
+        put(folder, "opened-thread_dump-1.txt", age=70 * DAY),
+        put(folder, "a b/opened-thread_dump-1.txt", age=70 * DAY),
+        put(folder, "deep/er/opened-thread_dump-1.txt", age=70 * DAY),
+    }
+    put(other, "opened-thread_dump-1.txt", age=70 * DAY)
+    (folder / "link").symlink_to(other)
+    (folder / "mixed" / "opened-thread_dump-9.txt").symlink_to(other / "opened-thread_dump-1.txt")
+    collect()
+    assert eventually(lambda: "removed" in caplog.text)
+    assert stored(folder) == kept | {"link", "mixed/opened-thread_dump-9.txt"}
+    assert stored(other) == {"opened-thread_dump-1.txt"}
+    assert not (folder / "old").exists()
+    assert caplog.messages == [f"removed 3 old files of evidence (1.5 MB) from {folder}"]
+
+
+def test_the_oldest_is_removed_where_it_is_too_much(
+    collect: Callable[..., Collector], told: Told, folder: Path, eventually: Eventually
+) -> None:
+    """After each request; what it has just written stays, whatever its size."""
+    names = [put(folder, f"ep-{age}/opened-thread_dump-1.txt", age=age, size=1000) for age in (40, 30, 20, 10)]
+    collector = collect(most_bytes=2500)
+    assert eventually(lambda: stored(folder) == {*names[2:]})
+    with RestServer(flink()) as server:
+        collector.gather(replace(request(server.address), episode_id="new"))
+        told.get(timeout=30)
+    assert eventually(lambda: stored(folder) == {*names[2:], "new/led_again-thread_dump-0.txt"})
+    collector.stop()
+    collector = collect(most_bytes=1)
+    with RestServer(flink()) as server:
+        collector.gather(replace(request(server.address), episode_id="new"))
+        told.get(timeout=30)
+    assert eventually(lambda: stored(folder) == {"new/led_again-thread_dump-0.txt"})
+
+
+def test_the_password_of_a_key_is_seen_by_nobody(
+    collect: Callable[..., Collector], told: Told, hanging: RestServer, tmp_path: Path, eventually: Eventually
+) -> None:
+    """Neither in the command line nor in the environment of the child, nor in what it tells."""
+    tls = TlsSettings(certificate_file=tmp_path / "no.pem", key_password=Secret("s3cret"))
+    collector = collect(tls=tls)
+    collector.gather(request(hanging.address, 1))
+    assert eventually(lambda: bool(hanging.asked))
+    child = Path(f"/proc/{children()[0]}")
+    assert b"s3cret" not in (child / "cmdline").read_bytes() + (child / "environ").read_bytes()
+    collector.gather(request("https://127.0.0.1:1", 2))
+    os.kill(int(child.name), signal.SIGKILL)
+    told.get(timeout=30)
+    assert described(told)[2:] == (CaptureOutcome.FAILED, f"the TLS file {tmp_path}/no.pem cannot be used")

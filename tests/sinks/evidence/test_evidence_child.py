@@ -1,0 +1,302 @@
+"""Of Flink's processes is captured what they do: of real JVMs and real Pythons, without harm to any, and without their secrets."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sidecar.core.evidence import CaptureOutcome, EvidenceKind, Piece
+from sidecar.lab import rest
+from sidecar.lab.java import java_command, java_environment
+from sidecar.lab.processes import Process, free_port
+from sidecar.sinks.evidence import evidence_child, jvm_attach, processes, py_spy
+from sidecar.sinks.evidence.processes import FlinkProcess
+from tests.sinks.running import Alive, Eventually, Run, as_nobody, kill, known, pause, refused
+
+SECRET = "s3cretInTheCommandLine"
+
+
+@pytest.fixture(scope="module")
+def jobmanager(tmp_path_factory: pytest.TempPathFactory, java: Path, flink_2_home: Path) -> Iterator[Process]:
+    """A real JobManager, alone."""
+    folder = tmp_path_factory.mktemp("jobmanager")
+    (folder / "config.yaml").write_text("")
+    port = free_port()
+    settings = {
+        "rest.port": port,
+        "rest.address": "127.0.0.1",
+        "rest.bind-address": "127.0.0.1",
+        "jobmanager.rpc.address": "127.0.0.1",
+        "jobmanager.rpc.port": free_port(),
+        "some.password": SECRET,
+    }
+    main = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+    options = ("--configDir", str(folder), *(f"-D{key}={value}" for key, value in settings.items()))
+    log = folder / "jobmanager.log"
+    command = java_command(java, flink_2_home, folder, 256, main, *options, log=log)
+    process = Process("jobmanager", command, log, java_environment())
+    process.start()
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            rest.call(f"http://127.0.0.1:{port}", "GET", "/config")
+            break
+        except rest.RestError:
+            assert process.running, process.last_words()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    yield process
+    process.kill()
+
+
+def captured(monkeypatch: pytest.MonkeyPatch, folder: Path, *pids: int) -> list[Piece]:
+    """The pieces of these processes alone: whatever else of Flink runs on this machine is not disturbed."""
+    find = processes.find
+    monkeypatch.setattr(processes, "find", lambda ours: [found for found in find(ours) if found.pid in pids])
+    return msgspec.convert(evidence_child.capture("processes", str(folder), "ep/opened", 30.0), list[Piece])
+
+
+@pytest.mark.timing
+def test_a_jobmanager_is_captured(jobmanager: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel says of it and what its threads do; nothing of its command line but the main class."""
+    began = time.monotonic()
+    [kernel, dump] = captured(monkeypatch, tmp_path, jobmanager.pid)
+    assert time.monotonic() - began < 5
+    subject = f"pid {jobmanager.pid} (StandaloneSessionClusterEntrypoint)"
+    assert [(piece.kind, piece.subject, piece.outcome) for piece in (kernel, dump)] == [
+        (EvidenceKind.PROCESS, subject, CaptureOutcome.CAPTURED),
+        (EvidenceKind.THREAD_DUMP, subject, CaptureOutcome.CAPTURED),
+    ]
+    assert {
+        "state",
+        "threads",
+        "rss_bytes",
+        "cpu_seconds",
+        "started_seconds_ago",
+        "oom_score",
+    } <= kernel.attributes.keys()
+    assert int(kernel.attributes["started_seconds_ago"]) < 600
+    assert 50e6 < int(kernel.attributes["rss_bytes"]) < 2e9
+    assert dump.file == f"ep/opened-thread_dump-{jobmanager.pid}.txt"
+    text = (tmp_path / dump.file).read_text()
+    assert '"flink-pekko.actor.default-dispatcher-' in text
+    assert (int(dump.attributes["threads"]) > 20, dump.attributes["deadlock"]) == (True, "no")
+    assert (dump.size_bytes, (tmp_path / dump.file).stat().st_mode & 0o777) == (len(text.encode()), 0o600)
+    assert SECRET not in f"{kernel}{dump}{text}"
+    assert jobmanager.running
+
+
+def test_what_cannot_be_written_is_told_with_what_is_known(
+    jobmanager: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be made, as on a disk that is read-only: the attributes are there all the same."""
+    (tmp_path / "file").write_text("")
+    [_, dump] = captured(monkeypatch, tmp_path / "file" / "evidence", jobmanager.pid)
+    assert (dump.outcome, dump.file, dump.attributes["deadlock"]) == (CaptureOutcome.FAILED, None, "no")
+    assert dump.detail == (
+        f"could not write {tmp_path}/file/evidence/ep/opened-thread_dump-{jobmanager.pid}.txt: Not a directory"
+    )
+
+
+def test_a_full_disk_leaves_no_half_file(jobmanager: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was begun is removed."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    [_, dump] = captured(monkeypatch, tmp_path, jobmanager.pid)
+    assert (dump.outcome, (dump.detail or "").rpartition(": ")[2]) == (CaptureOutcome.FAILED, "No space left on device")
+    assert list((tmp_path / "ep").iterdir()) == []
+
+
+JAVA_IN_NAME_ONLY = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGQUIT, signal.SIG_DFL if "plain" in sys.argv else lambda *_: sys.exit(1))
+code = "import time; print('ready', flush=True); time.sleep(60)"
+child = subprocess.Popen(["python", "-c", code], executable="/proc/self/exe")
+time.sleep(60)
+"""
+
+
+def test_what_is_called_java_and_is_none_gets_no_signal(python: Run, alive: Alive) -> None:
+    """It might take it for something else."""
+    name = "org.apache.flink.Pretender"
+    process = python(JAVA_IN_NAME_ONLY, name, name=name, argv0="java")
+    [found] = [found for found in processes.find(set()) if found.pid == process.pid]
+    assert (found.is_java, found.subject) == (True, f"pid {process.pid} (Pretender)")
+    assert refused(lambda: jvm_attach.thread_dump(found, 5)) == (
+        "refused",
+        "it is no HotSpot JVM, whatever its command line says",
+    )
+    assert alive(process.pid)
+
+
+def test_a_python_below_a_jvm_of_flink_is_found(python: Run) -> None:
+    """Whatever it runs, it works for Flink."""
+    name = "org.apache.flink.Pretender"
+    process = python(JAVA_IN_NAME_ONLY, name, name=name, argv0="java")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    found = {found.pid: found for found in processes.find(set())}
+    assert [found[int(child)].subject for child in children] == [f"pid {child} (python)" for child in children]
+    assert processes.find({process.pid, *map(int, children)}) == [
+        other for pid, other in found.items() if str(pid) not in children
+    ]
+
+
+PYFLINK = """
+import threading, time
+
+def waits_for_data(password):
+    while True:
+        time.sleep(0.01)
+
+threading.Thread(target=waits_for_data, args=["s3cretInAVariable"], name="worker\\x1b-7", daemon=True).start()
+print("ready", flush=True)
+waits_for_data("s3cretInAVariable")
+"""
+
+
+def test_a_python_of_pyflink_is_captured(python: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stacks of all its threads, without what is in their variables; also while it is stopped."""
+    module = "pyflink.fn_execution.boot"
+    process = python(PYFLINK, "-u", "-m", module, "--token", SECRET, name=f"{module.replace('.', '/')}.py")
+    pause(process)
+    [kernel, stacks] = captured(monkeypatch, tmp_path, process.pid)
+    assert (kernel.subject, kernel.outcome) == (f"pid {process.pid} (boot)", CaptureOutcome.CAPTURED)
+    assert (kernel.attributes["state"], kernel.attributes["program"]) == ("T (stopped)", module)
+    assert (stacks.kind, stacks.outcome, stacks.detail) == (EvidenceKind.PY_SPY, CaptureOutcome.CAPTURED, None)
+    assert (stacks.attributes, stacks.file) == ({"threads": "2"}, f"ep/opened-py_spy-{process.pid}.txt")
+    text = (tmp_path / str(stacks.file)).read_text()
+    assert f"    waits_for_data ({tmp_path}/pyflink/fn_execution/boot.py:6)\n" in text
+    assert f'"MainThread" os_id={process.pid} (' in text
+    assert "s3cret" not in f"{text}{kernel}{stacks}"
+
+
+def test_a_python_of_another_user_is_not_read(python: Run) -> None:
+    """One line tells what the container would need."""
+    assert as_nobody("py_spy", "stacks", python(PYFLINK)) == (
+        "refused",
+        "py-spy is not permitted to read it: the container needs the capability SYS_PTRACE",
+    )
+
+
+def test_what_py_spy_cannot_read_is_told_in_one_line(jvm: Run, python: Run) -> None:
+    """No Python, one that has ended, and no time."""
+    outcome, detail = refused(lambda: py_spy.stacks(jvm(), 10))
+    assert (outcome, detail.partition(":")[0], "\n" in detail) == ("failed", "py-spy", False)
+    process = python(PYFLINK)
+    assert refused(lambda: py_spy.stacks(process, 0)) == ("failed", "py-spy has not answered in time")
+    kill(process)
+    assert refused(lambda: py_spy.stacks(process, 10)) == ("failed", "it has ended")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (
+            "java -cp a.jar:b.jar -Dx=y org.apache.flink.runtime.taskexecutor.TaskManagerRunner -D p=q",
+            "TaskManagerRunner",
+        ),
+        ("/opt/java/bin/java --add-opens java.base/java.net=ALL-UNNAMED org.apache.flink.kubernetes.Main$1", "Main$1"),
+        ("java -cp org.apache.flink.X:a.jar com.example.Main org.apache.flink.Y", None),
+        ("java org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg", None),
+        ("java -jar org.apache.flink.jar", None),
+        ("sh -c java org.apache.flink.X", None),
+        ("python3.11 -u -m pyflink.fn_execution.beam.beam_boot --id=1", "beam_boot"),
+        ("python /opt/venv/lib/pyflink/examples/word_count.py", "python"),
+        ("/usr/bin/python -m sidecar run --config /etc/pyflink/sidecar.yaml", None),
+        ("/venv/bin/python /opt/pyflink/bin/flink-ha-sidecar run", None),
+        ("python job.py --module pyflink", None),
+        ("python", None),
+        ("", None),
+    ],
+)
+def test_flinks_processes_are_known_by_what_they_run(
+    command: str, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by what else is in a command line."""
+    (tmp_path / "17").mkdir()
+    (tmp_path / "17" / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in command.split()))
+    (tmp_path / "17" / "stat").write_text(f"17 (a) b) S 1 {' 0' * 40}")
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    assert [found.subject for found in processes.find(set())] == ([f"pid 17 ({name})"] if name else [])
+
+
+def test_under_cgroup_version_1_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no line of version 2, and no number of kills."""
+    read = processes._read
+    monkeypatch.setattr(processes, "_read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
+    found = processes.attributes(known(os.getpid()))
+    assert {"state", "threads", "rss_bytes", "uid"} <= found.keys()
+    assert "cgroup_oom_kills" not in found
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_what_another_container_has_in_place_of_a_file_is_not_read(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Whoever is root there may put there what hangs, or what never ends."""
+    make(tmp_path / "memory.events")
+    with pytest.raises(OSError):  # noqa: PT011  which one does not matter
+        processes._file(tmp_path / "memory.events")
+
+
+def test_what_a_child_has_started_ends_with_its_parent(alive: Alive, eventually: Eventually) -> None:
+    """py-spy hangs, and the sidecar is killed."""
+    code = """
+import subprocess
+from sidecar.answering import answer_once
+
+answer_once(lambda: subprocess.run(["sh", "-c", "echo $$ >&2; exec sleep 600"]))
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    with child:
+        assert child.stdin
+        assert child.stderr
+        child.stdin.write(b"{}\n")
+        child.stdin.flush()
+        started = int(child.stderr.readline())
+        assert alive(started)
+        child.stdin.close()  # as when the parent is gone
+        assert eventually(lambda: not alive(started))
+
+
+def test_that_nothing_of_flink_is_visible_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual reason is one line in the pod."""
+    [piece] = captured(monkeypatch, tmp_path)
+    assert (piece.kind, piece.outcome, piece.detail) == (
+        EvidenceKind.PROCESS,
+        CaptureOutcome.ABSENT,
+        "no process of Flink is visible from here: in a pod, set shareProcessNamespace: true",
+    )
+
+
+def test_of_very_many_processes_the_first_are_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That there are others is told."""
+    gone = [FlinkProcess(2**22 + number, 1, True, "org.apache.flink.X") for number in range(13)]
+    monkeypatch.setattr(processes, "find", lambda _: gone)
+    pieces = msgspec.convert(evidence_child.capture("processes", str(tmp_path), "ep/opened", 30.0), list[Piece])
+    assert [piece.detail for piece in pieces] == [
+        *["it has ended"] * 20,
+        "3 more processes of Flink are visible, and are not captured: 10 are",
+    ]
+    assert len({(piece.kind, piece.subject) for piece in pieces}) == 21
+
+
+def test_the_child_starts_fast() -> None:
+    """It loads nothing large: what it looks at is about to end."""
+    code = "import sys, sidecar.sinks.evidence.evidence_child; print(len({'msgspec', 'kazoo', 'jinja2', 'logging'} & sys.modules.keys()))"
+    answer = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert answer.stdout == "0\n"

@@ -1,0 +1,380 @@
+"""What Flink's REST server says is captured, and whatever else answers there is told in one line, in time."""
+
+import copy
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecar.core.evidence import CaptureOutcome, EvidenceKind, Piece
+from sidecar.lab.flink import Lab
+from sidecar.lab.processes import free_port
+from sidecar.sinks.evidence import flink_rest
+from sidecar.sinks.evidence.evidence_files import Shelf
+from tests.kit.certificates import Authority
+from tests.kit.flink_rest_server import (
+    ELECTING,
+    INITIALIZING,
+    JOB,
+    NEVER_RESTORED,
+    RESTORED,
+    UNKNOWN_JOB,
+    Answer,
+    RestServer,
+    drip,
+    flink,
+    overview,
+    silence,
+)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    """Where files are written."""
+    return Shelf(str(tmp_path), "ep/led_again")
+
+
+def captured(
+    shelf: Shelf, address: str | None, *jobs: str, tls: Mapping[str, str | None] | None = None, seconds: float = 20.0
+) -> list[Piece]:
+    """The pieces as the sidecar reads them."""
+    return msgspec.convert(list(flink_rest.capture(address, jobs, tls, seconds, shelf)), list[Piece])
+
+
+def told(shelf: Shelf, answers: dict[str, list[Answer]], seconds: float = 20.0) -> tuple[CaptureOutcome, str | None]:
+    """What becomes of the one job."""
+    with RestServer(answers) as server:
+        job = captured(shelf, server.address, JOB, seconds=seconds)[0]
+    assert (job.kind, job.subject, job.file) == (EvidenceKind.JOB, JOB, None)
+    return job.outcome, job.detail
+
+
+def test_a_job_is_told_with_the_checkpoint_it_was_restored_from(shelf: Shelf) -> None:
+    """As Flink 2.3.0 and 1.20.5 answer after a failover."""
+    with RestServer(flink()) as server:
+        [job, _] = captured(shelf, server.address, JOB)
+    assert job == Piece(
+        kind=EvidenceKind.JOB,
+        subject=JOB,
+        outcome=CaptureOutcome.CAPTURED,
+        detail="orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z",
+        attributes={
+            "restored_checkpoint_id": "2",
+            "restored_at": "2026-11-22T00:06:03.816000Z",
+            "restored_path": f"file:/data/checkpoints/{JOB}/chk-2",
+            "is_savepoint": "false",
+            "name": "orders",
+            "state": "RUNNING",
+        },
+    )
+
+
+def test_a_savepoint_is_called_one(shelf: Shelf) -> None:
+    """Whoever started the job from it finds it by that word."""
+    answer = copy.deepcopy(RESTORED)
+    answer["latest"]["restored"] |= {"id": 153, "is_savepoint": True}
+    assert told(shelf, flink(checkpoints=[Answer(answer)])) == (
+        CaptureOutcome.CAPTURED,
+        "orders (c6d22602…): restored from savepoint 153 at 2026-11-22T00:06:03Z",
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({}, "started without state: no checkpoint was completed before"),
+        ({"config": [Answer({"interval": 2**63 - 1})]}, "started without state: checkpointing is off"),
+        (
+            {"checkpoints": [Answer({"errors": [f"Checkpointing was not enabled for job {JOB}."]}, 404)]},
+            "started without state: checkpointing is off",
+        ),
+    ],
+)
+def test_a_job_that_lost_its_state_is_told_so(shelf: Shelf, answers: dict[str, list[Answer]], expected: str) -> None:
+    """The line that nobody wants to miss; for checkpointing that is off, newer Flink says 200 and older says 404."""
+    answers = flink(**{"checkpoints": [Answer(NEVER_RESTORED)]} | answers)
+    assert told(shelf, answers) == (CaptureOutcome.CAPTURED, f"orders (c6d22602…): {expected}")
+
+
+def test_a_job_that_flink_does_not_know_is_absent(shelf: Shelf) -> None:
+    """It has ended meanwhile; Flink's stack trace is not repeated."""
+    assert told(shelf, flink(checkpoints=[UNKNOWN_JOB])) == (
+        CaptureOutcome.ABSENT,
+        f"orders (c6d22602…): Flink does not know this job: Job {JOB} not found",
+    )
+
+
+@pytest.mark.parametrize("passing", [ELECTING, INITIALIZING])
+def test_an_election_is_waited_for(shelf: Shelf, passing: Answer) -> None:
+    """What passes is tried again."""
+    outcome, detail = told(shelf, flink(checkpoints=[passing, passing, Answer(RESTORED)], jobs=[ELECTING, overview()]))
+    assert (outcome, detail) == (
+        CaptureOutcome.CAPTURED,
+        "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z",
+    )
+
+
+def test_a_job_that_is_not_restored_yet_is_waited_for(shelf: Shelf) -> None:
+    """A scheduler that waits for slots restores late: until then there is no word of its state."""
+    answers = flink(
+        checkpoints=[Answer(NEVER_RESTORED), Answer(RESTORED)], jobs=[overview(state="CREATED"), overview()]
+    )
+    assert told(shelf, answers)[1] == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
+
+
+def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state(shelf: Shelf) -> None:
+    """Not restored yet, and started without state, are two things."""
+    answers = flink(checkpoints=[Answer(NEVER_RESTORED)], jobs=[overview(state="CREATED")])
+    assert told(shelf, answers, seconds=1.0) == (
+        CaptureOutcome.ABSENT,
+        "orders (c6d22602…): not restored yet, it is CREATED",
+    )
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(raw=silence), "has not answered in time"),
+        (Answer(raw=drip), "has not answered in time"),
+        (Answer(b"[" * (3 << 20)), "answers with more than 2 MiB"),
+        (Answer(b"<html>"), "answers with status 200 and no JSON object"),
+        (Answer(b"[1]"), "answers with status 200 and no JSON object"),
+        (Answer(b"[" * 100_000), "answers with status 200 and no JSON object"),
+        (Answer(b"{}"), "cannot be read: latest.restored"),
+        (Answer({"latest": {"restored": 7}}), "cannot be read: latest.restored"),
+        (Answer({"latest": {"restored": {"id": "7", "restore_timestamp": 1}}}), "cannot be read: latest.restored"),
+        (Answer({"latest": {"restored": {"id": 7, "restore_timestamp": 1 << 80}}}), "cannot be read: latest.restored"),
+        (Answer({"errors": "\x1b[2J"}, 403), "answers with status 403: no reason given"),
+        (ELECTING, "status 503: Service temporarily unavailable due to an ongoing leader election. Please refresh."),
+        (Answer(raw=lambda _: [b"nonsense\r\n\r\n"]), "cannot be asked: BadStatusLine"),
+        (Answer(raw=lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"]), "cannot be asked: IncompleteRead"),
+    ],
+)
+def test_what_is_no_good_answer_is_told_in_one_line(shelf: Shelf, answer: Answer, expected: str) -> None:
+    """In bounded time, and printable."""
+    began = time.monotonic()
+    outcome, detail = told(shelf, flink(checkpoints=[answer]), seconds=1.5)
+    assert outcome is CaptureOutcome.FAILED
+    assert detail is not None
+    assert expected in detail
+    assert detail.isprintable()
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[::]", "224.0.0.1"),
+        *("100.100.100.200", "168.63.129.16", "[fd00:ec2::254]", "2852039166", "0xa9fea9fe"),
+    ],
+)
+def test_where_no_jobmanager_can_be_nobody_is_asked(host: str, shelf: Shelf) -> None:
+    """An address is published by whoever may write there: it does not lead us to a cloud's metadata, however it is spelled."""
+    [dump] = captured(shelf, f"http://{host}:8081")
+    assert dump.outcome is CaptureOutcome.REFUSED
+    assert (dump.detail or "").startswith("no JobManager has the address ")
+
+
+def test_other_services_than_web_servers_are_not_asked(shelf: Shelf) -> None:
+    """The ports below 1024 belong to mail, SSH and the like."""
+    [dump] = captured(shelf, "http://127.0.0.1:25")
+    assert (dump.outcome, dump.detail) == (
+        CaptureOutcome.REFUSED,
+        "no REST server is asked on port 25: below 1024 on 80 and 443 alone",
+    )
+
+
+def test_a_redirect_is_not_followed(shelf: Shelf) -> None:
+    """An answer must not choose whom we ask."""
+    with RestServer(flink()) as other:
+        moved = Answer({"errors": ["Moved."]}, 307, f"Location: {other.address}/jobs/{JOB}/checkpoints\r\n")
+        outcome, detail = told(shelf, flink(checkpoints=[moved]))
+    assert (outcome, detail) == (
+        CaptureOutcome.FAILED,
+        "job c6d22602…: Flink's REST server answers with status 307: Moved.",
+    )
+    assert other.asked == []
+
+
+def test_no_proxy_is_asked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flink is near, whatever the environment says about the world."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    assert told(shelf, flink())[0] is CaptureOutcome.CAPTURED
+
+
+def test_names_of_jobs_are_bounded_and_printable(shelf: Shelf) -> None:
+    """A job may be called anything."""
+    _, detail = told(shelf, flink(jobs=[overview(name="\x1b]0;x\x07\n" + "x" * 10_000)]))
+    assert detail is not None
+    assert detail.isprintable()
+    assert len(detail) < 250
+
+
+@pytest.mark.timing
+def test_hanging_does_not_add_up(shelf: Shelf) -> None:
+    """Twenty jobs of a server that hangs take as long as all may take together, and each is answered."""
+    jobs = [f"{number:032x}" for number in range(20)]
+    hanging = Answer(raw=silence)
+    with RestServer({f"/jobs/{job}/checkpoints": [hanging] for job in jobs}) as server:
+        began = time.monotonic()
+        pieces = captured(shelf, server.address, *jobs, seconds=2.0)
+        took = time.monotonic() - began
+    assert [piece.subject for piece in pieces] == [*jobs, server.address]
+    assert {piece.outcome for piece in pieces} == {CaptureOutcome.FAILED}
+    assert took < 4
+
+
+def test_a_server_that_is_not_there_is_told(shelf: Shelf) -> None:
+    """The refusal of the connection is what people can work with."""
+    pieces = captured(shelf, f"http://127.0.0.1:{free_port()}", JOB, seconds=1.0)
+    reason = "Flink's REST server cannot be reached: connection refused"
+    assert [piece.detail for piece in pieces] == [f"job c6d22602…: {reason}", reason]
+
+
+def test_what_was_wrong_is_told_also_of_what_there_is_no_time_for(shelf: Shelf) -> None:
+    """The second job is not asked for any more; the reason is the one of the first."""
+    capturing = flink_rest.capture(f"http://127.0.0.1:{free_port()}", [JOB, "f" * 32], None, 0.4, None)
+    first = next(capturing)
+    time.sleep(0.5)
+    reason = "Flink's REST server cannot be reached: connection refused"
+    assert [first["detail"], *(piece["detail"] for piece in capturing)] == [
+        f"job c6d22602…: {reason}",
+        f"job ffffffff…: {reason}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "ftp://h:1", "http://h", "http://u:p@h:1", "http://h:0", "http://h:65536", "http://h:1/x", "http://a b:1",
+     "http://h:1\r\nX: y", "http://h:\uff11", "file:///etc/passwd", "http://h:1/\n", "http://\ud800:1"],
+)  # fmt: skip
+def test_what_is_no_address_is_not_asked(shelf: Shelf, address: str) -> None:
+    """Whoever can write to the store can write anything there."""
+    pieces = captured(shelf, address, JOB)
+    assert [piece.outcome for piece in pieces] == [CaptureOutcome.FAILED] * 2
+    assert pieces[0].detail is not None
+    assert pieces[0].detail.startswith("this is no address of a REST server: ")
+    assert pieces[0].detail.isprintable()
+
+
+@pytest.mark.parametrize("job", ["../../jars", "x" * 32, JOB.upper(), JOB + "\n", ""])
+def test_what_is_no_id_of_a_job_is_not_asked_for(shelf: Shelf, job: str) -> None:
+    """It would be part of a path."""
+    with RestServer(flink()) as server:
+        pieces = captured(shelf, server.address, job)
+    assert (pieces[0].outcome, server.asked) == (CaptureOutcome.FAILED, ["/jobmanager/thread-dump"])
+
+
+def test_without_a_leader_nobody_is_asked(shelf: Shelf) -> None:
+    """That nobody leads is no failure of ours."""
+    pieces = captured(shelf, None, JOB)
+    assert {piece.kind: (piece.outcome, piece.detail) for piece in pieces} == dict.fromkeys(
+        (EvidenceKind.THREAD_DUMP, EvidenceKind.JOB), (CaptureOutcome.ABSENT, "nobody leads the REST server")
+    )
+
+
+def test_the_thread_dump_of_the_jobmanager_is_a_file(shelf: Shelf, tmp_path: Path) -> None:
+    """All threads as text; what would command a terminal is not in it."""
+    with RestServer(flink()) as server:
+        [piece] = captured(shelf, server.address)
+    file = "ep/led_again-thread_dump-0.txt"
+    assert (piece.kind, piece.outcome, piece.file) == (EvidenceKind.THREAD_DUMP, CaptureOutcome.CAPTURED, file)
+    assert piece.attributes == {"threads": "2"}
+    assert (tmp_path / file).read_text() == (
+        '"main" Id=1 WAITING\n\tat java.base@17.0.15/jdk.Unsafe.park\n\n"evil�[2J" Id=2 RUNNABLE �\n'
+    )
+
+
+@pytest.mark.parametrize("address", ["http://a..b:8081", f"http://{'a' * 64}.b:8081", "http://[....]:8081"])
+def test_a_name_that_is_none_is_a_failure_and_nothing_worse(shelf: Shelf, address: str) -> None:
+    """Whoever can write the leader's address writes what he likes."""
+    [job, dump] = captured(shelf, address, JOB)
+    assert {job.outcome, dump.outcome} == {CaptureOutcome.FAILED}
+
+
+@pytest.mark.timing
+def test_a_name_that_is_resolved_slowly_takes_no_longer_than_it_may(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else bounds the resolver."""
+    resolved = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved.wait(60) and [])
+    began = time.monotonic()
+    [job, _] = captured(shelf, "http://jm:8081", JOB, seconds=1.0)
+    assert job.outcome is CaptureOutcome.FAILED
+    assert "has not answered in time" in (job.detail or "")
+    assert time.monotonic() - began < 10
+    resolved.set()
+
+
+def test_an_old_flink_has_no_thread_dump(shelf: Shelf) -> None:
+    """1.14 answers as for every path that it does not know."""
+    answer = Answer({"errors": ["Unable to load requested file /jobmanager/thread-dump."]}, 404)
+    with RestServer(flink(threads=[answer])) as server:
+        [piece] = captured(shelf, server.address)
+    assert (piece.outcome, piece.detail) == (
+        CaptureOutcome.ABSENT,
+        "this Flink has no thread dump: 1.15 and newer have",
+    )
+
+
+PASSWORD = "s3cret"
+
+
+class _Secured:
+    """A server that wants to know by certificate who asks, and the files that it takes."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority(folder / "authority")
+        certificate, key = authority.issue("server", "IP:127.0.0.1")
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate, key)
+        self.context.load_verify_locations(authority.ca)
+        self.context.verify_mode = ssl.CERT_REQUIRED
+        certificate, key = authority.issue("client", "DNS:client", password=PASSWORD)
+        files: dict[str, Any] = {"ca_file": authority.ca, "certificate_file": certificate, "key_file": key}
+        self.files = {name: str(file) for name, file in files.items()} | {"key_password": PASSWORD}
+
+
+def test_with_tls_both_know_who_the_other_is(shelf: Shelf, tmp_path: Path) -> None:
+    """`security.ssl.rest` with mutual authentication; and a server that we have no reason to trust is told nothing."""
+    secured = _Secured(tmp_path)
+    with RestServer(flink(), secured.context) as server:
+        trusted = captured(shelf, server.address, JOB, tls=secured.files)
+        untrusted = captured(shelf, server.address, JOB)
+        assert server.asked.count(f"/jobs/{JOB}/checkpoints") == 1
+    assert {piece.outcome for piece in trusted} == {CaptureOutcome.CAPTURED}
+    assert {piece.outcome for piece in untrusted} == {CaptureOutcome.FAILED}
+    assert "CERTIFICATE_VERIFY_FAILED" in str(untrusted[0].detail)
+
+
+def test_tls_files_that_cannot_be_used_are_named(shelf: Shelf, tmp_path: Path) -> None:
+    """And the password is not."""
+    secured = _Secured(tmp_path)
+    wrong = {**secured.files, "key_password": "wr0ng"}
+    [piece] = captured(shelf, "https://127.0.0.1:1", tls=wrong)
+    assert piece.detail == f"the TLS file {secured.files['certificate_file']} cannot be used"
+    [piece] = captured(shelf, "https://127.0.0.1:1", tls={"ca_file": "/no/ca.pem"})
+    assert piece.detail == "the TLS file /no/ca.pem cannot be used"
+
+
+@pytest.mark.e2e
+def test_flink_tells_what_its_job_was_restored_from(lab: Lab, shelf: Shelf, tmp_path: Path) -> None:
+    """Right after a failover of a real Flink, while the job still begins: the checkpoint, and a thread dump of the new leader."""
+    job = lab.submit_job()
+    lab.wait_for_leader().kill()
+    leader = lab.wait_for_leader()
+    [restored, dump] = captured(shelf, leader.rest_address, job)
+    assert restored.outcome is CaptureOutcome.CAPTURED
+    number = restored.attributes["restored_checkpoint_id"]
+    assert (restored.detail or "").startswith(f"never-ending ({job[:8]}…): restored from checkpoint {number} at 20")
+    assert restored.attributes["restored_path"].endswith(f"/{job}/chk-{number}")
+    assert dump.file is not None
+    assert "flink-pekko.actor.default-dispatcher" in (tmp_path / dump.file).read_text()

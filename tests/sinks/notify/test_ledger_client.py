@@ -1,0 +1,401 @@
+"""One voice: what the ledger allows an attempt to do, over a store that several share, loses races and goes away.
+
+The store here is memory with faults on demand; the real ones have their own tests (tests/integration/test_ledgers.py), and real sidecars
+speak with one voice in tests/e2e/test_one_voice.py.
+"""
+
+import time
+from collections.abc import Callable
+from threading import Lock, Thread
+
+import pytest
+from msgspec.structs import replace
+
+import sidecar.sinks.notify.ledger_client
+from sidecar.clock import Clock
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import DeliveryOutcome
+from sidecar.lab.receivers import HttpReceiver
+from sidecar.ports import Document, LedgerError, LedgerRefusedError
+from sidecar.sinks.notify.ledger_client import FREE, Permit, SharedLedger
+from sidecar.sinks.notify.notifier import Attempt, Notifier
+from tests.core.delivery.test_ledger_document import OVER, VACANCY, told_of
+
+NOW = Clock()()
+SOON = NOW.wall + 3600 * SECOND
+"""Later than any ledger begins here."""
+FIRST = replace(told_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW, wall=SOON))
+LATER = replace(FIRST, id="later", parts=(replace(OVER, began=SOON, ended=SOON + SECOND),), reason=Reason.RESOLVED)
+
+
+class Shared:
+    """One document in memory."""
+
+    def __init__(self) -> None:
+        self.document = Document()
+        self.lock = Lock()
+
+
+class Memory:
+    """A way to the shared document. `fault` is raised by each call while it is there."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.fault: LedgerError | None = None
+        self.races = 0
+        """So many writes lose to somebody faster."""
+        self.rests = 0
+        self.reads = 0
+        self.slow = 0.0
+        """So many seconds a call takes."""
+
+    def read(self) -> Document:
+        self.reads += 1
+        time.sleep(self.slow)
+        if self.fault:
+            raise self.fault
+        return self.shared.document
+
+    def write(self, content: bytes, over: Document) -> Document | None:
+        if self.fault:
+            raise self.fault
+        with self.shared.lock:
+            if self.races:
+                self.races -= 1
+                found = self.shared.document
+                self.shared.document = Document(found.content, int(found.version or 0) + 1)
+            if over.version != self.shared.document.version:
+                return None
+            self.shared.document = Document(content, int(over.version or 0) + 1)
+            return self.shared.document
+
+    def rest(self) -> None:
+        self.rests += 1
+
+    def stop(self) -> None:
+        """Nothing to give back."""
+
+
+class Observers:
+    """Several sidecars with one ledger."""
+
+    def __init__(self) -> None:
+        self.shared = Shared()
+        self.stores: dict[str, Memory] = {}
+
+    def make(self, name: str, *, alone: bool = True, take_over: float = 3600) -> SharedLedger:
+        self.stores[name] = Memory(self.shared)
+        return SharedLedger(
+            self.stores[name], name, Clock(), alone_if_refused=alone, take_over=round(take_over * SECOND)
+        )
+
+
+@pytest.fixture
+def observers() -> Observers:
+    """A ledger that nobody has used yet."""
+    return Observers()
+
+
+def test_one_sends_and_the_others_find_it_told(observers: Observers) -> None:
+    """Claimed by one: held for the other; marked: told, and by whom. Then the connection is given back."""
+    a, b = observers.make("a"), observers.make("b")
+    permit = a.claim(FIRST)
+    assert (permit.outcome, permit.possible_duplicate) == (None, False)
+    assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.HELD, detail="a is about to tell it")
+    a.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
+    assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail="by a")
+    assert (observers.stores["a"].rests, observers.stores["b"].rests) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "doubtful"),
+    [(DeliveryOutcome.FAILED, False), (DeliveryOutcome.REJECTED, False), (DeliveryOutcome.TIMED_OUT, True)],
+)
+def test_what_failed_may_be_told_by_another(observers: Observers, outcome: DeliveryOutcome, doubtful: bool) -> None:
+    """At once, and as a possible duplicate where nobody knows whether it arrived."""
+    a, b = observers.make("a"), observers.make("b")
+    a.settle(FIRST, a.claim(FIRST).claim, outcome)
+    permit = b.claim(FIRST)
+    assert (permit.outcome, permit.possible_duplicate) == (None, doubtful)
+
+
+def test_the_claim_of_one_that_is_gone_is_taken_over(observers: Observers) -> None:
+    """When it has stood unchanged for long enough by our own clock; it may have arrived."""
+    observers.make("a").claim(FIRST)
+    patient, impatient = observers.make("patient"), observers.make("impatient", take_over=0)
+    assert patient.claim(FIRST).outcome is DeliveryOutcome.HELD
+    permit = impatient.claim(FIRST)
+    assert (permit.outcome, permit.possible_duplicate) == (None, True)
+    impatient.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
+    assert patient.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
+
+
+def test_a_claim_that_changes_hands_is_watched_anew(observers: Observers) -> None:
+    """Each holder has its full time."""
+    watcher = observers.make("watcher", take_over=0.2)
+    others = [observers.make(f"other-{number}", take_over=0) for number in range(3)]
+    for other in others:
+        other.claim(FIRST)
+        assert watcher.claim(FIRST).outcome is DeliveryOutcome.HELD
+
+
+def test_our_own_claim_of_before_a_crash_is_ours(observers: Observers) -> None:
+    """No waiting: nobody else has it. It may have arrived."""
+    observers.make("a").claim(FIRST)
+    permit = observers.make("a").claim(replace(FIRST, attempt=2))
+    assert (permit.outcome, permit.possible_duplicate) == (None, True)
+
+
+def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
+    observers: Observers, web: HttpReceiver, eventually: Callable[[Callable[[], bool]], bool]
+) -> None:
+    """Sent while nobody could be asked, by a sidecar that has nothing more to send: who looks later finds it told."""
+    a, b = observers.make("a"), observers.make("b")
+    observers.stores["a"].fault = LedgerError("no quorum")
+    settled: list[Attempt] = []
+    notifier = Notifier({"ops#0": web.url}, lambda _, each: settled.append(each), {"default": a}, workers=1)
+    notifier.start()
+    try:
+        notifier.send(replace(FIRST, fails_open=True))
+        assert eventually(lambda: bool(settled))
+        assert a.owes
+        observers.stores["a"].fault = None
+        assert eventually(lambda: not a.owes)
+    finally:
+        notifier.stop()
+    assert b.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
+
+
+def test_who_waited_through_a_long_outage_is_not_sure(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have sent without the ledger, and not have marked it yet. After a short one nobody has."""
+    monkeypatch.setattr(sidecar.sinks.notify.ledger_client, "DOUBT_AFTER", 0.2)
+    observers.make("first").begin()
+    for pause, doubtful in ((0.0, False), (0.25, True)):
+        waits = _happened_now()
+        a = observers.make(f"after {pause}")
+        observers.stores[a._observer].fault = LedgerError("no quorum")
+        assert a.claim(waits).outcome is DeliveryOutcome.NO_LEDGER
+        time.sleep(pause)  # the outage is the experiment
+        assert a.claim(waits).outcome is DeliveryOutcome.NO_LEDGER
+        observers.stores[a._observer].fault = None
+        later = _happened_now()
+        for number, (delivery, expected) in enumerate(
+            (
+                (waits, doubtful),
+                (later, False),
+                (replace(later, parts=waits.parts), doubtful),  # what happened before, and is told only now
+            )
+        ):
+            permit = a.claim(replace(delivery, destination=f"{a._observer} {number}"))
+            assert (permit.outcome, permit.possible_duplicate) == (None, expected)
+
+
+def _happened_now() -> Delivery:
+    at = Clock()()
+    return replace(FIRST, queued_at=at, parts=(Part("change", at.wall, at.wall, is_event=True),))
+
+
+def test_two_of_one_name_both_send_and_say_so(observers: Observers) -> None:
+    """Each takes the other's claim for its own: the second one knows that something may have arrived, and sends at once."""
+    first, second = observers.make("same"), observers.make("same")
+    permit = first.claim(FIRST)
+    other = second.claim(replace(FIRST, id="other"))
+    assert [(each.outcome, each.possible_duplicate) for each in (permit, other)] == [(None, False), (None, True)]
+    first.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
+    second.settle(FIRST, other.claim, DeliveryOutcome.DELIVERED)
+    assert observers.make("third").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
+
+
+def test_a_lost_race_is_run_again(observers: Observers) -> None:
+    """Also several; not for ever."""
+    a = observers.make("a")
+    observers.stores["a"].races = 5
+    assert a.claim(FIRST).outcome is None
+    observers.stores["a"].races = 1000
+    assert a.claim(LATER) == Permit(
+        outcome=DeliveryOutcome.NO_LEDGER, detail="the ledger is written by others all the time"
+    )
+
+
+def test_many_at_once_and_one_of_them_sends(observers: Observers) -> None:
+    """Twenty threads of five sidecars: one permit."""
+    ledgers = [observers.make(f"sidecar-{number}") for number in range(5)]
+    permits: list[Permit] = []
+    threads = [Thread(target=lambda it=it: permits.append(it.claim(FIRST))) for it in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(str(permit.outcome) for permit in permits) == ["None", *["held"] * 4]
+
+
+def test_a_ledger_out_of_reach_is_said(observers: Observers) -> None:
+    """Nothing is sent by that attempt."""
+    a = observers.make("a")
+    observers.stores["a"].fault = LedgerError("no quorum")
+    assert a.claim(FIRST) == Permit(outcome=DeliveryOutcome.NO_LEDGER, detail="no quorum")
+
+
+def test_who_waits_while_the_ledger_is_out_of_reach_has_the_answer(observers: Observers) -> None:
+    """A message to each of four destinations waits no longer than one of them; the next one asks again."""
+    a = observers.make("a")
+    store = observers.stores["a"]
+    store.fault, store.slow = LedgerError("no quorum"), 1.0
+    permits: list[Permit] = []
+    threads = [Thread(target=lambda: permits.append(a.claim(FIRST))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert permits == [Permit(outcome=DeliveryOutcome.NO_LEDGER, detail="no quorum")] * 4
+    assert store.reads == 1
+    store.fault = None
+    assert a.claim(FIRST).outcome is None
+
+
+def test_a_store_that_refuses_leaves_us_alone_or_waiting(
+    observers: Observers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`auto`: we speak for ourselves, say so once, and do not ask again for a while. `store`: it is out of reach."""
+    auto, strict = observers.make("auto"), observers.make("strict", alone=False)
+    for store in observers.stores.values():
+        store.fault = LedgerRefusedError("no permission")
+    assert auto.claim(FIRST) is FREE
+    observers.stores["auto"].fault = None
+    auto.settle(FIRST, None, DeliveryOutcome.DELIVERED)
+    assert auto.claim(LATER) is FREE
+    assert observers.shared.document == Document()
+    assert strict.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
+    assert [record.message for record in caplog.records] == [
+        "no ledger: this sidecar sends every notification itself, and other sidecars may send the same: no permission"
+    ]
+
+
+def test_a_store_that_refuses_after_it_had_let_us_is_out_of_reach(observers: Observers) -> None:
+    """Who has had a ledger is not alone: others may have one still, and what is sent without says that it may be a duplicate."""
+    auto = observers.make("auto")
+    auto.settle(FIRST, auto.claim(FIRST).claim, DeliveryOutcome.DELIVERED)
+    observers.stores["auto"].fault = LedgerRefusedError("no permission")
+    assert auto.claim(LATER) == Permit(outcome=DeliveryOutcome.NO_LEDGER, detail="no permission")
+
+
+@pytest.mark.parametrize("left", [b"", b"\xff garbage"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_after_a_ledger_was_lost_nobody_is_sure(observers: Observers, left: bytes, restarted: bool) -> None:
+    """Whatever waited to be told may have been told by somebody: it says so, whoever looks first. What comes later does not."""
+    waits = replace(FIRST, queued_at=NOW)
+    a, b, c = (observers.make(name) for name in "abc")
+    a.begin()
+    observers.shared.document = Document(left, 7 if left else None)
+    if restarted:
+        a = observers.make("a")
+        a.begin()
+    permit = a.claim(waits)
+    assert (permit.outcome, permit.possible_duplicate) == (None, True)
+    a.settle(waits, permit.claim, DeliveryOutcome.FAILED)
+    assert [b.claim(waits).possible_duplicate, c.claim(replace(FIRST, destination="new")).possible_duplicate] == [
+        True,
+        False,
+    ]
+
+
+def test_a_ledger_is_made_before_there_is_anything_to_tell(observers: Observers) -> None:
+    """And only once: what comes then is told by nobody yet, and does not say that it may be a duplicate."""
+    made = []
+    for name in "abc":
+        observers.make(name).begin()
+        made.append(observers.shared.document)
+    assert made == [Document(made[0].content, 1)] * 3
+    permit = observers.make("d").claim(replace(FIRST, queued_at=Clock()()))
+    assert (permit.outcome, permit.possible_duplicate) == (None, False)
+
+
+def test_that_no_ledger_can_be_made_is_said_at_the_start(
+    observers: Observers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Refused: with what it means. Out of reach: nothing is decided."""
+    refused, away = observers.make("refused"), observers.make("away")
+    observers.stores["refused"].fault = LedgerRefusedError("no permission")
+    observers.stores["away"].fault = LedgerError("no quorum")
+    refused.begin()
+    away.begin()
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "no ledger: this sidecar sends every notification itself, and other sidecars may send the same: no permission"
+    ]
+    observers.stores["away"].fault = None
+    assert away.claim(FIRST).outcome is None
+
+
+def test_a_mark_leaves_the_claims_of_others(observers: Observers) -> None:
+    """One that could not ask tells something of a group, while another is about to tell more of it: a third one keeps waiting."""
+    blind, sender, third = (observers.make(name) for name in ("blind", "sender", "third"))
+    assert sender.claim(LATER).outcome is None
+    blind.settle(FIRST, None, DeliveryOutcome.DELIVERED)
+    assert third.claim(LATER).outcome is DeliveryOutcome.HELD
+
+
+def test_a_mark_that_cannot_be_made_is_tried_again_and_said(
+    observers: Observers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was sent: others may tell it again, and say that it may be a duplicate."""
+    a, b = observers.make("a"), observers.make("b", take_over=0)
+    permit = a.claim(FIRST)
+    observers.stores["a"].fault = LedgerError("no quorum")
+    a.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
+    assert len(caplog.records) == 1
+    assert b.claim(FIRST).possible_duplicate
+
+
+def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Observers, web: HttpReceiver) -> None:
+    """Somebody may have taken its claim over: it gives it back, and asks again. Here the time to begin is over at once."""
+    settled: list[Attempt] = []
+    notifier = Notifier(
+        {"ops#0": web.url}, lambda _, each: settled.append(each), {"default": observers.make("a", take_over=0)}
+    )
+    notifier.start()
+    try:
+        notifier.send(FIRST)
+        deadline = time.monotonic() + 10
+        while not settled and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        notifier.stop()
+    assert [(each.outcome, each.detail) for each in settled] == [
+        (DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
+    ]
+    assert web.received == []
+    assert observers.make("b").claim(FIRST).outcome is None
+
+
+def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: HttpReceiver) -> None:
+    """The second finds it told; what belongs to one observer alone, or waits for a ledger for too long, asks nobody."""
+    settled: dict[str, list[tuple[str, Attempt]]] = {"a": [], "b": []}
+    lone = replace(FIRST, id="lone", parts=())
+    blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)
+    for name, found in settled.items():
+        ledgers = {"default": observers.make(name)}
+        notifier = Notifier({"ops#0": web.url}, lambda *each, found=found: found.append(each), ledgers, workers=1)
+        notifier.start()
+        try:
+            for delivery in (FIRST, lone, blind):
+                notifier.send(delivery)
+            for thread in notifier._threads:  # all are sent before the next one looks
+                while thread.is_alive() and len(found) < 3:
+                    thread.join(0.05)
+        finally:
+            notifier.stop()
+    assert [(name, each.outcome, each.possible_duplicate) for name, each in settled["a"]] == [
+        ("id", DeliveryOutcome.DELIVERED, False),
+        ("lone", DeliveryOutcome.DELIVERED, False),
+        ("blind", DeliveryOutcome.DELIVERED, True),
+    ]
+    assert [(name, each.outcome) for name, each in settled["b"]] == [
+        ("id", DeliveryOutcome.ALREADY_TOLD),
+        ("lone", DeliveryOutcome.DELIVERED),
+        ("blind", DeliveryOutcome.DELIVERED),
+    ]
+    texts = [str(message) for message in web.received]
+    assert len(texts) == 5
+    assert sum("This may be a duplicate" in text for text in texts) == 2
