@@ -92,8 +92,14 @@ def _job(client: RestClient, known: _Overview, job: str) -> dict[str, Any]:
     """From what it was restored. Raises NotCapturedError."""
     if not _JOB_ID.fullmatch(job):
         raise NotCapturedError(FAILED, "this is no id of a job")
+    state = ""
     while True:
-        status, answer = client.get(f"/jobs/{job}/checkpoints")
+        try:
+            status, answer = client.get(f"/jobs/{job}/checkpoints")
+        except NotCapturedError:
+            if state not in _BEGINNING or not client.is_out_of_time:
+                raise
+            break  # what was answered while there was time says more
         name, state = known.of(job)
         if status == 404:
             return _without_checkpoints(known, job, reason(answer), {"name": name or None, "state": state or None})

@@ -63,6 +63,11 @@ class RestClient:
         """Whether what passes is still waited for."""
         return time.monotonic() + _RETRY_SECONDS < min(self._patient_until, self._end)
 
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether it is asked nothing any more."""
+        return time.monotonic() >= self._end
+
     def pause(self) -> None:
         """Until it is worth to ask again."""
         time.sleep(_RETRY_SECONDS)
@@ -81,8 +86,8 @@ class RestClient:
             except ConnectionRefusedError:
                 problem = "cannot be reached: connection refused"
             except (TimeoutError, _TooLateError):
-                out_of_time = time.monotonic() >= self._end  # then what it did while there was time says more
-                problem = (self._problem if out_of_time else None) or "has not answered in time"
+                # Out of time, what it did while there was time says more.
+                problem = (self._problem if self.is_out_of_time else None) or "has not answered in time"
                 raise NotCapturedError(FAILED, f"Flink's REST server {problem}") from None
             except (OSError, HTTPException, UnicodeError) as error:
                 said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__

@@ -128,10 +128,11 @@ def test_a_job_that_is_not_restored_yet_is_waited_for(shelf: Shelf) -> None:
     assert told(shelf, answers)[1] == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
 
 
-def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state(shelf: Shelf) -> None:
+@pytest.mark.parametrize("later", [Answer(NEVER_RESTORED), Answer(raw=silence)], ids=["as before", "no answer"])
+def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state(shelf: Shelf, later: Answer) -> None:
     """Not restored yet, and started without state, are two things."""
-    answers = flink(checkpoints=[Answer(NEVER_RESTORED)], jobs=[overview(state="CREATED")])
-    assert told(shelf, answers, seconds=1.0) == (
+    answers = flink(checkpoints=[Answer(NEVER_RESTORED), later], jobs=[overview(state="CREATED")])
+    assert told(shelf, answers, seconds=3.0) == (
         CaptureOutcome.ABSENT,
         "orders (c6d22602…): not restored yet, it is CREATED",
     )
