@@ -146,6 +146,12 @@ class NotProcessed(SeenInCluster, frozen=True):
     reason: str
 
 
+class HandoverRead(SeenInCluster, frozen=True):
+    """What another sidecar left in the store for its successor, before anything of the cluster is observed."""
+
+    content: bytes
+
+
 class DeliverySettled(Observed, frozen=True):
     """One attempt to deliver ended. `detail` is one line for people, free of secrets."""
 
@@ -210,5 +216,13 @@ def is_trace(observation: "Observation") -> bool:
 
 
 Observation = (
-    ClusterObservation | NotProcessed | DeliverySettled | EvidenceGathered | Started | PolicyLoaded | Ticked | Stopped
+    ClusterObservation
+    | NotProcessed
+    | HandoverRead
+    | DeliverySettled
+    | EvidenceGathered
+    | Started
+    | PolicyLoaded
+    | Ticked
+    | Stopped
 )

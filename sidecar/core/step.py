@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice, Reason, Suppressed
 from sidecar.core.alerting.message import compose
@@ -14,13 +15,14 @@ from sidecar.core.cluster.record_writer import envelope, transition_record
 from sidecar.core.cluster.state import fresh_cluster
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
-from sidecar.core.delivery.outbox import Delivery, Part, Settled, claim, queue, released, with_heartbeats
+from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part, Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
 from sidecar.core.evidence import Capture, Piece
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import (
     DeliverySettled,
     EvidenceGathered,
+    HandoverRead,
     Observation,
     PolicyLoaded,
     Started,
@@ -66,14 +68,22 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _answered(policy, state, observation)
         case Started():
             return _start(policy, state, observation.at)
-        case PolicyLoaded():
-            return replace(state, alerts=grouping.rerouted(state.alerts, observation.policy, observation.at)), []
+        case PolicyLoaded() | HandoverRead():
+            return _loaded(policy, state, observation), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
         case _:
             name = observation.cluster_id
             before = state.clusters.get(name) or fresh_cluster(observation.at)
             return _take(policy, state, name, cluster_step.observe(policy, name, before, observation), observation.at)
+
+
+def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead) -> State:
+    """The state under another policy, or going on from what another sidecar left."""
+    if isinstance(read, PolicyLoaded):
+        return replace(state, alerts=grouping.rerouted(state.alerts, read.policy, read.at))
+    found = handover.read(read.content, read.cluster_id, read.at)
+    return handover.adopt(policy, state, read.cluster_id, found, read.at) if found else state
 
 
 def _start(policy: Policy, state: State, now: Moment) -> Step:
@@ -197,6 +207,7 @@ def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> It
                 link=message.link,
                 episode_id=message.episode_id,
                 parts=_parts(notice),
+                owed=notice.owed(MOST_OWED),
                 repeat_interval=notice.route.repeat_interval,
                 send_resolved=destination.send_resolved,
                 queued_at=now,

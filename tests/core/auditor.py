@@ -119,7 +119,7 @@ class Auditor:
             (notice.fingerprint, notice.reason, destination.name)
             for notice in notices
             for destination in policy.receivers[notice.route.receiver]
-            if notice.has_news or destination.send_resolved or notice.reason not in {Reason.RESOLVED, Reason.SHRANK}
+            if notice.news or destination.send_resolved or notice.reason not in {Reason.RESOLVED, Reason.SHRANK}
         ]
         assert sorted(expected) == sorted((each.fingerprint, each.reason, each.destination) for each in queued)
         assert len({notice.fingerprint for notice in notices}) == len(notices), "a group was told twice in a step"

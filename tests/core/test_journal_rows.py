@@ -20,7 +20,7 @@ KEPT_IN_PART = {"leases", "contested"}
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
     State: set(),
     Alerts: {"evaluated", "beats"},
-    ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing"},
+    ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing", "handed_over_by"},
 }
 
 

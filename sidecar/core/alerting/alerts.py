@@ -131,13 +131,21 @@ class Notice(Struct, frozen=True):
     reason: Reason
     alerts: tuple[Alert, ...]
     """New alerts first, then resolved ones, then those that are still firing."""
-    has_news: bool = True
-    """Whether any of them is new."""
+    news: int = 1
+    """How many of them are new."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent there: `send_resolved: false` takes no notification of resolved alerts alone."""
-        all_clear = self.reason in {Reason.RESOLVED, Reason.SHRANK} and not self.has_news
+        all_clear = self.reason in {Reason.RESOLVED, Reason.SHRANK} and not self.news
         return destination.send_resolved or not all_clear
+
+    def owed(self, most: int) -> tuple[Member, ...]:
+        """At most so many of the alerts that it notifies of, as they were in their group before."""
+        return tuple(
+            Member(alert, told=place >= self.news)
+            for place, alert in enumerate(self.alerts[:most])
+            if place < self.news or alert.ended
+        )
 
     @property
     def lasting(self) -> tuple[Alert, ...]:

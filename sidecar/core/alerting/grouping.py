@@ -228,7 +228,7 @@ def _flush(
     notice = None
     if news or over or again:
         reason = _reason(group, news, over)
-        notice = Notice(fingerprint, route, reason, (*news, *over, *still), has_news=bool(news))
+        notice = Notice(fingerprint, route, reason, (*news, *over, *still), news=len(news))
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert)
         for key, member in group.members.items()

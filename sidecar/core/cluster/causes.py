@@ -115,6 +115,8 @@ class Facts(Struct, frozen=True):
     """This version of Flink leaves the same facts when it is ended in order as when it is killed."""
     succeeded: bool = False
     """Somebody leads again."""
+    handed_over_by: str | None = None
+    """The observer from whose handover it is known what was before; None: from our own observations."""
 
 
 class Verdict(Struct, frozen=True):
@@ -136,8 +138,13 @@ def verdict(facts: Facts) -> Verdict:
         _by_its_end,
     ):
         if found := judge(facts):
-            return found
-    return Verdict(Cause.UNKNOWN, Confidence.NONE, ("The observed facts do not identify one cause.",))
+            break
+    else:
+        found = Verdict(Cause.UNKNOWN, Confidence.NONE, ("The observed facts do not identify one cause.",))
+    if facts.handed_over_by is None:
+        return found
+    from_whom = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
+    return Verdict(found.cause, found.confidence, (*found.facts, from_whom))
 
 
 def _by_who_wrote(facts: Facts) -> Verdict | None:

@@ -26,8 +26,8 @@ class LastLed(Struct, frozen=True):
 
     earliest: int | None
     """It is known to have worked then. None: not known of any time."""
-    latest: int
-    """It cannot have worked after that."""
+    latest: int | None
+    """It cannot have worked after that. None: not known of any time."""
 
 
 class Downtime(Struct, frozen=True):
@@ -92,9 +92,8 @@ def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, known: 
 
 def until(led: LastLed, at: int, *, same_leader: bool) -> Downtime:
     """For how long no leader worked until one leads `at` that time. The same one may have worked all the time."""
-    return Downtime(
-        0 if same_leader else max(0, at - led.latest), None if led.earliest is None else max(0, at - led.earliest)
-    )
+    at_least = 0 if same_leader or led.latest is None else max(0, at - led.latest)
+    return Downtime(at_least, None if led.earliest is None else max(0, at - led.earliest))
 
 
 def _expired(gone: Gone, position: ZNodePosition, session_timeout: int | None, loss: Loss | None) -> int | None:

@@ -166,7 +166,7 @@ class Draft:
             episode = self.state.episode
             if episode and episode.facts.loss:
                 self.update(episode=replace(episode, facts=replace(episode.facts, loss=loss)))
-        self.update(view=replace(self.state.view, complete=True, obscure_at=None, loss=loss))
+        self.update(view=replace(self.state.view, complete=True, obscure_at=None, loss=loss), handed_over_by=None)
 
     def _looked_for(self, known: ComponentState) -> ComponentState:
         """`known` at the end of a snapshot that had nothing at its path: there is no leader's node."""
@@ -337,6 +337,7 @@ class Draft:
         first = next(iter(led.values()), transition.last_known) or LeaderInformation("", UUID(int=0))
         loss = self.state.view.loss
         facts = episodes.facts_at_opening(transition, loss, [*led.values()], self._contended())
+        facts = replace(facts, handed_over_by=self.state.handed_over_by)
         episode = Episode(
             id=transition.episode_id or "",
             opened_at=self.at,

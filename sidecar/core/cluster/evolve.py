@@ -42,12 +42,8 @@ def evolve(
             )
         case Vacant():
             left_now = kind is Kind.REVOKED  # else it was vacant already when it was first observed
-            known = replace(
-                known,
-                vacated_at=at if left_now else None,
-                last_led=transition.last_led if left_now else None,
-                published_at=None,
-            )
+            last_led = transition.last_led if kind in {Kind.REVOKED, Kind.DISCOVERED} else None
+            known = replace(known, vacated_at=at if left_now else None, last_led=last_led, published_at=None)
         case Unknown():
             known = replace(known, vacated_at=None, last_led=None, published_at=None)
     return known, episode

@@ -171,6 +171,8 @@ class ClusterState(Struct, frozen=True):
     """The view is complete, and older than it may be: a confirmation is overdue."""
 
     missing: Missing | None = None
+    handed_over_by: str | None = None
+    """The observer from whose handover the last known leaders are; None once everything has been read."""
     departed: Mapping[ComponentId, Transition] = {}
     """REVOKED of jobs that have just left, not recorded yet: in a moment it is known to which failover they belong, if to any."""
 

@@ -65,7 +65,9 @@ def _place_removed(draft: Draft, removed: PlaceRemoved) -> None:
     absence = known.absence
     if absence is None or absence.withdrew:
         return
-    led = known.last_led and LastLed(known.last_led.latest, known.last_led.latest)
+    led = known.last_led
+    if led and led.latest is not None:
+        led = LastLed(led.latest, led.latest)
     draft.keep(component, replace(known, absence=replace(absence, withdrew=True), last_led=led))
     episode = draft.state.episode
     if episode and component.job_id is None:

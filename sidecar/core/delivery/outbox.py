@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Reason
+from sidecar.core.alerting.alerts import Member, Reason
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
 
@@ -24,6 +24,7 @@ _ANYTHING: Final = ""
 """In place of the alerts of a message of which it is not known what it is about."""
 SENDING_LIMIT: Final = 300 * SECOND
 """A claim older than this belongs to a sender that will not answer any more. Far above a sender's own hard limit."""
+MOST_OWED: Final = 50
 CAPACITY: Final = 1000
 """Rows per destination. Beyond it the oldest one that waits is given up, and recorded as such."""
 
@@ -71,6 +72,8 @@ class Delivery(Struct, frozen=True):
     episode_id: str | None = None
     parts: tuple[Part, ...] = ()
     """The alerts that other observers may send too. Empty: they are this observer's alone."""
+    owed: tuple[Member, ...] = ()
+    """The first MOST_OWED of the alerts that it notifies of, for whoever takes over before it is delivered."""
     repeat_interval: int = 0
     send_resolved: bool = True
     """Whether its destination is notified when something is over."""

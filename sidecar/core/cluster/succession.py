@@ -1,0 +1,52 @@
+"""One cluster passes from one sidecar to the next: what the first one leaves behind, and what the second one begins with."""
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import downtime
+from sidecar.core.cluster.downtime import Downtime, Gone, LastLed
+from sidecar.core.cluster.state import ClusterState, ComponentState, View, fresh_cluster
+from sidecar.core.flink.leadership import Held, Unknown, Vacant
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Policy
+
+
+def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterState:
+    """What the next sidecar needs: who led last, until when at the earliest, and the failover in progress. Not the view, which is each
+    sidecar's own.
+    """
+    timeout = policy.session_timeouts.get(cluster_id)
+    components = {}
+    for component, known in cluster.components.items():
+        last_led, absence = known.last_led, known.absence
+        match known.leadership:
+            case Held(_, position):
+                gone = Gone(position, now.steady, known.published_at, None, in_sight=cluster.in_sight)
+                earliest = downtime.last_led(gone, timeout, cluster.view.loss, cluster.leases).earliest
+                last_led = LastLed(earliest, None)
+            case Vacant() if absence and last_led and last_led.latest is not None:
+                # What was observed of the vacancy counts; another leader may follow before the next sidecar looks.
+                observed = Downtime(now.steady - last_led.latest, 0)
+                absence = replace(absence, downtime=absence.downtime + observed)
+                last_led = LastLed(last_led.earliest, None)
+        components[component] = _as_last_known(replace(known, last_led=last_led, absence=absence), now)
+    return replace(
+        fresh_cluster(now),
+        components=components,
+        leases={name: lease for name, lease in cluster.leases.items() if lease.lapsed},
+        episode=cluster.episode,
+        last_episode=cluster.last_episode,
+        standby=cluster.standby,
+        contested=cluster.contested,
+    )
+
+
+def take_over(cluster: ClusterState, observer: str, now: Moment) -> ClusterState:
+    """The cluster as `observer` handed it over: nothing has been read yet."""
+    episode = cluster.episode
+    if episode:
+        episode = replace(episode, facts=replace(episode.facts, handed_over_by=observer))
+    return replace(cluster, view=View(since=now, turned_at=now), episode=episode, handed_over_by=observer)
+
+
+def _as_last_known(known: ComponentState, now: Moment) -> ComponentState:
+    return replace(known, leadership=Unknown(), since=now, seen_at=0, vacated_at=None, published_at=None)

@@ -1,0 +1,268 @@
+"""The handover: what a sidecar leaves in the store for the one that takes its place, whose folder may be empty.
+
+A sidecar in a Flink pod ends with the pod, and its journal may end with it. What the next one needs is kept outside: who led, the failover
+in progress, what was notified and what was not. It is the journal's rows of one cluster, so it is read, migrated and checked as they are.
+
+Others can write it. It is bounded, its times may not lie in the future, its alerts get their labels from the reader's own rules, and no
+text of a message is in it: messages are composed anew.
+"""
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from msgspec import DecodeError, Raw, Struct, json
+from msgspec.structs import replace
+
+from sidecar.core.alerting import grouping
+from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
+from sidecar.core.cluster import episodes, succession
+from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster.state import ClusterState, ComponentState, View
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.errors import OperatorError
+from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Position
+from sidecar.core.journal_migrations import FORMAT, migrated
+from sidecar.core.journal_rows import Row, assemble, changes
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Policy
+from sidecar.core.sanitize import clean
+from sidecar.core.state import State
+
+MOST_BYTES: Final = 192 << 10
+"""Of the document."""
+_SIZES: Final = (50_000, 5_000, 1_000, 200, 50, 0)
+"""So many jobs are tried to fit, those of the failover in progress first, and so many alerts of each group."""
+MOST_UNPACKED: Final = 8 << 20
+KEPT: Final = 7 * 24 * 3600 * SECOND
+"""One that is older is not taken over."""
+CLOCK_SKEW: Final = 60 * SECOND
+"""By so much the clocks of two nodes may differ: so much too late a failover may be taken for over."""
+LONGEST_NAME: Final = 1000
+
+_KINDS: Final = frozenset({"episode", "last_episode", "standby", "component", "lapsed", "group", "failovers"})
+"""Of rows. The view, coverage and evidence are each observer's own; a delivery holds text."""
+
+
+class HandoverError(OperatorError):
+    """The document cannot be used: one line that says why."""
+
+
+class Handover(Struct, frozen=True):
+    """What one sidecar knew of one cluster when it wrote it."""
+
+    observer: str
+    alive: Moment
+    """When it was written: until then its writer is known to have watched."""
+    ended: bool
+    """Whether its writer ended in order after it."""
+    cluster: ClusterState
+    alerts: Alerts
+    jobs_left_out: int = 0
+
+    def gist(self) -> object:
+        """What two sidecars that observe the same have in common, to be compared: without times, and without alerts about themselves."""
+        components = {
+            component: (known.last_known, _term(known.last_position), _part(known.absence), known.registered)
+            for component, known in self.cluster.components.items()
+        }
+        alerts = {
+            (fingerprint, key, member.told, member.alert.ended is None)
+            for fingerprint, group in self.alerts.groups.items()
+            for key, member in group.members.items()
+            if "observer" not in member.alert.labels
+        }
+        episode, last = self.cluster.episode, self.cluster.last_episode
+        return components, episode and (episode.id, episode.away, episode.jobs_away), last and last.id, alerts
+
+    @property
+    def leaders(self) -> int:
+        """How many leaders it knows."""
+        return sum(1 for known in self.cluster.components.values() if known.last_known)
+
+
+class _Document(Struct, frozen=True):
+    """Its JSON. `rows`: kind, key, value."""
+
+    format: int
+    observer: str
+    alive: Moment
+    ended: bool
+    rows: list[tuple[str, Raw, Raw]]
+    jobs_left_out: int = 0
+
+
+def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
+    """What is to be handed over of one cluster now."""
+    cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
+    groups = {
+        fingerprint: replace(group, members=members)
+        for fingerprint, group in _with_undelivered(state.alerts.groups, state.outbox.values()).items()
+        if (members := {key: m for key, m in group.members.items() if m.alert.cluster_id == cluster_id})
+    }
+    failovers = state.alerts.failovers.get(cluster_id)
+    alerts = Alerts(groups=groups, failovers={cluster_id: failovers} if failovers else {})
+    return Handover(policy.observer, at, ended, cluster, alerts)
+
+
+def written(cluster_id: str, handover: Handover) -> bytes:
+    """The document: JSON, compressed (gzip), as base64. As much of a storm as fits: MOST_BYTES."""
+    jobs = sorted(
+        (item for item in handover.cluster.components.items() if item[0].job_id),
+        key=lambda item: not _has_part(item[1], handover.cluster.episode),
+    )
+    for most in _SIZES:
+        content = _packed(cluster_id, _cut(handover, dict(jobs[:most]), most))
+        if len(content) <= MOST_BYTES:
+            return content
+    raise HandoverError(f"{len(content)} bytes are more than the {MOST_BYTES >> 10} KiB that it may have")
+
+
+def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
+    """The handover in a document; None if there is none. Raises HandoverError: not ours, from a newer version, or not of this time."""
+    if not content:
+        return None
+    document = _unpacked(content)
+    if document.format > FORMAT:
+        raise HandoverError(
+            f"it was written by a newer version (format {document.format}, this version reads up to {FORMAT})"
+        )
+    alive = document.alive
+    if max(alive.wall, alive.steady) > now.wall + CLOCK_SKEW:
+        raise HandoverError("it says that it was written in the future: check the clocks of the nodes")
+    if alive.wall < now.wall - KEPT:
+        raise HandoverError(f"it is older than {KEPT // (24 * 3600 * SECOND)} days")
+    found = (Row(kind, bytes(key), bytes(value)) for kind, key, value in document.rows if kind in _KINDS)
+    view = Row("view", json.encode(cluster_id), json.encode(View()))
+    state, problems = assemble(migrated([view, *found], document.format))
+    cluster = state.clusters[cluster_id]
+    if problems or any(moment > alive for moment in _moments(cluster, state.alerts)):
+        raise HandoverError(problems[0] if problems else "it has times that are later than itself")
+    return Handover(
+        clean(document.observer, LONGEST_NAME), alive, document.ended, cluster, state.alerts, document.jobs_left_out
+    )
+
+
+def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now: Moment) -> State:
+    """The state that goes on from the handover. A cluster of which this sidecar knows something already stays as it is."""
+    known = state.clusters.get(cluster_id)
+    if cluster_id not in policy.stores or (known and (known.ever_led or known.view.connection)):
+        return state
+    cluster = succession.take_over(handover.cluster, handover.observer, now)
+    own = handover.observer == policy.observer
+    groups = {
+        fingerprint: replace(group, members=members)
+        for fingerprint, group in handover.alerts.groups.items()
+        if (members := {key: m for key, m in group.members.items() if _is_taken(m, cluster_id, own=own)})
+    }
+    taken = grouping.rerouted(replace(handover.alerts, groups=groups), policy, now)
+    alerts = replace(
+        state.alerts,
+        groups=_merged(state.alerts.groups, taken.groups),
+        failovers={**taken.failovers, **state.alerts.failovers},
+    )
+    return replace(state, clusters={**state.clusters, cluster_id: cluster}, alerts=alerts)
+
+
+def _term(position: Position | None) -> object:
+    if isinstance(position, ConfigMapPosition):
+        return position.path, position.uid, position.holder_identity, position.acquire_time
+    return position
+
+
+def _part(absence: Absence | None) -> object:
+    return absence and (absence.episode_id, episodes.is_away(absence), absence.leaders)
+
+
+def _has_part(known: ComponentState, episode: Episode | None) -> bool:
+    return episode is not None and episodes.has_part(known.absence, episode)
+
+
+def _cut(handover: Handover, jobs: Mapping[ComponentId, ComponentState], most: int) -> Handover:
+    """The handover with these `jobs` alone, and with at most so many alerts in a group."""
+    own = {component: known for component, known in handover.cluster.components.items() if not component.job_id}
+    kept = {**own, **jobs}
+    groups = {
+        fingerprint: replace(group, members=dict(islice(group.members.items(), max(most, 1))))
+        for fingerprint, group in handover.alerts.groups.items()
+    }
+    return replace(
+        handover,
+        cluster=replace(handover.cluster, components=kept),
+        alerts=replace(handover.alerts, groups=groups),
+        jobs_left_out=len(handover.cluster.components) - len(kept),
+    )
+
+
+def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery]) -> dict[str, Group]:
+    """`groups` as if nothing in the outbox had been notified. Destinations that did get it are known by the ledger."""
+    found = dict(groups)
+    for delivery in deliveries:
+        if delivery.owed:
+            known = found.get(delivery.fingerprint) or Group("", {})
+            members = {**{member.alert.id: member for member in delivery.owed}, **_ended_meanwhile(known, delivery)}
+            found[delivery.fingerprint] = replace(
+                known,
+                members={**known.members, **members},
+                flush_at=delivery.queued_at.steady,
+                told_at=None if delivery.reason is Reason.FIRST else known.told_at or delivery.queued_at.steady,
+            )
+    return found
+
+
+def _ended_meanwhile(group: Group, delivery: Delivery) -> dict[str, Member]:
+    """What `delivery` owes, as it is now."""
+    owed = {member.alert.id: member.told for member in delivery.owed}
+    return {key: replace(member, told=owed[key]) for key, member in group.members.items() if key in owed}
+
+
+def _is_taken(member: Member, cluster_id: str, *, own: bool) -> bool:
+    """Whether the alert is this cluster's, and not about another observer."""
+    return member.alert.cluster_id == cluster_id and (own or "observer" not in member.alert.labels)
+
+
+def _merged(groups: Mapping[str, Group], taken: Mapping[str, Group]) -> dict[str, Group]:
+    """A group may hold alerts of several clusters, each of which is handed over by itself."""
+    return {
+        **groups,
+        **{
+            fingerprint: replace(group, members={**group.members, **groups[fingerprint].members})
+            if fingerprint in groups
+            else group
+            for fingerprint, group in taken.items()
+        },
+    }
+
+
+def _moments(cluster: ClusterState, alerts: Alerts) -> Iterator[Moment]:
+    """The times that durations are counted from."""
+    for known in cluster.components.values():
+        yield known.since
+    for episode in (cluster.episode, cluster.last_episode):
+        if episode:
+            yield from (episode.opened_at, episode.moved_at)
+    for group in alerts.groups.values():
+        yield from (member.alert.began for member in group.members.values())
+
+
+def _packed(cluster_id: str, handover: Handover) -> bytes:
+    state = State({cluster_id: handover.cluster}, handover.alerts)
+    rows = [
+        (row.kind, Raw(row.key), Raw(row.value)) for row in changes(State(), state) if row.kind in _KINDS and row.value
+    ]
+    document = _Document(FORMAT, handover.observer, handover.alive, handover.ended, rows, handover.jobs_left_out)
+    packer = zlib.compressobj(wbits=31)  # gzip: `base64 -d | gunzip` shows it
+    return b64encode(packer.compress(json.encode(document)) + packer.flush())
+
+
+def _unpacked(content: bytes) -> _Document:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        text = unpacker.decompress(b64decode(content, validate=True), MOST_UNPACKED)
+        if not unpacker.eof:
+            raise HandoverError(f"it is cut off, or holds more than {MOST_UNPACKED >> 20} MiB")
+        return json.decode(text, type=_Document)
+    except (ValueError, zlib.error, DecodeError, RecursionError):
+        raise HandoverError("it is no handover of a sidecar: delete it") from None

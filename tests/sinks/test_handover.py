@@ -1,0 +1,219 @@
+"""The handover is read before a cluster is watched, written when something changed, and a last time at the end.
+
+The store here is memory with faults on demand; the real ones have their own tests (tests/integration/test_ledgers.py), and a sidecar with
+an empty folder takes over in tests/e2e/test_handover.py.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.clock import Clock
+from sidecar.core import handover
+from sidecar.core.moment import Moment
+from sidecar.core.observations import (
+    ConnectionState,
+    HandoverRead,
+    SnapshotCompleted,
+    Started,
+    ViewObserved,
+)
+from sidecar.core.state import State
+from sidecar.ports import Document, LedgerError, LedgerRefusedError
+from sidecar.sinks import handover as sink
+from sidecar.sinks.handover import Handovers
+from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, held, play
+from tests.kit.waiting import wait_for
+from tests.sinks.notify.test_ledger_client import Memory, Shared
+
+CLOCK = Clock()
+NEXT = replace(POLICY, observer="observer-2")
+
+
+def led_by(term: int) -> State:
+    """A cluster with the leader of this term, observed now."""
+    now = CLOCK()
+    nodes = [replace(held(0, path, term), at=now) for path in PATHS]
+    connected = ViewObserved(now, CLUSTER, ConnectionState.CONNECTED)
+    return play([Started(now), connected, *nodes, SnapshotCompleted(now, CLUSTER)])[0]
+
+
+def left_there(store: Memory) -> handover.Handover | None:
+    """What the next sidecar would find."""
+    return handover.read(store.shared.document.content, CLUSTER, CLOCK())
+
+
+class World:
+    """A sidecar's side of it: its state, and what it observes and watches."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.observed: list[HandoverRead] = []
+        self.watched: list[str] = []
+
+
+@contextmanager
+def running(store: Memory, world: World, *, new: bool, observer: str = POLICY.observer) -> Iterator[Handovers]:
+    """The handovers of a sidecar."""
+    handovers = Handovers({CLUSTER: store}, replace(POLICY, observer=observer), lambda: world.state, CLOCK)
+    handovers.start({CLUSTER} if new else set(), world.observed.append, world.watched.append)
+    try:
+        yield handovers
+    finally:
+        handovers.stop()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses short enough for a test."""
+    for name, seconds in (("PAUSE_SECONDS", 0.2), ("_LOOK_SECONDS", 0.02), ("READ_SECONDS", 2.0)):
+        monkeypatch.setattr(sink, name, seconds)
+
+
+def until(condition: Callable[[], object]) -> None:
+    wait_for("the handover", condition)
+
+
+def test_what_is_known_is_written_and_taken_over() -> None:
+    """By a sidecar whose folder is empty: before it watches."""
+    store = Memory(Shared())
+    with running(store, World(led_by(1)), new=True):
+        until(lambda: left_there(store))
+    found = left_there(store)
+    assert found
+    assert (found.observer, found.ended, found.leaders) == (POLICY.observer, True, 3)
+    world = World(State())
+    with running(store, world, new=True, observer=NEXT.observer):
+        until(lambda: world.watched)
+        [read] = world.observed
+    state = play([Started(CLOCK()), read], policy=NEXT)[0]
+    assert state.clusters[CLUSTER].handed_over_by == POLICY.observer
+
+
+def test_a_cluster_that_the_journal_knows_is_watched_at_once() -> None:
+    """Nothing is read: its own journal says more."""
+    store = Memory(Shared())
+    store.fault = LedgerError("out of reach")
+    world = World(led_by(1))
+    with running(store, world, new=False):
+        assert world.watched == [CLUSTER]
+    assert world.observed == []
+
+
+def test_a_change_is_written_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that stays causes no write until it is to be confirmed."""
+    store, world = Memory(Shared()), World(led_by(1))
+    with running(store, world, new=False):
+        until(lambda: left_there(store))
+        version = store.shared.document.version
+        world.state = led_by(1)
+        time.sleep(0.5)
+        assert store.shared.document.version == version
+        world.state = led_by(2)
+        until(lambda: store.shared.document.version != version)
+        monkeypatch.setattr(sink, "CONFIRM_SECONDS", 0.1)
+        world.state = led_by(3)
+        until(lambda: store.shared.document.version == 3)
+        until(lambda: int(store.shared.document.version or 0) > 4)
+
+
+def test_two_sidecars_that_see_the_same_write_once() -> None:
+    """The second one finds it written."""
+    shared = Shared()
+    one, two = Memory(shared), Memory(shared)
+    with running(one, World(led_by(1)), new=False):
+        until(lambda: left_there(one))
+        with running(two, World(led_by(1)), new=False, observer=NEXT.observer):
+            until(lambda: two.reads)
+            time.sleep(0.3)
+            found = left_there(two)
+            assert found
+            assert (found.observer, shared.document.version) == (POLICY.observer, 1)
+
+
+def test_who_cannot_see_writes_nothing() -> None:
+    """Not even at the end: what it knew before is there already."""
+    store = Memory(Shared())
+    blind = play([ViewObserved(CLOCK(), CLUSTER, ConnectionState.LOST)], led_by(1))[0]
+    with running(store, World(blind), new=False):
+        time.sleep(0.2)
+    assert store.shared.document == Document()
+
+
+def test_who_loses_a_race_writes_on_top_of_it() -> None:
+    """What it knows is newer than what it found."""
+    store = Memory(Shared())
+    store.races = 1
+    with running(store, World(led_by(1)), new=False):
+        until(lambda: left_there(store))
+
+
+@pytest.mark.parametrize("fault", [LedgerError("no answer in 5 s"), LedgerRefusedError("no permission")])
+def test_a_store_that_gives_nothing_does_not_keep_a_cluster_from_being_watched(
+    fault: LedgerError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says what is missing, once."""
+    store = Memory(Shared())
+    store.fault = fault
+    world = World(State())
+    with caplog.at_level(logging.WARNING), running(store, world, new=True):
+        until(lambda: world.watched)
+    assert world.observed == []
+    [line] = caplog.messages
+    assert line.endswith(f"starts without what this one knows: {fault}")
+
+
+def test_a_store_that_is_back_in_time_is_read() -> None:
+    """Before the cluster is watched."""
+    store = Memory(Shared())
+    store.shared.document = Document(handover.written(CLUSTER, handover.of(POLICY, led_by(1), CLUSTER, CLOCK())), 1)
+    store.fault = LedgerError("no answer in 5 s")
+    world = World(State())
+    with running(store, world, new=True):
+        until(lambda: store.reads)
+        assert world.watched == []
+        store.fault = None
+        until(lambda: world.watched)
+        assert world.observed
+
+
+def test_a_document_of_somebody_else_is_named_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    """The cluster is watched without, and the document is replaced when there is something to hand over."""
+    store = Memory(Shared())
+    store.shared.document = Document(b"hello", 1)
+    world = World(State())
+    with caplog.at_level(logging.WARNING), running(store, world, new=True):
+        until(lambda: world.watched)
+        world.state = led_by(1)
+        until(lambda: store.shared.document.version == 2)
+    assert world.observed == []
+    assert caplog.messages == [
+        f"cluster {CLUSTER}: the handover in the store is not used: it is no handover of a sidecar: delete it"
+    ]
+
+
+def test_a_store_that_hangs_at_the_end_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    """A sidecar is given seconds to end."""
+    store = Memory(Shared())
+    store.fault = LedgerError("no answer in 5 s")
+    with caplog.at_level(logging.WARNING), running(store, World(led_by(1)), new=False) as handovers:
+        began = time.monotonic()
+        handovers.stop()
+        handovers.stop()
+        assert time.monotonic() - began < 10
+    assert len(caplog.messages) <= 1
+
+
+def test_times_are_those_of_the_last_write() -> None:
+    """The vacancy that follows is counted from there."""
+    store = Memory(Shared())
+    before = CLOCK()
+    with running(store, World(led_by(1)), new=False):
+        until(lambda: left_there(store))
+    found = left_there(store)
+    assert found
+    assert before <= found.alive <= Moment(CLOCK().steady, CLOCK().wall)
