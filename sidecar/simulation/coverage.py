@@ -3,8 +3,8 @@
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from sidecar.core.cluster.draft import COVERAGE_INTERVAL
 from sidecar.core.cluster.state import Sighting
+from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
 from sidecar.core.moment import SECOND
 
 _PIECE: Final = (COVERAGE_INTERVAL, COVERAGE_INTERVAL + 10 * SECOND)

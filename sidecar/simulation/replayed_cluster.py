@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import split_leadership
+from sidecar.core.cluster import leadership_changes, split_leadership
 from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.record_reader import transition_of
@@ -47,7 +47,7 @@ class ReplayedCluster:
         known = draft.known(transition.component) or ComponentState(Unknown(), draft.at)
         if isinstance(transition.position, ZNodePosition):
             draft.update(zxid=max(self.state.zxid or 0, transition.position.mzxid))
-        draft.take(known, replace(transition, last_position=known.last_position))
+        leadership_changes.take(draft, known, replace(transition, last_position=known.last_position))
         return transition
 
     def observed(self, blind: Stretch | None, now: int) -> None:
@@ -74,5 +74,5 @@ class ReplayedCluster:
         for component in self.state.contested if self.state.view.complete else ():
             known = self.state.components[component]
             if split_leadership.is_calm(known.contest, self.state.view.turned_at.steady, now):
-                draft.reconciled(component)
+                leadership_changes.reconciled(draft, component)
         self.state, _ = draft.outcome()

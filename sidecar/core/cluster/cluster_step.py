@@ -4,9 +4,18 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import configmap_leaders, episodes, split_leadership, znode_leaders
-from sidecar.core.cluster.draft import COVERAGE_INTERVAL, ClusterStep, Draft
+from sidecar.core.cluster import (
+    configmap_leaders,
+    episodes,
+    failover_in_progress,
+    leadership_changes,
+    split_leadership,
+    store_view,
+    znode_leaders,
+)
+from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, View
+from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
 from sidecar.core.flink.leadership import ComponentId, Unknown
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
@@ -38,14 +47,14 @@ def observe(
         return cluster, []  # a late answer of a connection that is gone: all of it is read again on the next one
     draft = Draft(policy, cluster_id, cluster, observation.at)
     if is_trace(observation):
-        draft.something_found()
+        store_view.something_found(draft)
     match observation:
         case ViewObserved():
-            draft.view_changed(observation.connection)
+            store_view.view_changed(draft, observation.connection)
         case SnapshotCompleted():
             if policy.stores[cluster_id] is Store.KUBERNETES:
                 configmap_leaders.snapshot_completed(draft)
-            draft.snapshot_completed()
+            store_view.snapshot_completed(draft)
         case NodeObserved() | PlaceRemoved() | NodeRefused() | ChildrenObserved():
             znode_leaders.observed(draft, observation)
         case NotProcessed():
@@ -81,26 +90,26 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     if not (obscured or calm or over or blind or alone or turned or long):
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
-    draft.record_departed(*alone)
+    failover_in_progress.record_departed(draft, *alone)
     if turned:
-        draft.aged(stale=stale)
+        store_view.aged(draft, stale=stale)
     if obscured:
-        draft.obscure()
+        store_view.obscure(draft)
     for component in calm:
-        draft.reconciled(component)
+        leadership_changes.reconciled(draft, component)
     if over:
-        draft.close_episode()
+        failover_in_progress.close_episode(draft)
     if blind:
-        draft.close_blindness()
-    draft.cover(draft.state.view.sighting, now)
+        failover_in_progress.close_blindness(draft)
+    store_view.cover(draft, draft.state.view.sighting, now)
     return draft.outcome()
 
 
 def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Moment, now: Moment) -> ClusterStep:
     """The cluster as a new process finds it in the journal: nothing has been read yet, what was known is kept as last known."""
     draft = Draft(policy, cluster_id, cluster, now)
-    draft.record_departed(*cluster.departed)
-    draft.cover(Sighting.BLIND, max(alive, cluster.view.since))
+    failover_in_progress.record_departed(draft, *cluster.departed)
+    store_view.cover(draft, Sighting.BLIND, max(alive, cluster.view.since))
     for component, known in cluster.components.items():
         forgotten = replace(known, leadership=Unknown(), since=now, vacated_at=None, last_led=None, published_at=None)
         draft.keep(component, forgotten)
@@ -112,8 +121,8 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
 def stop(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
     """The cluster at an orderly end: what was covered until now is recorded."""
     draft = Draft(policy, cluster_id, cluster, now)
-    draft.record_departed(*cluster.departed)
-    draft.cover(Sighting.BLIND, now)
+    failover_in_progress.record_departed(draft, *cluster.departed)
+    store_view.cover(draft, Sighting.BLIND, now)
     return draft.outcome()
 
 

@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from sidecar.core.cluster import episodes, leases, unobserved
-from sidecar.core.cluster.draft import Draft, Seen, without_leader
+from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare, kind_of
 from sidecar.core.cluster.leases import Lease, LeaseClock, LeaseVerdict
 from sidecar.core.cluster.state import ComponentState
+from sidecar.core.cluster.store_view import jobs_listed
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import (
@@ -44,7 +46,7 @@ def config_map_observed(draft: Draft, told: ConfigMapObserved) -> None:
         ):
             return  # a renewal, or a confirmation
     if listed is not None and listed != draft.state.jobs.get(name):
-        draft.jobs_listed(name, listed)
+        jobs_listed(draft, name, listed)
     for component in _covered(draft, name):
         _judge(draft, component, complete=draft.state.view.complete)
 
@@ -55,7 +57,7 @@ def not_processed(draft: Draft, failed: NotProcessed) -> None:
     draft.update(leases={name: lease for name, lease in draft.state.leases.items() if name != failed.path})
     for component in components:
         if known := draft.known(component):
-            draft.apply(component, known, Seen(Sight.NO_VIEW, path=failed.path, obscured_by=failed.reason))
+            apply(draft, component, known, Seen(Sight.NO_VIEW, path=failed.path, obscured_by=failed.reason))
 
 
 def snapshot_completed(draft: Draft) -> None:
@@ -110,7 +112,7 @@ def _judge(draft: Draft, component: ComponentId, *, complete: bool) -> None:
     if _is_quiet(known, seen):
         _keep(draft, component, known)
     else:
-        draft.apply(component, known, seen)
+        apply(draft, component, known, seen)
 
 
 def _looked_at(draft: Draft, known: ComponentState, verdict: LeaseVerdict) -> ComponentState:

@@ -4,9 +4,11 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster import episodes, unobserved
 from sidecar.core.cluster.downtime import LastLed
-from sidecar.core.cluster.draft import Draft, Seen, without_leader
+from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare
 from sidecar.core.cluster.state import ComponentState, Fewer, contending
+from sidecar.core.cluster.store_view import jobs_listed
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition
@@ -44,13 +46,13 @@ def _node_observed(draft: Draft, node: NodeObserved) -> None:
         case LeaderInformation():
             assert node.position  # noqa: S101  a leader is decoded from a node that exists
             position = replace(node.position, returned=_returned(known, leader, node.position))
-            draft.apply(component, known, Seen(compare(known.leadership, leader), leader, position, node.path))
+            apply(draft, component, known, Seen(compare(known.leadership, leader), leader, position, node.path))
         case Unreadable(reason):
-            draft.apply(
-                component, known, Seen(Sight.NO_VIEW, position=node.position, path=node.path, obscured_by=reason)
+            apply(
+                draft, component, known, Seen(Sight.NO_VIEW, position=node.position, path=node.path, obscured_by=reason)
             )
         case None if not isinstance(known.leadership, Unknown) or draft.state.view.complete:
-            draft.apply(component, known, Seen(without_leader(known), position=node.position, path=node.path))
+            apply(draft, component, known, Seen(without_leader(known), position=node.position, path=node.path))
         case None:
             # One of several places is empty; whether nobody leads is known when all have been looked at.
             draft.keep(component, replace(known, leadership=Unknown()))
@@ -81,14 +83,14 @@ def _node_refused(draft: Draft, node: NodeRefused) -> None:
         return
     known = draft.known(component) or draft.newcomer()
     if not isinstance(known.leadership, Held) or known.leadership.position.path == node.path:
-        draft.apply(component, known, Seen(Sight.NO_VIEW, path=node.path, obscured_by=node.reason))
+        apply(draft, component, known, Seen(Sight.NO_VIEW, path=node.path, obscured_by=node.reason))
 
 
 def not_processed(draft: Draft, failed: NotProcessed) -> None:
     component = znode_paths.component_of(failed.path)
     known = draft.known(component) if component else None
     if component and known:
-        draft.apply(component, known, Seen(Sight.NO_VIEW, path=failed.path, obscured_by=failed.reason))
+        apply(draft, component, known, Seen(Sight.NO_VIEW, path=failed.path, obscured_by=failed.reason))
 
 
 def _children_observed(draft: Draft, seen: ChildrenObserved) -> None:
@@ -103,7 +105,7 @@ def _children_observed(draft: Draft, seen: ChildrenObserved) -> None:
             if seen.names or before:
                 draft.happened.append(draft.writer.contention(seen.path, seen.names, before))
     elif seen.path in znode_paths.JOB_STORES:
-        draft.jobs_listed(seen.path, znode_paths.job_ids(seen.names))
+        jobs_listed(draft, seen.path, znode_paths.job_ids(seen.names))
 
 
 def _speaks_for(known: ComponentState, node: NodeObserved) -> bool:

@@ -1,0 +1,93 @@
+"""The failover in progress: which transition opens it, what belongs to it, and what is recorded when it is over."""
+
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import episodes
+from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.state import ComponentState, contending
+from sidecar.core.cluster.transitions import Transition
+from sidecar.core.flink.leadership import (
+    Component,
+    ComponentId,
+    LeaderInformation,
+)
+
+
+def episode_id(draft: Draft, known: ComponentState, transition: Transition) -> str | None:
+    """Of the episode that the transition is a part of, or begins."""
+    if draft.state.episode:
+        is_part = episodes.belongs(transition, known.absence, draft.state.episode)
+        return draft.state.episode.id if is_part else None
+    if transition.component.job_id or not episodes.leaves(transition, known.absence):
+        return None
+    own = [k for c, k in draft.all_known() if c.job_id is None]
+    led = [k.last_known for k in own if k.last_known]
+    return episodes.key(draft.cluster_id, transition.store, led, [k.last_position for k in own if k.last_position])
+
+
+def open_episode(draft: Draft, transition: Transition) -> None:
+    """Begin the episode that `transition` opens: it takes in the jobs that have just left."""
+    led = {c: k.last_known for c, k in draft.all_known() if k.last_known and c.job_id is None}
+    first = next(iter(led.values()), transition.last_known) or LeaderInformation("", UUID(int=0))
+    loss = draft.state.view.loss
+    facts = episodes.facts_at_opening(transition, loss, [*led.values()], _contended(draft))
+    facts = replace(facts, handed_over_by=draft.state.handed_over_by)
+    episode = Episode(
+        id=transition.episode_id or "",
+        opened_at=draft.at,
+        moved_at=draft.at,
+        facts=facts,
+        before=led.get(ComponentId(Component.DISPATCHER)) or first,
+        jobs_total=sum(1 for c, _ in draft.all_known() if c.job_id),
+    )
+    for component, known in [*draft.all_known()]:
+        absence = known.absence
+        recent = absence and draft.at.steady - absence.left_at <= episodes.LOOK_BACK
+        if component.job_id and absence and absence.episode_id is None and recent:
+            draft.keep(component, replace(known, absence=replace(absence, episode_id=episode.id)))
+            episode = replace(episode, jobs_away=episode.jobs_away + episodes.is_away(absence))
+            record_departed(draft, component, episode_id=episode.id)
+    draft.update(episode=episode)
+    record_departed(draft, *draft.state.departed)
+    if facts.loss and loss:
+        draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))
+
+
+def record_departed(draft: Draft, *components: ComponentId, episode_id: str | None = None) -> None:
+    """Record that these jobs have left, where that is not recorded yet: in the episode, or by themselves."""
+    departed = draft.state.departed
+    for component in components:
+        if transition := departed.get(component):
+            draft.happened.append(replace(transition, episode_id=episode_id))
+    if any(component in departed for component in components):
+        draft.update(departed={c: left for c, left in departed.items() if c not in components})
+
+
+def _contended(draft: Draft) -> int | None:
+    """How many JobManagers contended before anything moved: who was lost may have left its latch a moment before its address."""
+    fewer = draft.state.fewer
+    if fewer and draft.at.steady - fewer.at <= episodes.LOOK_BACK:
+        return fewer.contended
+    return contending(draft.state.contenders)
+
+
+def close_episode(draft: Draft) -> None:
+    """Record the episode that is over."""
+    episode = draft.state.episode
+    assert episode  # noqa: S101  only one that is there is closed
+    closed = replace(episode, facts=replace(episode.facts, contend=contending(draft.state.contenders)))
+    parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
+    draft.happened.append(draft.writer.episode(closed, parts))
+    draft.update(episode=None, last_episode=closed)
+
+
+def close_blindness(draft: Draft) -> None:
+    """Record that the store could not be read, and that every leader is still the previous one."""
+    loss = draft.state.view.loss
+    assert loss  # noqa: S101  only one that is there is closed
+    known = draft.known(ComponentId(Component.DISPATCHER))
+    draft.happened.append(draft.writer.blindness(loss, known.last_known if known else None))
+    draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))

@@ -1,0 +1,166 @@
+"""Applies what is observed of one component: the table says what happened, and what happened is a transition."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.cluster import downtime, failover_in_progress, split_leadership
+from sidecar.core.cluster.downtime import Gone, LastLed
+from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.evolve import evolve
+from sidecar.core.cluster.leadership_table import Kind, Sight, kind_of
+from sidecar.core.cluster.state import ComponentState, contending
+from sidecar.core.cluster.transition_ids import transition_id
+from sidecar.core.cluster.transitions import Transition
+from sidecar.core.cluster.unobserved import NOT_KNOWABLE, Gap
+from sidecar.core.cluster.vacancy import Vacancy
+from sidecar.core.flink.leadership import (
+    Blindness,
+    ComponentId,
+    Held,
+    LeaderInformation,
+    Leadership,
+    Position,
+    Unknown,
+    Vacant,
+    ZNodePosition,
+)
+
+
+class Seen(Struct, frozen=True):
+    """What one observation says of one component."""
+
+    sight: Sight
+    leader: LeaderInformation | None = None
+    position: Position | None = None
+    path: str | None = None
+    vacancy: Vacancy | None = None
+    obscured_by: str | None = None
+
+
+def reconciled(draft: Draft, component: ComponentId) -> None:
+    """The leadership of `component` is not split any more."""
+    known = draft.before.components[component]
+    draft.keep(component, replace(known, contest=split_leadership.ended(known.contest)))
+    draft.update(contested=draft.state.contested - {component})
+
+
+def apply(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen) -> None:
+    """Bring `component` from what was known to what is seen; what the table says happened is a transition."""
+    kind = kind_of(known.leadership, seen.sight)
+    if kind is None:
+        _refresh(draft, component, known, seen)
+        return
+    transition = _transition(draft, component, known, seen, kind)
+    take(draft, known, transition)
+    failover_in_progress.record_departed(draft, component)
+    if component.job_id and kind is Kind.REVOKED and draft.state.episode is None:
+        draft.update(departed={**draft.state.departed, component: transition})
+    else:
+        draft.happened.append(transition)
+
+
+def _refresh(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen) -> None:
+    """Nothing happened; what was read may be newer all the same."""
+    match after := _leadership(seen):
+        case Held(leader, position):
+            known = replace(
+                known, leadership=after, last_known=leader, last_position=position, vacated_at=None, last_led=None
+            )
+        case Vacant():
+            known = replace(known, leadership=after, published_at=None)
+        case Unknown() if seen.path:
+            known = replace(known, leadership=after, vacated_at=None, last_led=None, published_at=None)
+        case Unknown():
+            return
+    draft.keep(component, known)
+
+
+def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
+    """The next state behind `transition`, which happened to the component of which this is `known`."""
+    component, episode = transition.component, draft.state.episode
+    begins = transition.episode_id is not None and (episode is None or episode.id != transition.episode_id)
+    if begins and component.job_id is None:
+        failover_in_progress.open_episode(draft, transition)
+    known, episode = evolve(known, draft.state.episode, transition, complete=draft.state.view.complete)
+    if episode is not draft.state.episode:
+        draft.update(episode=episode)
+    if transition.kind is Kind.RETIRED:
+        draft.remove(component)
+        return
+    draft.keep(component, known)
+    if known.contest.since and component not in draft.state.contested:
+        draft.update(contested=draft.state.contested | {component})
+
+
+def _transition(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen, kind: Kind) -> Transition:
+    held = known.leadership if isinstance(known.leadership, Held) else None
+    gap, elections = _counted(known) if kind is not Kind.OBSCURED else (None, None)
+    last = _last_led(draft, known, seen) if kind in {Kind.REVOKED, Kind.CHANGED} else known.last_led
+    contest = split_leadership.succeeded(known.contest, known.last_known, seen.leader, draft.at)
+    transition = Transition(
+        id="",
+        at=draft.at,
+        cluster_id=draft.cluster_id,
+        store=draft.policy.stores[draft.cluster_id],
+        component=component,
+        kind=kind,
+        before=known.leadership,
+        after=Vacant() if kind is Kind.RETIRED else _leadership(seen),
+        position=seen.position or (held.position if held and kind is not Kind.OBSCURED else None),
+        written_at=seen.position.mtime if isinstance(seen.position, ZNodePosition) else None,
+        last_known=known.last_known,
+        last_position=known.last_position,
+        last_led=last,
+        vacancy=seen.vacancy,
+        obscured_by=seen.obscured_by,
+        gap=gap,
+        elections=elections,
+        contenders=contending(draft.state.contenders),
+        vacant_for=draft.at.steady - known.vacated_at.steady if seen.leader and known.vacated_at else None,
+        returned=seen.leader is not None and seen.leader.session_id in known.contest.earlier,
+        split=contest.since is not None,
+        connection=draft.state.view.connection,
+    )
+    if seen.leader and last:
+        down = downtime.until(last, draft.at.steady, same_leader=transition.same_leader)
+        transition = replace(transition, downtime=down)
+    return replace(
+        transition,
+        id=transition_id(transition, draft.policy.observer),
+        episode_id=failover_in_progress.episode_id(draft, known, transition),
+    )
+
+
+def _last_led(draft: Draft, known: ComponentState, seen: Seen) -> LastLed | None:
+    """When the leader that was known may have worked last, now that it is gone."""
+    if not isinstance(known.leadership, Held):
+        return None
+    view = draft.state.view
+    gone = Gone(known.leadership.position, draft.at.steady, known.published_at, seen.vacancy, in_sight=view.complete)
+    timeout = draft.policy.session_timeouts.get(draft.cluster_id)
+    return downtime.last_led(gone, timeout, view.loss, draft.before.leases)
+
+
+def without_leader(known: ComponentState) -> Sight:
+    """What a missing leader means: the job may have ended."""
+    return Sight.JOB_ENDED if known.registered is False else Sight.NO_LEADER
+
+
+def _leadership(seen: Seen) -> Leadership:
+    match seen.sight:
+        case Sight.NO_VIEW:
+            return Unknown(Blindness.UNREADABLE if seen.path else Blindness.VIEW_LOST, seen.path)
+        case Sight.NO_LEADER | Sight.JOB_ENDED:
+            return Vacant()
+    assert seen.leader is not None  # noqa: S101  the sights that are left all have a leader
+    assert seen.position is not None  # noqa: S101  and it stands somewhere
+    return Held(seen.leader, seen.position)
+
+
+def _counted(known: ComponentState) -> tuple[Gap | None, int | None]:
+    """Unobserved changes of this component since its last transition, and its elections, as far as the store counts."""
+    if known.look:
+        return known.look.gap, known.look.births.count if known.look.births else None
+    if known.elections and known.elections.sure:
+        return known.elections.gap, known.elections.count
+    return (NOT_KNOWABLE if known.elections else None), None

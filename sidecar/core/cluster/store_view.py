@@ -1,0 +1,130 @@
+"""Our view of one cluster's store: connected or not, read whole or not, fresh or stale; and the time that it covers."""
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import unobserved
+from sidecar.core.cluster.causes import Loss
+from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
+from sidecar.core.cluster.leadership_table import Sight
+from sidecar.core.cluster.state import ComponentState, Sighting
+from sidecar.core.flink.leadership import (
+    Blindness,
+    Component,
+    ComponentId,
+    Unknown,
+    Vacant,
+)
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import ConnectionState, NodeObserved
+
+COVERAGE_INTERVAL = 3600 * SECOND
+"""A long stretch in which the store was observed is recorded in parts of this length, so that the audit need not wait for its end."""
+
+
+def view_changed(draft: Draft, connection: ConnectionState) -> None:
+    view = draft.state.view
+    # A view that was stale has been gone since it was confirmed last.
+    gone_at = view.turned_at if draft.state.stale else draft.at
+    draft.update(confirmed=None, stale=False)
+    if connection is ConnectionState.CONNECTED:
+        # Everything is read again from here on: what was unreadable may be readable or gone now.
+        for component, known in draft.before.components.items():
+            if isinstance(known.leadership, Unknown) and known.leadership != Unknown():
+                draft.keep(component, replace(known, leadership=Unknown()))
+        draft.update(view=replace(view, connection=connection, connected_at=draft.at.steady, complete=False))
+        return
+    deadline = view.obscure_at
+    if deadline is None and view.connection is not None:
+        deadline = gone_at.steady + draft.policy.trust_window
+    loss = view.loss
+    if view.connection is ConnectionState.CONNECTED and (loss is None or loss.ended is not None):
+        loss = Loss(gone_at)
+    cover(draft, Sighting.BLIND, draft.at)
+    view = replace(draft.state.view, connection=connection, complete=False, obscure_at=deadline, loss=loss)
+    draft.update(view=view)
+
+
+def something_found(draft: Draft) -> None:
+    """The cluster exists. If it did not before, its vacancies begin now."""
+    if draft.state.missing:
+        draft.update(missing=None)
+        for component, known in draft.before.components.items():
+            if isinstance(known.leadership, Vacant):
+                draft.keep(component, replace(known, since=draft.at))
+
+
+def aged(draft: Draft, *, stale: bool) -> None:
+    """The view has become `stale`, which it has been since it was confirmed last; or it is fresh again."""
+    draft.update(stale=stale)
+    confirmed = draft.state.confirmed
+    if stale and confirmed:
+        cover(draft, Sighting.BLIND, confirmed.at)
+    else:
+        cover(draft, Sighting.SEEING, draft.at)
+
+
+def snapshot_completed(draft: Draft) -> None:
+    for component in draft.before.components:
+        known = draft.known(component)
+        if known and isinstance(known.leadership, Unknown) and known.leadership.reason is not Blindness.UNREADABLE:
+            apply(draft, component, _looked_for(draft, known), Seen(without_leader(known)))
+    cover(draft, Sighting.SEEING, draft.at)
+    loss = draft.state.view.loss
+    if loss and loss.ended is None:
+        loss = replace(loss, ended=draft.at)
+        episode = draft.state.episode
+        if episode and episode.facts.loss:
+            draft.update(episode=replace(episode, facts=replace(episode.facts, loss=loss)))
+    draft.update(view=replace(draft.state.view, complete=True, obscure_at=None, loss=loss), handed_over_by=None)
+
+
+def _looked_for(draft: Draft, known: ComponentState) -> ComponentState:
+    """`known` at the end of a snapshot that had nothing at its path: there is no leader's node."""
+    if known.look is None or known.seen_at >= draft.state.view.connected_at:
+        return known
+    absent = NodeObserved(draft.at, "", known.look.path)
+    return replace(known, look=unobserved.look(known.look, absent), seen_at=draft.at.steady)
+
+
+def obscure(draft: Draft) -> None:
+    """Trust has ended in all that was not read again since the view was lost."""
+    view = draft.state.view
+    connected = view.connection is ConnectionState.CONNECTED
+    why = "not read again yet" if connected else f"the store cannot be read: {view.connection}"
+    for component, known in draft.before.components.items():
+        if not connected or known.seen_at < view.connected_at:
+            apply(draft, component, known, Seen(Sight.NO_VIEW, obscured_by=why))
+    loss = draft.state.view.loss and replace(draft.state.view.loss, obscured=True)
+    draft.update(view=replace(draft.state.view, obscure_at=None, loss=loss))
+
+
+def cover(draft: Draft, sighting: Sighting, until: Moment) -> None:
+    """Record the stretch that ends at `until`, and begin one of `sighting` there."""
+    view = draft.state.view
+    # The wall clock may jump back: stretches never overlap.
+    until = Moment(until.steady, max(view.since.wall, until.wall))
+    if view.sighting is not sighting:
+        draft.update(view=replace(view, sighting=sighting, turned_at=until))
+    elif until.steady - view.since.steady < COVERAGE_INTERVAL:
+        return
+    if until.steady > view.since.steady:
+        draft.happened.append(draft.writer.coverage(view, until))
+        draft.update(view=replace(draft.state.view, since=until))
+
+
+def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
+    """The jobs in one of Flink's job stores: a job that is in none any more has ended."""
+    draft.update(jobs={**draft.state.jobs, store: job_ids})
+    all_ids = frozenset[str]().union(*draft.state.jobs.values())
+    for job_id in all_ids:
+        component = ComponentId(Component.JOB, job_id)
+        known = draft.before.components.get(component) or draft.newcomer()
+        if not known.registered:
+            draft.keep(component, replace(known, registered=True))
+    for component, known in draft.before.components.items():
+        if known.registered and component.job_id not in all_ids:
+            ended = replace(known, registered=False)
+            draft.keep(component, ended)
+            if isinstance(known.leadership, Vacant):
+                apply(draft, component, ended, Seen(Sight.JOB_ENDED))
