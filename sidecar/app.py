@@ -17,10 +17,12 @@ from sidecar.core.observations import DeliverySettled, EvidenceGathered, PolicyL
 from sidecar.drivers import Drivers, ledger_of
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
+from sidecar.ports import LedgerStore
 from sidecar.reloading import Reloader
 from sidecar.settings import LedgerMode, Settings, SettingsError
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
+from sidecar.sinks.handover import Handovers
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier, check_urls
 from sidecar.sinks.spool.place import place_of
@@ -146,6 +148,7 @@ def _build(
         loop.rules_problem = problem
 
     ledgers = _ledgers(settings, clock)
+    handovers = Handovers(_handover_documents(settings), policy, lambda: loop.snapshot.state, clock)
     notifier = Notifier(settings.destination_urls(), settle, ledgers)
     collector = Collector(
         settings.evidence.folder,
@@ -187,13 +190,15 @@ def _build(
     stopping.add("the web server", web.stop)
     spool.start()
     stopping.add("the spool", spool.stop)
+    stopping.add("the handover", handovers.stop, at_most=4.0)
     loop.start()
     stopping.add("the owner", loop.stop)
     stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
     notifier.start()
     collector.start()
     stopping.add("sending and capturing", notifier.stop, collector.stop, at_most=4.0)
-    drivers.start(loop.observe)
+    new = policy.stores.keys() - state.clusters.keys()
+    handovers.start(new, loop.observe, lambda name: drivers.start(loop.observe, name))
     reloader.start()
     stopping.add("the drivers", drivers.stop, reloader.stop, at_most=3.0)
     return reloader
@@ -208,3 +213,9 @@ def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
         cluster.cluster_id: SharedLedger(ledger_of(cluster), settings.observer, clock, alone_if_refused=alone)
         for cluster in settings.clusters
     }
+
+
+def _handover_documents(settings: Settings) -> dict[str, LedgerStore]:
+    if settings.ledger is LedgerMode.LOCAL:
+        return {}
+    return {cluster.cluster_id: ledger_of(cluster, "handover") for cluster in settings.clusters}

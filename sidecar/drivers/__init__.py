@@ -23,18 +23,26 @@ class Drivers:
         """`clusters`: at least one."""
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
-        self._drivers = [
-            self._in_kubernetes(cluster) if isinstance(cluster, KubernetesSettings) else self._in_zookeeper(cluster)
+        self._drivers = {
+            cluster.cluster_id: self._in_kubernetes(cluster)
+            if isinstance(cluster, KubernetesSettings)
+            else self._in_zookeeper(cluster)
             for cluster in clusters
-        ]
+        }
+        self._lock = threading.Lock()
+        self._stopped = False
 
-    def start(self, observer: Observer) -> None:
-        for driver in self._drivers:
-            driver.start(observer)
+    def start(self, observer: Observer, *cluster_ids: str) -> None:
+        """Watch these clusters; without any, all. From any thread; after `stop`, nothing starts."""
+        with self._lock:
+            for cluster_id in () if self._stopped else cluster_ids or self._drivers:
+                self._drivers[cluster_id].start(observer)
 
     def stop(self) -> None:
         """All at once: each may take seconds. In threads that do not keep the process when it does not wait for them."""
-        stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in self._drivers]
+        with self._lock:
+            self._stopped = True
+        stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in self._drivers.values()]
         for stop in stops:
             stop.start()
         for stop in stops:
@@ -62,15 +70,16 @@ class Drivers:
         )
 
 
-def ledger_of(cluster: ClusterSettings) -> LedgerStore:
-    """The document that all sidecars of `cluster` share, in the cluster's own store. Nobody connects before it is used."""
+def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:
+    """The document of this name that all sidecars of `cluster` share, in the cluster's own store. Nobody connects before it is used."""
     if isinstance(cluster, KubernetesSettings):
         from sidecar.drivers.kubernetes import Access
         from sidecar.drivers.kubernetes.ledger import KubernetesLedger
 
-        return KubernetesLedger(Access(cluster.kubeconfig, cluster.context), cluster.namespace, cluster.cluster_id)
+        access = Access(cluster.kubeconfig, cluster.context)
+        return KubernetesLedger(access, cluster.namespace, cluster.cluster_id, name=name)
     from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
     from sidecar.drivers.zookeeper.security import Security
 
     security = Security(cluster.tls, cluster.sasl, cluster.authorization)
-    return ZooKeeperLedger(cluster.quorum, cluster.namespace, security=security)
+    return ZooKeeperLedger(cluster.quorum, cluster.namespace, name=name, security=security)

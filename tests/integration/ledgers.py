@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from sidecar.drivers import ledger_of
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.ledger import KEY, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.ledger import KubernetesLedger, ledger_name
 from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
@@ -80,7 +80,7 @@ class InKubernetes:
 
     def put(self, content: bytes) -> None:
         """What somebody else may write there."""
-        self.namespace.create(ledger_name(CLUSTER), {KEY: content.decode()})
+        self.namespace.create(ledger_name(CLUSTER), {"ledger": content.decode()})
 
     def delete(self) -> None:
         self.namespace.delete(ledger_name(CLUSTER))

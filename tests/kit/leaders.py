@@ -51,8 +51,16 @@ class Leaders:
 
     def fail_over(self) -> None:
         """The leader is gone; a moment later the next one has published itself everywhere."""
-        self._flink.vacate()
+        self.vacate()
         time.sleep(_VACANT_SECONDS)
+        self.elect()
+
+    def vacate(self) -> None:
+        """The leader is gone."""
+        self._flink.vacate()
+
+    def elect(self) -> None:
+        """The next one publishes itself everywhere."""
         self.term += 1
         self.since[self.present] = time.time()
         self._flink.elect(JobManager(self.present, UUID(int=self.term), self.term))

@@ -15,7 +15,6 @@ from sidecar.drivers.kubernetes.errors import ApiError
 from sidecar.drivers.kubernetes.events import ConfigMap
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
 
-KEY: Final = "ledger"
 LABELS: Final = {"app.kubernetes.io/name": "flink-ha-sidecar", "app.kubernetes.io/component": "ledger"}
 
 _REFUSED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
@@ -27,16 +26,19 @@ def ledger_name(cluster_id: str) -> str:
 
 
 class KubernetesLedger:
-    """A `sidecar.ports.LedgerStore`: the key `ledger` of a ConfigMap, which is made where it is missing.
+    """A `sidecar.ports.LedgerStore`: a key of a ConfigMap, which is made where it is missing.
 
     Whatever else stands in it is left as it is: other keys, labels, annotations.
     """
 
-    def __init__(self, access: Access, namespace: str, cluster_id: str, *, seconds: float = 5.0) -> None:
-        """`access` is used by nobody else: it is cut when a call takes longer than `seconds`."""
+    def __init__(
+        self, access: Access, namespace: str, cluster_id: str, *, name: str = "ledger", seconds: float = 5.0
+    ) -> None:
+        """`name`: of the document. `access` is used by nobody else: it is cut when a call takes longer than `seconds`."""
         self._access = access
         self._namespace = namespace
         self._seconds = seconds
+        self._key = name
         self._name = ledger_name(cluster_id)
         self._api = Api(access, namespace)
 
@@ -44,7 +46,7 @@ class KubernetesLedger:
         found = self._ask("get", unless={HTTPStatus.NOT_FOUND})
         if found is None:
             return Document()
-        content = found.data.get(KEY, "").encode(errors="replace")
+        content = found.data.get(self._key, "").encode(errors="replace")
         if len(content) > LONGEST_DOCUMENT:
             raise LedgerError(f"{self._doing('get')}: {len(content)} bytes are too many to be one: delete it")
         return Document(content, found.resource_version)
@@ -52,7 +54,7 @@ class KubernetesLedger:
     def write(self, content: bytes, over: Document) -> Document | None:
         if len(content) > LONGEST_DOCUMENT:
             raise LedgerError(f"{self._doing('patch')}: {len(content)} bytes, of which it may have {LONGEST_DOCUMENT}")
-        body: dict[str, Any] = {"data": {KEY: content.decode()}}
+        body: dict[str, Any] = {"data": {self._key: content.decode()}}
         if over.version is None:
             body["metadata"] = {"name": self._name, "labels": LABELS}
             written = self._ask("create", body, unless={HTTPStatus.CONFLICT})
@@ -78,7 +80,7 @@ class KubernetesLedger:
             if error.status is None:
                 api.reopen()
             refused = error.status in _REFUSED
-            raise (LedgerRefusedError if refused else LedgerError)(f"the ledger: {error}") from error
+            raise (LedgerRefusedError if refused else LedgerError)(f"the {self._key}: {error}") from error
         except TimeoutError as error:
             self._access.cut()
             self._api = Api(self._access, self._namespace)
@@ -98,4 +100,4 @@ class KubernetesLedger:
         return asked.result(self._seconds)
 
     def _doing(self, verb: str) -> str:
-        return f"the ledger: cannot {verb} ConfigMap {self._name} in namespace {self._namespace}"
+        return f"the {self._key}: cannot {verb} ConfigMap {self._name} in namespace {self._namespace}"

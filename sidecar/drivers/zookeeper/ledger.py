@@ -30,17 +30,22 @@ _NOBODY_CAN_DELETE = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, c
 
 
 class ZooKeeperLedger:
-    """A `sidecar.ports.LedgerStore`: the znode `/flink-ha-sidecar<namespace>/ledger` below the chroot of the quorum.
+    """A `sidecar.ports.LedgerStore`: the znode `/flink-ha-sidecar<namespace>/<name>` below the chroot of the quorum.
 
     Where we have credentials (SASL or authorization), only they may read and change it; else everybody may who reaches the ensemble.
     """
 
-    def __init__(self, quorum: str, namespace: str, *, security: Security = PLAIN, seconds: float = 5.0) -> None:
-        """`quorum` as in `h1:2181,h2:2181[/chroot]`, `namespace` as in `/flink/default`; `seconds` for each call."""
+    def __init__(
+        self, quorum: str, namespace: str, *, name: str = "ledger", security: Security = PLAIN, seconds: float = 5.0
+    ) -> None:
+        """`name`: of the document; `quorum` as in `h1:2181,h2:2181[/chroot]`, `namespace` as in `/flink/default`; `seconds`: for each
+        call.
+        """
         self._quorum = quorum
         self._seconds = seconds
         self._security = security
-        self._path = f"{ROOT}{namespace}/ledger"
+        self._name = name
+        self._path = f"{ROOT}{namespace}/{name}"
         self._is_flinks = f"{namespace}/".startswith(f"{ROOT}/")
         self._session: _Session | None = None
 
@@ -140,7 +145,7 @@ class ZooKeeperLedger:
             session.end(0)
 
     def _doing(self, verb: str) -> str:
-        return f"cannot {verb} the ledger {self._path} in ZooKeeper {self._quorum}"
+        return f"cannot {verb} the {self._name} {self._path} in ZooKeeper {self._quorum}"
 
 
 class _Session(Session):

@@ -1,0 +1,109 @@
+"""A sidecar ends with its pod, and its folder with it: the next one continues from the handover in the store."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.lab.receivers import HttpReceiver
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.leaders import Leaders
+from tests.kit.receivers import webhook
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
+
+
+@pytest.fixture
+def leaders(zookeeper: ZooKeeper) -> Iterator[Leaders]:
+    """A cluster with its first leader."""
+    running = Leaders(zookeeper.address)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def people() -> Iterator[HttpReceiver]:
+    """Who gets the messages."""
+    with webhook() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def pod(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> Iterator[Callable[[str], Sidecar]]:
+    """Starts the sidecar of a pod of this name, with an empty folder."""
+    running: list[Sidecar] = []
+
+    def start(name: str) -> Sidecar:
+        cluster = f"zookeeper: {{quorum: '{zookeeper.address}'}}"
+        sidecar = Sidecar(tmp_path / name, cluster, [people.url], observer=name)
+        running.append(sidecar)
+        sidecar.start()
+        sidecar.wait_ready()
+        return sidecar
+
+    yield start
+    for sidecar in running:
+        sidecar.stop()
+
+
+def handed_over(leaders: Leaders) -> int:
+    """How often the handover was written, plus one; 0: never."""
+    found = leaders.client.exists("/flink-ha-sidecar/flink/default/handover")
+    return found.version + 1 if found else 0
+
+
+def changes(people: HttpReceiver) -> list[str]:
+    """Titles of messages about changed leaders."""
+    return [message.title for message in people.received if "changed" in message.title.lower()]
+
+
+def test_the_only_pod_is_deleted_and_people_hear_of_it_once(
+    leaders: Leaders, people: HttpReceiver, pod: Callable[[str], Sidecar]
+) -> None:
+    """The first sidecar sees its JobManager withdraw and ends with it; the second one ends the episode that the first one opened."""
+    first = pod("jm-a")
+    leaders.vacate()
+    wait_for("the withdrawal", lambda: [each for each in first.transitions() if each["kind"] == "REVOKED"])
+    before = {each["episode_id"] for each in first.transitions() if each["kind"] == "REVOKED"}
+    assert first.stop() == 0
+    leaders.elect()
+    second = pod("jm-b")
+    [episode] = wait_for("the episode", lambda: [each for each in second.records() if each["type"] == "episode"])
+    assert {episode["id"]} == before
+    assert episode["facts"][-1] == "What was before is known from the handover of sidecar jm-a."
+    assert episode["downtime_seconds_at_least"] > 0
+    wait_for("the message", lambda: changes(people))
+    assert "continuing from the handover of sidecar jm-a" in second.log.read_text()
+    assert second.stop() == 0
+    assert len(changes(people)) == 1, people.received
+
+
+def test_a_sidecar_that_is_killed_has_left_what_it_knew(
+    leaders: Leaders, people: HttpReceiver, pod: Callable[[str], Sidecar]
+) -> None:
+    """A node is lost: the leader that follows is known not to be the first one."""
+    first = pod("jm-a")
+    wait_for("the handover", lambda: handed_over(leaders))
+    first.kill()
+    leaders.fail_over()
+    second = pod("jm-b")
+    wait_for("the message", lambda: changes(people))
+    discovered = [each for each in second.transitions() if each["kind"] == "DISCOVERED"]
+    assert len(discovered) == 4
+    assert {"jm-00001" in each["last_known_address"] for each in discovered} == {True}
+    assert second.stop() == 0
+    assert len(changes(people)) == 1, people.received
+
+
+def test_nobody_hears_of_a_sidecar_that_was_replaced(
+    leaders: Leaders, people: HttpReceiver, pod: Callable[[str], Sidecar]
+) -> None:
+    """An upgrade of the sidecar alone is no failover."""
+    first = pod("jm-a")
+    assert first.stop() == 0
+    assert handed_over(leaders)
+    second = pod("jm-b")
+    assert [each["same_leader"] for each in second.transitions()] == [True] * 4
+    assert second.stop() == 0
+    assert changes(people) == []
