@@ -35,8 +35,8 @@ class InZooKeeper:
         self.root = f"/test-{uuid4()}"
         self.address = server.address
 
-    def open(self, address: str = "", *, seconds: float = PATIENCE_SECONDS) -> LedgerStore:
-        return ZooKeeperLedger(address or self.address, f"{self.root}/{CLUSTER}", seconds=seconds)
+    def open(self, address: str = "", *, name: str = "ledger", seconds: float = PATIENCE_SECONDS) -> LedgerStore:
+        return ZooKeeperLedger(address or self.address, f"{self.root}/{CLUSTER}", name=name, seconds=seconds)
 
     def settled(self) -> LedgerStore:
         """As the sidecar opens it."""
@@ -65,10 +65,10 @@ class InKubernetes:
         self.namespace = kubernetes.namespace(f"test-{uuid4()}")
         self.address = kubernetes.server.address
 
-    def open(self, address: str = "", *, seconds: float = PATIENCE_SECONDS) -> LedgerStore:
+    def open(self, address: str = "", *, name: str = "ledger", seconds: float = PATIENCE_SECONDS) -> LedgerStore:
         access = Access(self._kubernetes.kubeconfig(server=f"https://{address or self.address}"))
         access.credentials()  # its reader is a program that takes half a second
-        return KubernetesLedger(access, self.namespace.name, CLUSTER, seconds=seconds)
+        return KubernetesLedger(access, self.namespace.name, CLUSTER, name=name, seconds=seconds)
 
     def settled(self) -> LedgerStore:
         """As the sidecar opens it."""

@@ -43,8 +43,8 @@ def open_(place: Place) -> Iterator[Open]:
     """Opens the ledger, as many times as there are sidecars, and stops what was opened when the test is over."""
     opened = []
 
-    def open_one(address: str = "", *, seconds: float = PATIENCE_SECONDS) -> LedgerStore:
-        opened.append(place.open(address, seconds=seconds))
+    def open_one(address: str = "", *, name: str = "ledger", seconds: float = PATIENCE_SECONDS) -> LedgerStore:
+        opened.append(place.open(address, name=name, seconds=seconds))
         return opened[-1]
 
     yield open_one
@@ -86,6 +86,16 @@ def test_who_loses_a_race_is_told_and_changes_nothing(open_: Open) -> None:
     second = theirs.write(b"theirs", first)
     assert ours.write(b"ours again", first) is None
     assert ours.read() == theirs.read() == second
+
+
+def test_the_documents_of_a_cluster_do_not_disturb_each_other(open_: Open) -> None:
+    """Whichever is written first; in Kubernetes they are keys of one ConfigMap, and a write of one may have to be repeated."""
+    ledger, handover = open_(), open_(name="handover")
+    put(handover, b"handover")
+    assert ledger.read().content == b""
+    put(ledger, b"ledger")
+    put(handover, b"handover again")
+    assert (ledger.read().content, handover.read().content) == (b"ledger", b"handover again")
 
 
 def test_what_was_deleted_meanwhile_is_a_lost_race(place: Place, open_: Open) -> None:
