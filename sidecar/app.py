@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from sidecar.sinks.spool.place import place_of
 from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
 from sidecar.termination import Termination
+from sidecar.volumes import empty_dir
 from sidecar.web.server import Application, WebServer
 
 log = logging.getLogger("sidecar")
@@ -85,9 +87,21 @@ def run(load: Callable[[], Settings]) -> int:
             ", ".join(cluster.cluster_id for cluster in settings.clusters),
             settings.observer,
         )
+        _log_what_ends_with_the_pod(settings)
         ended.wait()
         log.info("stopping")
     return 1 if died.is_set() else 0
+
+
+def _log_what_ends_with_the_pod(settings: Settings) -> None:
+    place = settings.spool.place
+    if isinstance(place, Path) and (volume := empty_dir(place)):
+        log.warning(
+            "the spool %s is on the emptyDir volume %s: records that are not ingested are deleted with this pod; "
+            "give spool.url a persistentVolumeClaim or an object store",
+            place,
+            volume,
+        )
 
 
 def _claim(journal: Journal, ended: Termination) -> bool:
