@@ -89,6 +89,17 @@ def test_the_only_jobmanager_is_deleted_with_its_sidecar() -> None:
     assert sent(effects) == ["[WARNING] Flink default: leader of 3 components changed: jm-1 → jm-2"]
 
 
+def test_a_vacancy_that_two_sidecars_observed_lasted_as_long_as_both_saw_it() -> None:
+    """Not the time between them, in which another leader may have come and gone."""
+    ending = [*first_sight(), *(gone(100, path) for path in PATHS), Stopped(at(101))]
+    state = begin(110, left_by(ending, 101, ended=True))
+    state, _ = play(look(112), state, NEXT)
+    _, effects = play([*(held(130, path, 2) for path in PATHS), *(Ticked(at(s)) for s in (130.5, 136))], state, NEXT)
+    [episode] = records(EpisodeRecord, effects)
+    assert episode.downtime_seconds_at_least == (101 - 100) + (130 - 112)
+    assert {each.downtime_seconds_at_least for each in records(TransitionRecord, effects)} == {130 - 112}
+
+
 def test_a_leader_that_changed_while_no_sidecar_ran_is_discovered() -> None:
     """With what was last known, as a failover that was not observed."""
     state = begin(400, left_by(first_sight(), 300))

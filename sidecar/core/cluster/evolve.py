@@ -43,6 +43,8 @@ def evolve(
         case Vacant():
             left_now = kind is Kind.REVOKED  # else it was vacant already when it was first observed
             last_led = transition.last_led if kind in {Kind.REVOKED, Kind.DISCOVERED} else None
+            if last_led and last_led.latest is None:
+                last_led = replace(last_led, latest=at.steady)
             known = replace(known, vacated_at=at if left_now else None, last_led=last_led, published_at=None)
         case Unknown():
             known = replace(known, vacated_at=None, last_led=None, published_at=None)
