@@ -1,7 +1,7 @@
 """Why a failover happened: a verdict with the facts it rests on. Where the facts do not decide, it is `unknown`.
 
-How often a leader was seen to change tells nothing: a crash and a blink of the store may look the same. What tells them apart is who wrote
-before and after, whether the leader took its own address away, and whether we lost sight of the store as well.
+The number of observed changes decides nothing: a crash and a short outage of the store may cause the same. What decides is who wrote before
+and after, whether the leader removed its own address, and whether this observer was disconnected as well.
 """
 
 from enum import StrEnum
@@ -17,27 +17,27 @@ class Cause(StrEnum):
     """What made a leadership move."""
 
     JOBMANAGER_LOST = "jobmanager_lost"
-    """Crash, kill, eviction, or cut off for too long: its session or lease ended, and another process leads."""
+    """Crash, kill, eviction, or disconnected for too long: its session or lease expired, and another process leads."""
     GRACEFUL_HANDOVER = "graceful_handover"
-    """The leader took its addresses away itself."""
+    """The leader removed its addresses itself."""
     RESTARTED_IN_PLACE = "restarted_in_place"
-    """A new process, where the old one was."""
+    """A new process at the same address."""
     SAME_PROCESS_REELECTION = "same_process_reelection"
-    """The process that led before leads again: its own connection to the store was interrupted."""
+    """The previous leader's process was elected again: its connection to the store was interrupted."""
     STORE_OUTAGE = "store_outage"
-    """The store was away for everybody."""
+    """The store was unavailable for all."""
     STORE_REELECTION = "store_reelection"
     """ZooKeeper elected a leader of its own."""
     LEASE_RENEWAL_FAILED = "lease_renewal_failed"
-    """The holder did not renew its lease in time, and took it again."""
+    """The holder did not renew its lease in time, and acquired it again."""
     SPLIT_LEADERSHIP = "split_leadership"
-    """Two processes both believe that they lead."""
+    """Two processes both act as leader."""
     REWRITTEN_BY_FLINK = "rewritten_by_flink"
-    """The leader's address was gone or another, and the leader wrote it again: no election."""
+    """The leader's address was deleted or changed, and the leader wrote it again: no election."""
     TAMPERED = "tampered"
-    """Somebody else than a JobManager wrote or deleted."""
+    """Something other than a JobManager wrote or deleted."""
     OBSERVER_BLIND = "observer_blind"
-    """Only we could not see; nothing happened to Flink."""
+    """Only this observer was disconnected; nothing happened to Flink."""
     ROLLING_UPGRADE = "rolling_upgrade"
     """The next leader is another version of Flink."""
     UNKNOWN = "unknown"
@@ -47,16 +47,16 @@ class Confidence(StrEnum):
     """How sure a verdict is."""
 
     HIGH = "high"
-    """Nothing else that is known leaves these facts."""
+    """No other known cause leaves these facts."""
     MEDIUM = "medium"
-    """Something else may leave them too: the facts say what."""
+    """Another cause may leave them too: the facts name it."""
     NONE = "none"
 
 
 RELATED: Final = 60 * SECOND
-"""For so long after the store is back, leaders may still move because it was away: Flink's session timeout."""
+"""How long after an outage of the store leaders may still fail over because of it: Flink's session timeout."""
 AT_ONCE: Final = 10 * SECOND
-"""What moves so soon after the store is back moved because of it, if nothing speaks against that."""
+"""A failover so soon after an outage of the store is attributed to it, unless other facts contradict."""
 
 
 class Loss(Struct, frozen=True):
@@ -65,7 +65,7 @@ class Loss(Struct, frozen=True):
     began: Moment
     ended: Moment | None = None
     obscured: bool = False
-    """Whether it was so long that leaders became unknown, and no episode has to do with it."""
+    """Whether leaders became unknown, and no episode is related to it."""
 
     def is_past(self, now: Moment) -> bool:
         """Whether leaders were unknown, and it is clear that nothing else happened."""
@@ -77,13 +77,13 @@ class Facts(Struct, frozen=True):
 
     store: Store
     orderly: bool = False
-    """The leader took its own address away."""
+    """The leader removed its own address."""
     left: int = 0
     """How many times one of the cluster's own components left a leader."""
     withdrawn: int = 0
     """In how many of these its leader had removed the address itself."""
     released: bool = False
-    """The holder gave its lease up while its addresses were still there. One that ends in order takes them away first."""
+    """The holder released its lease while its addresses were still published. A clean shutdown removes them first."""
     not_renewed_for: int | None = None
     """For how long the lease was not renewed (microseconds); None: no leader was lost by that."""
     deleted: bool = False
@@ -96,7 +96,7 @@ class Facts(Struct, frozen=True):
     unseen: bool = False
     """It happened while the store was not observed."""
     loss: Loss | None = None
-    """When we lost sight, shortly before it or in it."""
+    """When this observer was disconnected, shortly before or during it."""
     opened: int = 0
     """When it began (steady)."""
     contended: int | None = None
@@ -106,15 +106,15 @@ class Facts(Struct, frozen=True):
     store_reelected: bool = False
     same_process: bool | None = None
     same_place: bool | None = None
-    """Whether the leader after is where the leader before was: same host, same port."""
+    """Whether both leaders have the same host and port."""
     counted_on: bool | None = None
-    """Whether the number in the leader's address rose: a process counts its endpoints, from the beginning when it begins."""
+    """Whether the number in the leader's address rose: a process numbers its endpoints from 0."""
     upgraded: tuple[str, str] | None = None
     """The Flink versions before and after, if the paths they write to identify them."""
     quiet_end: bool = False
-    """This version of Flink leaves the same facts when it is ended in order as when it is killed."""
+    """This version of Flink leaves the same facts after a clean shutdown as after a kill."""
     succeeded: bool = False
-    """Somebody leads again."""
+    """There is a leader again."""
     handed_over_by: str | None = None
     """The observer from whose handover it is known what was before; None: from our own observations."""
 

@@ -25,17 +25,19 @@ from sidecar.core.flink.leadership import (
 from sidecar.core.observations import ConfigMapObserved, NotProcessed
 
 
-def config_map_observed(draft: Draft, told: ConfigMapObserved) -> None:
-    name = told.name
+def config_map_observed(draft: Draft, observed: ConfigMapObserved) -> None:
+    name = observed.name
     if not configmaps.is_leaders(draft.cluster_id, name):
         return
     before = draft.state.leases.get(name)
-    # Without the ConfigMap nothing is known of its jobs: when it is created again, it shows which ones have ended.
-    listed = configmaps.job_ids(told.data) if told.uid and configmaps.is_job_store(draft.cluster_id, name) else None
-    if told.uid is None:
+    # Without the ConfigMap its jobs are not known; when it is created again, it shows which ones have ended.
+    listed = (
+        configmaps.job_ids(observed.data) if observed.uid and configmaps.is_job_store(draft.cluster_id, name) else None
+    )
+    if observed.uid is None:
         draft.update(leases={other: lease for other, lease in draft.state.leases.items() if other != name})
     else:
-        lease = _taken(draft, before, told)
+        lease = _taken(draft, before, observed)
         draft.update(leases={**draft.state.leases, name: lease})
         looked_at = before is not None and before.seen_at >= draft.state.view.connected_at
         if (
@@ -63,16 +65,16 @@ def not_processed(draft: Draft, failed: NotProcessed) -> None:
 def snapshot_completed(draft: Draft) -> None:
     """Everything that exists has been observed: a known ConfigMap that was not is gone."""
     state = draft.state
-    told = {name: lease for name, lease in state.leases.items() if lease.seen_at >= state.view.connected_at}
-    if len(told) < len(state.leases):
-        draft.update(leases=told)
+    current = {name: lease for name, lease in state.leases.items() if lease.seen_at >= state.view.connected_at}
+    if len(current) < len(state.leases):
+        draft.update(leases=current)
     for component in draft.before.components:
         _judge(draft, component, complete=True)
 
 
-def _taken(draft: Draft, before: Lease | None, told: ConfigMapObserved) -> Lease:
+def _taken(draft: Draft, before: Lease | None, observed: ConfigMapObserved) -> Lease:
     clock = LeaseClock(draft.at.steady, draft.state.view.connected_at)
-    lease = leases.take(before, told, clock, lambda component: _last(draft.known(component)))
+    lease = leases.take(before, observed, clock, lambda component: _last(draft.known(component)))
     if before and before.uid == lease.uid:
         return lease
     # First sight: an earlier process may have found that this lease counts elections.
@@ -105,7 +107,7 @@ def _judge(draft: Draft, component: ComponentId, *, complete: bool) -> None:
         known = draft.newcomer()
     known = _looked_at(draft, known, verdict)
     if verdict.leader is None and isinstance(known.leadership, Unknown) and not complete:
-        # One of several places is empty; whether nobody leads is known when all have been looked at.
+        # One of several places is empty: whether there is a leader is known when all have been read.
         _keep(draft, component, replace(known, leadership=Unknown()))
         return
     seen = _seen(known, verdict)

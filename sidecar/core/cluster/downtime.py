@@ -1,8 +1,8 @@
-"""For how long no leader worked: bounds, where a vacancy says only for how long none was published.
+"""Bounds of the time without a working leader; a vacancy is the time without a published one.
 
-A leader that dies stays published until its ZooKeeper session expires, or until another holder takes its lease. What is known of its death
-is when the store last heard of it, at the earliest, and when it cannot have led any more, at the latest. To work means here: to be alive
-and in contact with the store. A leader that was cut off from the store may have gone on for a while, and one that hangs may be heard.
+A leader that dies stays published until its ZooKeeper session expires, or until another holder takes its lease. Its death is
+bounded: at the earliest when the store last heard of it, at the latest when it cannot have led any more. "Working" means alive and in
+contact with the store: a disconnected leader may have continued for a while, and a hanging one may still be heard.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ class LastLed(Struct, frozen=True):
     """When a leader that is gone may have worked last (steady)."""
 
     earliest: int | None
-    """It is known to have worked then. None: not known of any time."""
+    """It is known to have worked then. None: not known."""
     latest: int | None
-    """It cannot have worked after that. None: not known of any time."""
+    """It cannot have worked after that. None: not known."""
 
 
 class Downtime(Struct, frozen=True):
@@ -71,13 +71,13 @@ class Gone(Struct, frozen=True):
     position: Position
     """Where it was."""
     at: int
-    """When that was seen (steady)."""
+    """When that was observed (steady)."""
     written_at: int | None
     """When it was observed to publish itself; None: it led already at the first observation."""
     vacancy: Vacancy | None
     """Why there is no leader, in Kubernetes."""
     in_sight: bool
-    """Whether the store was observed all the time, so that the loss was seen when it happened."""
+    """Whether the store was observed without a gap, so that the loss was observed when it happened."""
 
 
 def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, known: Mapping[str, Lease]) -> LastLed:
@@ -91,7 +91,7 @@ def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, known: 
 
 
 def until(led: LastLed, at: int, *, same_leader: bool) -> Downtime:
-    """For how long no leader worked until one leads `at` that time. The same one may have worked all the time."""
+    """The time without a working leader until one leads at `at`. The same leader may have worked all the time."""
     at_least = 0 if same_leader or led.latest is None else max(0, at - led.latest)
     return Downtime(at_least, None if led.earliest is None else max(0, at - led.earliest))
 
@@ -103,7 +103,7 @@ def _expired(gone: Gone, position: ZNodePosition, session_timeout: int | None, l
     longest = max(session_timeout, 2 * TICK) + TICK
     valid_at = gone.at
     if loss and (loss.ended is None or gone.at - loss.ended.steady <= longest):
-        valid_at = loss.began.steady  # a ZooKeeper that was away gives all sessions their whole time again
+        valid_at = loss.began.steady  # after an outage ZooKeeper restarts the timeout of all sessions
     return max(valid_at - longest, gone.written_at or 0)
 
 
@@ -113,7 +113,7 @@ def _not_renewed(gone: Gone, lease: Lease | None, term: Term, loss: Loss | None)
     if lease is None or lease.term != term or lease.renewed_at is None:
         return LastLed(None, gone.at)
     store_away = loss is not None and (loss.ended is None or loss.ended.steady >= lease.renewed_at)
-    if lease.renewed_every is None or store_away:  # a renewal that nobody could write is not missed
+    if lease.renewed_every is None or store_away:  # during an outage no renewal is missed
         return LastLed(lease.renewed_at, gone.at)
     missed = lease.renewed_at + lease.renewed_every + LEASE_MARGIN
     return LastLed(lease.renewed_at, min(gone.at, missed))

@@ -1,4 +1,4 @@
-"""One cluster in one step: what is observed becomes transitions, and these become the next state and what is to be recorded."""
+"""One cluster in one step: collects the next state and what is to be recorded."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,15 +18,14 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import Contention, Coverage, EpisodeRecord
 
 Happened = Transition | Coverage | Contention | EpisodeRecord
-"""What is to be recorded of a cluster."""
+"""What a step records of a cluster."""
 ClusterStep = tuple[ClusterState, list[Happened]]
 
 
 class Draft:
-    """What becomes of one cluster in one step.
+    """The next state of one cluster, while a step builds it.
 
-    `state` is the next state, but for the components that the step touched: thousands of jobs may change in one, and are taken over
-    together, by `outcome`.
+    `state` lacks the components that the step touched: thousands of jobs may change in one step, and `outcome` adds them together.
     """
 
     def __init__(self, policy: Policy, cluster_id: str, cluster: ClusterState, at: Moment) -> None:
@@ -41,7 +40,7 @@ class Draft:
         self._ended: set[ComponentId] = set()
 
     def outcome(self) -> ClusterStep:
-        """The next state, the same object where nothing changed, and what happened."""
+        """The next state (the same object if nothing changed), and what happened."""
         if self._components or self._ended:
             components = self.components()
             for component in self._ended:
@@ -50,35 +49,35 @@ class Draft:
         return self.state, self.happened
 
     def update(self, **fields: Any) -> None:
-        """Set fields of the state, `components` excepted."""
+        """Set fields of the state, except `components`."""
         self.state = replace(self.state, **fields)
 
     def known(self, component: ComponentId) -> ComponentState | None:
-        """What is known of `component` now."""
+        """The current state of `component`."""
         if component in self._ended:
             return None
         return self._components.get(component) or self.before.components.get(component)
 
     def components(self) -> dict[ComponentId, ComponentState]:
-        """All components of this step and before it, also those that have ended in it."""
+        """All components, including those removed in this step."""
         return {**self.before.components, **self._components}
 
     def all_known(self) -> Iterator[tuple[ComponentId, ComponentState]]:
-        """All components, as they are known now."""
+        """All components with their current state."""
         for component in self.components():
             if known := self.known(component):
                 yield component, known
 
     def keep(self, component: ComponentId, known: ComponentState) -> None:
-        """Have `known` be what is known of `component`. One that has ended in this step begins anew."""
+        """Set the state of `component`."""
         self._ended.discard(component)
         self._components[component] = known
 
     def remove(self, component: ComponentId) -> None:
-        """Have nothing be known of `component` any more."""
+        """Forget `component`."""
         self._components.pop(component, None)
         self._ended.add(component)
 
     def newcomer(self) -> ComponentState:
-        """A component that was not known: in a complete view it had no leader, in an incomplete one that is unknown."""
+        """The state of a new component: vacant in a complete view, unknown otherwise."""
         return ComponentState(Vacant() if self.state.view.complete else Unknown(), self.at)

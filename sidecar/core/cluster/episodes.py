@@ -1,9 +1,9 @@
 """Episodes: one failover moves several components, and is one thing that happened.
 
-An episode is opened by the first of the cluster's own components that leaves a leadership term, and keyed by that term: by the session
-ids that led before. So every observer derives the same id, whichever component it saw leave first. It is LEADER_BACK when somebody leads
-each of the cluster's own components again, and over when jobs are led as well and nothing has moved for a moment. A failover that comes
-before that belongs to it. A job that moves by itself opens none.
+The first of the cluster's own components that leaves a leadership term opens an episode, keyed by the session ids of that term. So every
+observer derives the same id, whichever component it observed first. It is LEADER_BACK when each of the cluster's own components has a
+leader again, and closed when its jobs have one too and nothing has changed for SETTLED. A failover before that belongs to it. A job that
+fails over alone opens no episode.
 """
 
 from collections.abc import Collection, Iterable
@@ -33,9 +33,9 @@ from sidecar.core.policy.policy import Store
 from sidecar.core.records import record_id
 
 SETTLED: Final = 5 * SECOND
-"""So long nothing may move before an episode is over: a job is led up to two seconds after its dispatcher."""
+"""How long nothing may change before an episode is closed: a job gets its leader up to two seconds after the dispatcher."""
 JOB_PATIENCE: Final = 600 * SECOND
-"""So long an episode waits for its jobs alone: in Kubernetes the address of a job that never restarts is not removed."""
+"""How long an episode waits for its jobs alone: in Kubernetes the address of a job that never restarts is not removed."""
 LOOK_BACK: Final = 5 * SECOND
 """Jobs that left so shortly before the first component are part of it."""
 
@@ -44,51 +44,51 @@ _OLD_SCHEME: Final = "akka."
 
 
 class Phase(StrEnum):
-    """How far an episode is that is not over."""
+    """The phase of an open episode."""
 
     OPEN = "OPEN"
     LEADER_BACK = "LEADER_BACK"
-    """Somebody leads each of the cluster's own components."""
+    """Each of the cluster's own components has a leader."""
 
 
 class Absence(Struct, frozen=True):
-    """What one component has to do with the latest episode in which it left a leader."""
+    """One component's part in the latest episode in which it lost its leader."""
 
     episode_id: str | None
-    """None: it left by itself."""
+    """None: it failed over alone."""
     since: int | None = None
     """Since when it has no leader (steady); None: it has one."""
     left_at: int = 0
-    """When it left a leader last (steady)."""
+    """When it last lost a leader (steady)."""
     vacant: int | None = None
-    """How long it was observed without a leader in total; None: never observed vacant."""
+    """Total observed vacancy. None: no vacancy was observed."""
     downtime: Downtime = Downtime()
-    """For how long no leader of it worked, all in all."""
+    """Total time without a working leader."""
     leaders: int = 0
-    """How many have led it since it left."""
+    """How many leaders it has had since."""
     withdrew: bool = False
-    """Whether the leader that it left last had removed its address itself (ZooKeeper: heard a moment after that it left)."""
+    """Whether the last leader removed its address itself (in ZooKeeper observed shortly after the loss)."""
 
 
 class Episode(Struct, frozen=True):
-    """One failover that is not over yet."""
+    """One open failover."""
 
     id: str
     opened_at: Moment
     moved_at: Moment
-    """When something moved last."""
+    """When a component last changed."""
     facts: Facts
     before: LeaderInformation
-    """The leader of the dispatcher, or of the component that left first; the same for `after`."""
+    """The dispatcher's leader, or that of the first component that left. Likewise for `after`."""
     jobs_total: int
     away: int = 0
     """How many of the cluster's own components have no leader."""
     failovers: int = 0
-    """How many there have been in it: vacancies that began when all of these were led, or leaders that followed each other without one."""
+    """How many failovers it holds: vacancies that began when all of these had leaders, or leaders that followed without a vacancy."""
     jobs_away: int = 0
     jobs_ended: int = 0
     longest_ended: int | None = None
-    """The longest vacancy of a job that ended instead of being led again."""
+    """The longest vacancy of a job that ended without another leader."""
     after: LeaderInformation | None = None
     gathered: Gathered = Gathered()
 
@@ -98,20 +98,20 @@ class Episode(Struct, frozen=True):
 
 
 def key(cluster_id: str, store: Store, led: Collection[LeaderInformation], places: Collection[Position]) -> str:
-    """The id of the episode in which the term of these leaders in these places ends. One who came back in its term may leave it again."""
+    """The id of the episode that ends the term of these leaders at these positions. A leader that came back may leave its term again."""
     sessions = {str(leader.session_id) for leader in led}
     return record_id("episode", cluster_id, store, *sorted(sessions), *sorted({_begun(place) for place in places}))
 
 
 def _begun(place: Position) -> str:
-    """Distinguishes a leader that came back from the same one before: where in the store's history it began to lead."""
+    """Where in the store's history a leader began to lead: differs for a leader that came back."""
     if isinstance(place, ZNodePosition):
         return f"{place.czxid} {place.returned}" if place.returned else str(place.czxid)
     return place.returned or ""
 
 
 def leaves(transition: Transition, absence: Absence | None) -> bool:
-    """Whether the component leaves a leadership term, or left it unobserved."""
+    """Whether the component leaves a leadership term now, or left it unobserved."""
     if is_away(absence):
         return False
     match transition.kind:
@@ -128,17 +128,17 @@ def belongs(transition: Transition, absence: Absence | None, episode: Episode) -
 
 
 def has_part(absence: Absence | None, episode: Episode) -> bool:
-    """Whether a component with this absence was moved by the episode."""
+    """Whether a component with this absence failed over in the episode."""
     return absence is not None and absence.episode_id == episode.id
 
 
 def concerns(episode: Episode, moments: Iterable[Moment]) -> bool:
-    """Whether something that happened at one of these moments has to do with it."""
+    """Whether one of these moments is in the episode, or shortly before it."""
     return any(episode.opened_at.steady - LOOK_BACK <= at.steady <= episode.moved_at.steady for at in moments)
 
 
 def is_over(episode: Episode, now: Moment) -> bool:
-    """Whether all are led again and nothing has moved for a moment, or for too long only jobs are waited for."""
+    """Whether all have leaders again and nothing changed for SETTLED, or only jobs have been missing for JOB_PATIENCE."""
     quiet = now.steady - episode.moved_at.steady
     return not episode.away and quiet >= (JOB_PATIENCE if episode.jobs_away else SETTLED)
 
@@ -146,7 +146,7 @@ def is_over(episode: Episode, now: Moment) -> bool:
 def facts_at_opening(
     transition: Transition, loss: Loss | None, led: Collection[LeaderInformation], contended: int | None
 ) -> Facts:
-    """What is known when `transition` opens an episode in which the term of `led` ends, for which so many `contended`."""
+    """The facts when `transition` opens an episode that ends the term of `led`. `contended`: how many JobManagers contended."""
     at, store = transition.at.steady, transition.store
     related = loss is not None and (loss.ended is None or at - loss.ended.steady <= RELATED)
     sessions = {leader.session_id for leader in led}
@@ -157,8 +157,8 @@ def facts_at_opening(
         loss=loss if related else None,
         contended=contended,
         unseen=transition.kind in {Kind.DISCOVERED, Kind.GRANTED},
-        # Up to 1.17 a JobManager that ends in order leaves its lease to run out. Up to 1.14, when each component has a session id of its
-        # own, it leaves its znodes to the end of its ZooKeeper session.
+        # Up to 1.17 a clean shutdown lets the lease expire. Up to 1.14 (each component has its own session id) it leaves the znodes until
+        # the ZooKeeper session ends.
         quiet_end=old if store is Store.KUBERNETES else len(sessions) > 1,
     )
 
@@ -166,7 +166,7 @@ def facts_at_opening(
 def moved(
     episode: Episode | None, absence: Absence | None, transition: Transition
 ) -> tuple[Episode | None, Absence | None]:
-    """The episode and the component's absence, now that `transition` happened to the component."""
+    """The episode and the component's absence after `transition`."""
     left = leaves(transition, absence)
     away = is_away(absence)
     if transition.kind is Kind.OBSCURED or not (left or away):
@@ -185,7 +185,7 @@ def moved(
 
 
 def is_away(absence: Absence | None) -> bool:
-    """Whether the component has had no leader since it left one."""
+    """Whether the component has had no leader since it lost one."""
     return absence is not None and absence.since is not None
 
 

@@ -59,14 +59,16 @@ def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> 
 def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[Piece]) -> ClusterState:
     """The cluster, whose failover knows of these pieces."""
     files = sum(1 for piece in pieces if piece.file)
-    told = [p.detail for p in pieces if p.detail and (p.kind, p.outcome) == (EvidenceKind.JOB, CaptureOutcome.CAPTURED)]
+    details = [
+        p.detail for p in pieces if p.detail and (p.kind, p.outcome) == (EvidenceKind.JOB, CaptureOutcome.CAPTURED)
+    ]
     for name in ("episode", "last_episode"):
         episode: Episode | None = getattr(cluster, name)
         if episode and episode.id == capture.episode_id:
             known = replace(episode.gathered, files=episode.gathered.files + files)
-            if told:  # newer than what the failover before this one came to
+            if details:  # newer than what the failover before this one came to
                 known = replace(
-                    known, jobs=tuple(map(clean, told[:MOST_TOLD])), jobs_total=len(told) + capture.jobs_beyond
+                    known, jobs=tuple(map(clean, details[:MOST_TOLD])), jobs_total=len(details) + capture.jobs_beyond
                 )
             cluster = replace(cluster, **{name: replace(episode, gathered=known)})
     return cluster

@@ -1,4 +1,4 @@
-"""The failover in progress: which transition opens it, what belongs to it, and what is recorded when it is over."""
+"""Opens and closes the failover in progress, and decides what belongs to it."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from sidecar.core.flink.leadership import (
 
 
 def episode_id(draft: Draft, known: ComponentState, transition: Transition) -> str | None:
-    """Of the episode that the transition is a part of, or begins."""
+    """The episode that the transition belongs to or opens, if any."""
     if draft.state.episode:
         is_part = episodes.belongs(transition, known.absence, draft.state.episode)
         return draft.state.episode.id if is_part else None
@@ -29,7 +29,7 @@ def episode_id(draft: Draft, known: ComponentState, transition: Transition) -> s
 
 
 def open_episode(draft: Draft, transition: Transition) -> None:
-    """Begin the episode that `transition` opens: it takes in the jobs that have just left."""
+    """Open an episode with `transition`. Jobs that left shortly before belong to it."""
     led = {c: k.last_known for c, k in draft.all_known() if k.last_known and c.job_id is None}
     first = next(iter(led.values()), transition.last_known) or LeaderInformation("", UUID(int=0))
     loss = draft.state.view.loss
@@ -57,7 +57,7 @@ def open_episode(draft: Draft, transition: Transition) -> None:
 
 
 def record_departed(draft: Draft, *components: ComponentId, episode_id: str | None = None) -> None:
-    """Record that these jobs have left, where that is not recorded yet: in the episode, or by themselves."""
+    """Record the loss of these jobs' leaders, unless it is recorded already."""
     departed = draft.state.departed
     for component in components:
         if transition := departed.get(component):
@@ -67,7 +67,7 @@ def record_departed(draft: Draft, *components: ComponentId, episode_id: str | No
 
 
 def _contended(draft: Draft) -> int | None:
-    """How many JobManagers contended before anything moved: who was lost may have left its latch a moment before its address."""
+    """How many JobManagers contended before the failover: a lost one may have left its latch shortly before its address."""
     fewer = draft.state.fewer
     if fewer and draft.at.steady - fewer.at <= episodes.LOOK_BACK:
         return fewer.contended
@@ -75,9 +75,9 @@ def _contended(draft: Draft) -> int | None:
 
 
 def close_episode(draft: Draft) -> None:
-    """Record the episode that is over."""
+    """Close and record the open episode."""
     episode = draft.state.episode
-    assert episode  # noqa: S101  only one that is there is closed
+    assert episode  # noqa: S101  the caller checked
     closed = replace(episode, facts=replace(episode.facts, contend=contending(draft.state.contenders)))
     parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
     draft.happened.append(draft.writer.episode(closed, parts))
@@ -85,9 +85,9 @@ def close_episode(draft: Draft) -> None:
 
 
 def close_blindness(draft: Draft) -> None:
-    """Record that the store could not be read, and that every leader is still the previous one."""
+    """Record that the store could not be read, and that no leader changed meanwhile."""
     loss = draft.state.view.loss
-    assert loss  # noqa: S101  only one that is there is closed
+    assert loss  # noqa: S101  the caller checked
     known = draft.known(ComponentId(Component.DISPATCHER))
     draft.happened.append(draft.writer.blindness(loss, known.last_known if known else None))
     draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))

@@ -1,4 +1,4 @@
-"""Applies what is observed of one component: the table says what happened, and what happened is a transition."""
+"""Applies an observation of one component: the leadership table gives the transition."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from sidecar.core.flink.leadership import (
 
 
 class Seen(Struct, frozen=True):
-    """What one observation says of one component."""
+    """One observation of one component."""
 
     sight: Sight
     leader: LeaderInformation | None = None
@@ -38,14 +38,14 @@ class Seen(Struct, frozen=True):
 
 
 def reconciled(draft: Draft, component: ComponentId) -> None:
-    """The leadership of `component` is not split any more."""
+    """End the split leadership of `component`."""
     known = draft.before.components[component]
     draft.keep(component, replace(known, contest=split_leadership.ended(known.contest)))
     draft.update(contested=draft.state.contested - {component})
 
 
 def apply(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen) -> None:
-    """Bring `component` from what was known to what is seen; what the table says happened is a transition."""
+    """Update `component` to what is `seen`, and record the transition that the table gives, if any."""
     kind = kind_of(known.leadership, seen.sight)
     if kind is None:
         _refresh(draft, component, known, seen)
@@ -60,7 +60,7 @@ def apply(draft: Draft, component: ComponentId, known: ComponentState, seen: See
 
 
 def _refresh(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen) -> None:
-    """Nothing happened; what was read may be newer all the same."""
+    """Update positions without a transition."""
     match after := _leadership(seen):
         case Held(leader, position):
             known = replace(
@@ -76,7 +76,7 @@ def _refresh(draft: Draft, component: ComponentId, known: ComponentState, seen: 
 
 
 def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
-    """The next state behind `transition`, which happened to the component of which this is `known`."""
+    """Update the state after `transition` of the component whose state was `known`."""
     component, episode = transition.component, draft.state.episode
     begins = transition.episode_id is not None and (episode is None or episode.id != transition.episode_id)
     if begins and component.job_id is None:
@@ -132,7 +132,7 @@ def _transition(draft: Draft, component: ComponentId, known: ComponentState, see
 
 
 def _last_led(draft: Draft, known: ComponentState, seen: Seen) -> LastLed | None:
-    """When the leader that was known may have worked last, now that it is gone."""
+    """When the lost leader may have worked last."""
     if not isinstance(known.leadership, Held):
         return None
     view = draft.state.view
@@ -142,7 +142,7 @@ def _last_led(draft: Draft, known: ComponentState, seen: Seen) -> LastLed | None
 
 
 def without_leader(known: ComponentState) -> Sight:
-    """What a missing leader means: the job may have ended."""
+    """Why there is no leader: the job may have ended."""
     return Sight.JOB_ENDED if known.registered is False else Sight.NO_LEADER
 
 
@@ -152,13 +152,13 @@ def _leadership(seen: Seen) -> Leadership:
             return Unknown(Blindness.UNREADABLE if seen.path else Blindness.VIEW_LOST, seen.path)
         case Sight.NO_LEADER | Sight.JOB_ENDED:
             return Vacant()
-    assert seen.leader is not None  # noqa: S101  the sights that are left all have a leader
-    assert seen.position is not None  # noqa: S101  and it stands somewhere
+    assert seen.leader is not None  # noqa: S101  the remaining sights have a leader
+    assert seen.position is not None  # noqa: S101  and a position
     return Held(seen.leader, seen.position)
 
 
 def _counted(known: ComponentState) -> tuple[Gap | None, int | None]:
-    """Unobserved changes of this component since its last transition, and its elections, as far as the store counts."""
+    """Unobserved changes since the last transition, and elections, as far as the store counts them."""
     if known.look:
         return known.look.gap, known.look.births.count if known.look.births else None
     if known.elections and known.elections.sure:

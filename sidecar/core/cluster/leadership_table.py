@@ -72,7 +72,7 @@ TABLE: Final[dict[tuple[type[Leadership], Sight], Kind | Unreachable | None]] = 
 
 
 def compare(before: Leadership, leader: LeaderInformation) -> Sight:
-    """How a leader that is seen now relates to what was true before."""
+    """How an observed leader relates to the previous state."""
     if not isinstance(before, Held) or leader.session_id != before.leader.session_id:
         return Sight.ANOTHER_LEADER
     if leader.address != before.leader.address:

@@ -1,8 +1,8 @@
 """Who leads, derived from the lease: a ConfigMap keeps the address of a dead leader, so a vacancy has to be derived.
 
-A value is a leader's when it was written in the present term of the lease, the lease has a holder, and the holder renews it. How long it
-has not been renewed is counted on our own clock, from the last change that was seen, or from when the view came back: neither the
-stamps of other clocks nor blindness let a lease run out.
+A value is a leader's if it was written in the current term of the lease, the lease has a holder, and the holder renews it. The time since
+the last renewal is measured on our own clock, from the last observed change or from reconnecting: neither other clocks nor a lost
+connection let a lease expire.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,16 +57,16 @@ class Lease(Struct, frozen=True):
     written: Mapping[str, Written] = {}
     """By key."""
     changed_at: int = 0
-    """When the record was seen to change (steady)."""
+    """When the record last changed (steady)."""
     seen_at: int = 0
     quiet_for: int = 0
-    """For how long it had not been renewed, when it was seen to have run out."""
+    """How long it had not been renewed when it expired."""
     lapsed: bool = False
-    """It ran out, and was not renewed since."""
+    """It expired, and was not renewed since."""
     renewed_at: int | None = None
-    """When its holder was last seen to renew or take it (steady): it was alive then. None: not seen in this term."""
+    """When its holder was last observed to renew or acquire it (steady): it was alive then. None: not in this term."""
     renewed_every: int | None = None
-    """The longest time between two renewals that were seen in this term; None: there were no two."""
+    """The longest time between two observed renewals of this term. None: fewer than two."""
     counts: bool | None = None
     """Whether `leaderTransitions` counts elections. Up to Flink 1.17 it counts renewals; None: no renewal has shown it yet."""
 
@@ -77,7 +77,7 @@ class Lease(Struct, frozen=True):
 
     @property
     def elections(self) -> int | None:
-        """How often the lease went to another, unless it counts something else."""
+        """How often the lease changed its holder. None: the counter counts something else."""
         if self.counts is False or not isinstance(self.record, LeaderElectionRecord):
             return None
         return self.record.leader_transitions
@@ -103,7 +103,7 @@ class LeaseClock(Struct, frozen=True):
 Leases = Mapping[str, Lease]
 """By the names of their ConfigMaps."""
 Last = Callable[[ComponentId], Held | None]
-"""The leader last known of a component, and where it stood."""
+"""The last known leader of a component and its position."""
 
 
 class LeaseVerdict(Struct, frozen=True):
@@ -115,15 +115,15 @@ class LeaseVerdict(Struct, frozen=True):
     vacancy: Vacancy | None = None
 
 
-def take(before: Lease | None, told: ConfigMapObserved, clock: LeaseClock, last: Last) -> Lease:
+def take(before: Lease | None, observed: ConfigMapObserved, clock: LeaseClock, last: Last) -> Lease:
     """The lease that follows `before` after an observation of its ConfigMap."""
-    record = configmaps.decode_lease(told.leader) if told.leader is not None else None
+    record = configmaps.decode_lease(observed.leader) if observed.leader is not None else None
     same = before is not None and before.record == record
     changed_at = before.changed_at if before and same and before.seen_at else clock.now
     quiet_for = clock.now - max(changed_at, clock.connected_at)
     lease = Lease(
-        uid=told.uid or "",
-        resource_version=told.resource_version,
+        uid=observed.uid or "",
+        resource_version=observed.resource_version,
         record=record,
         changed_at=changed_at,
         seen_at=clock.now,
@@ -135,15 +135,15 @@ def take(before: Lease | None, told: ConfigMapObserved, clock: LeaseClock, last:
             lease = replace(lease, lapsed=True, quiet_for=quiet_for)
     known = before if before and before.uid == lease.uid else None
     lease = _renewed(lease, known, clock)
-    written = _written(known, told, lease.term, last)
+    written = _written(known, observed, lease.term, last)
     first_look = known is None or known.seen_at < clock.connected_at
-    if first_look and told.name == configmaps.cluster_config_map(told.cluster_id):
+    if first_look and observed.name == configmaps.cluster_config_map(observed.cluster_id):
         written = _without_left(known, written)
     return replace(lease, written=written, counts=_counts(known, record))
 
 
 def _renewed(lease: Lease, before: Lease | None, clock: LeaseClock) -> Lease:
-    """`lease`, with when its holder was last seen to be alive: an unobserved change has no known time."""
+    """`lease` with the time at which its holder was last alive. The time of an unobserved change is not known."""
     if before is None:
         return lease
     in_sight = before.seen_at >= clock.connected_at
@@ -214,9 +214,9 @@ def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
     return None
 
 
-def _written(before: Lease | None, told: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
-    """The values, each with its term: the one in which it was first seen, unless it is remembered from an earlier one."""
-    values = configmaps.values(told.cluster_id, told.name, told.data)
+def _written(before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
+    """The values, each with the term in which it was first observed."""
+    values = configmaps.values(observed.cluster_id, observed.name, observed.data)
     found = {}
     for key, (component, value) in values.items():
         old = before.written.get(key) if before else None
@@ -226,7 +226,11 @@ def _written(before: Lease | None, told: ConfigMapObserved, term: Term | None, l
         leader = configmaps.decode_leader(value)
         known = None if before else last(component)
         place = known.position if known and known.leader == leader else None
-        if isinstance(place, ConfigMapPosition) and (place.name, place.key, place.uid) == (told.name, key, told.uid):
+        if isinstance(place, ConfigMapPosition) and (place.name, place.key, place.uid) == (
+            observed.name,
+            key,
+            observed.uid,
+        ):
             found[key] = Written(component, value, leader, Term(place.holder_identity, place.acquire_time))
         else:
             found[key] = Written(component, value, leader, term)

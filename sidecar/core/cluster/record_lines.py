@@ -66,7 +66,7 @@ def lasted(at_least: float, at_most: float | None) -> str:
 
 
 def coverage_line(coverage: Coverage) -> str:
-    """What could be seen, as one line."""
+    """A coverage record as one line."""
     return f"{coverage.state} from {coverage.from_} to {coverage.to}"
 
 
@@ -104,8 +104,8 @@ def notification_line(notification: Notification) -> str:
     """What became of a notification, as one line of a log."""
     detail = f": {clean(notification.detail)}" if notification.detail else ""
     attempt = f" (attempt {notification.attempt})" if notification.attempt else ""
-    told = f"{notification.alert} {notification.reason} to {notification.destination}"
-    return f"{told}: {notification.outcome}{attempt}{detail}"
+    what = f"{notification.alert} {notification.reason} to {notification.destination}"
+    return f"{what}: {notification.outcome}{attempt}{detail}"
 
 
 def annotation_line(annotation: Annotation) -> str:

@@ -31,38 +31,38 @@ _TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
 
 
 class ComponentState(Struct, frozen=True):
-    """One leadership and what is worth remembering of its past."""
+    """One leadership and its recent past."""
 
     leadership: Leadership
     since: Moment
-    """When it was first seen to be so."""
+    """When this state was first observed."""
     last_known: LeaderInformation | None = None
-    """The leader seen last, kept through vacancy, blindness and restarts."""
+    """The last observed leader, kept through vacancies, lost connections and restarts."""
     last_position: Position | None = None
-    """Where that leader stood."""
+    """Its position."""
     seen_at: int = 0
-    """When it was last read (steady)."""
+    """When the component was last read (steady)."""
     look: Look | None = None
-    """What was last read in the store, and what was missed since the last transition."""
+    """The last read, and what was missed since the last transition."""
     elections: Elections | None = None
-    """The lease's count when it was last read, and what was missed since the last transition."""
+    """The lease's counter at the last read, and what was missed since the last transition."""
     contest: Contest = Contest()
     vacated_at: Moment | None = None
-    """When the present vacancy was seen to begin."""
+    """When the current vacancy was observed to begin."""
     last_led: LastLed | None = None
-    """Of the present vacancy: when the leader before it may have worked last."""
+    """Of the current vacancy: when the previous leader may have worked last."""
     published_at: int | None = None
     """When the current leader was observed to publish itself (steady); None: it led already at the first observation."""
     absence: Absence | None = None
-    """Its part in the latest episode in which it left a leader."""
+    """Its part in the latest episode in which it lost its leader."""
     discovered: bool = False
-    """It was in this state at the first observation, since an unknown time."""
+    """It was already in this state at the first observation."""
     registered: bool | None = None
-    """Jobs: whether Flink would recover the job. False: it would have, and has forgotten it. None: it was never seen in a job store."""
+    """Jobs: whether it is in a job store. False: no longer, so it has ended. None: it was never observed there."""
 
 
 class Sighting(StrEnum):
-    """Whether this observer can see a cluster's store."""
+    """Whether this observer can read a cluster's store."""
 
     SEEING = "seeing"
     BLIND = "blind"
@@ -74,29 +74,29 @@ class View(Struct, frozen=True):
     connection: ConnectionState | None = None
     """None until the first connection."""
     connected_at: int = 0
-    """When the last CONNECTED was (steady): what was read before has to be read again."""
+    """When it last connected (steady): everything read before has to be read again."""
     complete: bool = False
     """Everything has been read since the last CONNECTED."""
     obscure_at: int | None = None
-    """When trust in what was seen ends (steady), while the view is gone."""
+    """While disconnected: when leaders become unknown (steady)."""
     sighting: Sighting = Sighting.BLIND
     since: Moment = Moment(0, 0)
-    """Start of the current `sighting`, or of its part that is not recorded yet."""
+    """Start of the current `sighting`, or of its part that is not yet recorded."""
     turned_at: Moment = Moment(0, 0)
     """Start of the current `sighting`."""
     loss: Loss | None = None
-    """When the store could last not be read, since the sidecar started."""
+    """The last time without a connection, since the sidecar started."""
 
 
 class Confirmed(Struct, frozen=True):
-    """How old our view is: the last moment of which everything is known to have been observed, and until when that is fresh (steady)."""
+    """How old our view is: everything up to `at` has been observed, and `until` (steady) that counts as fresh."""
 
     at: Moment
     until: int
 
 
 class Missing(Struct, frozen=True):
-    """Nothing of the cluster exists, nor ever did as far as is known: its id may be wrong, or it has never been started."""
+    """Nothing of the cluster exists, or ever did as far as is known: a wrong id, or a cluster that was never started."""
 
     place: str
     beside: tuple[str, ...] | None
@@ -114,27 +114,27 @@ class Missing(Struct, frozen=True):
 
 
 class Fewer(Struct, frozen=True):
-    """JobManagers left the contest: how many there were before, and when (steady)."""
+    """JobManagers stopped to contend: how many there were before, and when (steady)."""
 
     contended: int
     at: int
 
 
 STANDBY_AGE: Final = 120 * SECOND
-"""So long several must have contended for one of them to be a standby: a JobManager that is started anew contends beside the latch of
-the process before it, until that one's session ends."""
+"""How long several must have contended before one of them counts as a standby: a restarted JobManager contends beside the latch of its
+predecessor until that session expires."""
 
 
 class Standby(Struct, frozen=True):
     """Whether a leader has had a standby, as far as is known."""
 
     several_since: Moment | None = None
-    """Since when several contend, or have until one was left."""
+    """Since when several contend, or contended until one was left."""
     alone_since: Moment | None = None
-    """Since when one contends where there had been a standby."""
+    """Since when one contends after there was a standby."""
 
     def with_contenders(self, number: int, at: Moment) -> "Standby":
-        """What is remembered when so many contend."""
+        """The standby after `number` contend."""
         if number > 1:
             return self if self.several_since and not self.alone_since else Standby(several_since=at)
         if number == 0 or self.alone_since:
@@ -151,22 +151,22 @@ class ClusterState(Struct, frozen=True):
     jobs: Mapping[str, frozenset[str]] = {}
     """The jobs in each job store, by its path or the name of its ConfigMap."""
     contenders: Mapping[str, tuple[str, ...]] = {}
-    """Who contends, by latch path."""
+    """Contenders by latch path."""
     contested: frozenset[ComponentId] = frozenset()
-    """Whose leadership is split."""
+    """Components with split leadership."""
     zxid: int | None = None
-    """How far the store was when it last said so."""
+    """The store's last known zxid."""
     leases: Mapping[str, Lease] = {}
-    """By the name of the ConfigMap. Of these only those that have run out survive a restart."""
+    """By ConfigMap name. Only expired ones survive a restart."""
     episode: Episode | None = None
-    """The failover that is not over yet."""
+    """The open failover."""
     fewer: Fewer | None = None
     """When JobManagers last left the contest."""
     last_episode: Episode | None = None
-    """The failover that was over last, since the sidecar began."""
+    """The last closed failover."""
     standby: Standby = Standby()
     confirmed: Confirmed | None = None
-    """None: this driver has not confirmed the present view; its age is not known."""
+    """None: the current view is not confirmed; its age is not known."""
     stale: bool = False
     """The view is complete, and older than it may be: a confirmation is overdue."""
 
@@ -174,11 +174,11 @@ class ClusterState(Struct, frozen=True):
     handed_over_by: str | None = None
     """The observer from whose handover the last known leaders are; None once everything has been read."""
     departed: Mapping[ComponentId, Transition] = {}
-    """REVOKED of jobs that have just left, not recorded yet: in a moment it is known to which failover they belong, if to any."""
+    """REVOKED of jobs that just lost their leader, not yet recorded: the failover they belong to is decided shortly after."""
 
     @property
     def ever_led(self) -> bool:
-        """Whether the cluster has ever had a leader, as long as anybody remembers."""
+        """Whether the cluster has ever had a leader, as far as is known."""
         return any(known.last_known for known in self.components.values())
 
     def is_overdue(self, now: Moment) -> bool:
@@ -187,27 +187,27 @@ class ClusterState(Struct, frozen=True):
 
     @property
     def leaders_in_sight(self) -> bool:
-        """Whether the store can be read and the cluster exists: else no rule concludes anything about its leaders."""
+        """Whether the store can be read and the cluster exists: otherwise no rule is evaluated on its leaders."""
         return self.in_sight and self.missing is None
 
     @property
     def in_sight(self) -> bool:
-        """Whether the store is seen whole, and the view is fresh: only then does no leader mean that there is none."""
+        """Whether the store has been read completely and the view is fresh: only then "no leader" is a vacancy."""
         return self.view.complete and not self.stale
 
 
 def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:
-    """How many JobManagers contend, or None where no latch was seen. Up to Flink 1.14 there is a latch per component."""
+    """How many JobManagers contend; None: no latch was observed. Up to Flink 1.14 there is a latch per component."""
     return max((len(names) for names in contenders.values()), default=None)
 
 
 def zxid_headroom(cluster: ClusterState) -> int | None:
-    """How many transactions ZooKeeper can number before it has to elect a leader of its own, or None if that is not known."""
+    """Transactions that ZooKeeper can number before it has to elect a new leader of its own; None: not known."""
     return None if cluster.zxid is None else _TRANSACTIONS_OF_AN_EPOCH - (cluster.zxid & _TRANSACTIONS_OF_AN_EPOCH)
 
 
 def fresh_cluster(at: Moment) -> ClusterState:
-    """A cluster of which nothing has been seen."""
+    """A cluster that has not been observed yet."""
     return ClusterState(
         View(since=at, turned_at=at), {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS}
     )

@@ -1,4 +1,4 @@
-"""Our view of one cluster's store: connected or not, read whole or not, fresh or stale; and the time that it covers."""
+"""Our view of one cluster's store: connection, completeness, age, and the time it covers."""
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState, NodeObserved
 
 COVERAGE_INTERVAL = 3600 * SECOND
-"""A long stretch in which the store was observed is recorded in parts of this length, so that the audit need not wait for its end."""
+"""A long period of coverage is recorded in parts of this length, so that the audit need not wait for its end."""
 
 
 def view_changed(draft: Draft, connection: ConnectionState) -> None:
@@ -28,7 +28,7 @@ def view_changed(draft: Draft, connection: ConnectionState) -> None:
     gone_at = view.turned_at if draft.state.stale else draft.at
     draft.update(confirmed=None, stale=False)
     if connection is ConnectionState.CONNECTED:
-        # Everything is read again from here on: what was unreadable may be readable or gone now.
+        # Everything is read again: unreadable data may have changed.
         for component, known in draft.before.components.items():
             if isinstance(known.leadership, Unknown) and known.leadership != Unknown():
                 draft.keep(component, replace(known, leadership=Unknown()))
@@ -55,7 +55,7 @@ def something_found(draft: Draft) -> None:
 
 
 def aged(draft: Draft, *, stale: bool) -> None:
-    """The view has become `stale`, which it has been since it was confirmed last; or it is fresh again."""
+    """The view became `stale` (since its last confirmation), or fresh again."""
     draft.update(stale=stale)
     confirmed = draft.state.confirmed
     if stale and confirmed:
@@ -80,7 +80,7 @@ def snapshot_completed(draft: Draft) -> None:
 
 
 def _looked_for(draft: Draft, known: ComponentState) -> ComponentState:
-    """`known` at the end of a snapshot that had nothing at its path: there is no leader's node."""
+    """`known` after a snapshot without its path: there is no leader node."""
     if known.look is None or known.seen_at >= draft.state.view.connected_at:
         return known
     absent = NodeObserved(draft.at, "", known.look.path)
@@ -88,7 +88,7 @@ def _looked_for(draft: Draft, known: ComponentState) -> ComponentState:
 
 
 def obscure(draft: Draft) -> None:
-    """Trust has ended in all that was not read again since the view was lost."""
+    """Leaders that were not read again within the trust window become unknown."""
     view = draft.state.view
     connected = view.connection is ConnectionState.CONNECTED
     why = "not read again yet" if connected else f"the store cannot be read: {view.connection}"
@@ -100,7 +100,7 @@ def obscure(draft: Draft) -> None:
 
 
 def cover(draft: Draft, sighting: Sighting, until: Moment) -> None:
-    """Record the stretch that ends at `until`, and begin one of `sighting` there."""
+    """Record the period until `until`, and begin one of `sighting`."""
     view = draft.state.view
     # The wall clock may jump back: stretches never overlap.
     until = Moment(until.steady, max(view.since.wall, until.wall))

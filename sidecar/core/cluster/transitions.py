@@ -1,4 +1,4 @@
-"""What happens to leaderships, as values: a transition is the domain's event, and records are made from it last."""
+"""A transition is the domain event; records are made from it at the very end."""
 
 from msgspec import Struct
 
@@ -22,10 +22,10 @@ from sidecar.core.policy.policy import Store
 
 
 class Transition(Struct, frozen=True, kw_only=True):
-    """One row of the leadership table happened to one component. Times are microseconds."""
+    """A transition of one component: a row of the leadership table. Times are microseconds."""
 
     id: str
-    """The same for every observer, where it is about Flink and not about our view."""
+    """The same for every observer, except for transitions of the observer's own view."""
     at: Moment
     """When it was observed."""
     cluster_id: str
@@ -36,48 +36,48 @@ class Transition(Struct, frozen=True, kw_only=True):
     after: Leadership
     """RETIRED: vacant."""
     position: Position | None = None
-    """Where in the store it was seen, or the leader before was."""
+    """The position of what was observed, or of the previous leader."""
     written_at: int | None = None
-    """When the value that was seen was written, by the store's clock (milliseconds since the epoch)."""
+    """When the observed value was written, by the store's clock (milliseconds since the epoch)."""
     last_known: LeaderInformation | None = None
-    """The leader that was seen last, before this."""
+    """The last observed leader before this."""
     last_position: Position | None = None
     last_led: LastLed | None = None
-    """When the leader that is gone now may have worked last."""
+    """When the lost leader may have worked last."""
     vacancy: Vacancy | None = None
     """Why there is no leader, in Kubernetes."""
     obscured_by: str | None = None
-    """Why we cannot see, in words."""
+    """Why the leader is unknown, in words."""
     gap: Gap | None = None
     """Unobserved changes between before and after."""
     elections: int | None = None
     contenders: int | None = None
     vacant_for: int | None = None
-    """For how long no leader was published before this one; None: there was no vacancy, or its beginning was not seen."""
+    """How long no leader was published before this one. None: there was no vacancy, or its beginning was not observed."""
     downtime: Downtime | None = None
-    """For how long no leader worked before this one; None: not known."""
+    """How long no leader worked before this one. None: not known."""
     returned: bool = False
-    """The leader after had been replaced before."""
+    """The leader had been replaced, and is back."""
     split: bool = False
     """Leadership is split."""
     connection: ConnectionState | None = None
-    """Our view of the store."""
+    """Our connection to the store."""
     episode_id: str | None = None
 
     @property
     def leader(self) -> LeaderInformation | None:
-        """Who leads now."""
+        """The current leader."""
         return self.after.leader if isinstance(self.after, Held) else None
 
     @property
     def same_leader(self) -> bool:
-        """Whether the leader after is the one last known before."""
+        """Whether the leader is the last known one."""
         leader, last = self.leader, self.last_known
         return leader is not None and last is not None and leader.session_id == last.session_id
 
     @property
     def is_succession(self) -> bool:
-        """Whether another leader leads than the one last known."""
+        """Whether the leader is another than the last known one."""
         return self.leader is not None and self.last_known is not None and not self.same_leader
 
     @property

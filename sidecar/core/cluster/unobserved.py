@@ -1,12 +1,12 @@
 """Unobserved changes: how many lie between two reads of a leader's znode, by the counters that ZooKeeper keeps.
 
-A change is a creation, a set or a deletion. The last one before a look is seen, in what stands there or in that nothing does.
+A change is a creation, a set or a deletion. The last one before a read is observed: the node that is there, or its absence.
 
 Three counters, the surest first:
-- the `version` of one node (the same czxid) counts how often it was set, whoever looked and whoever was down;
-- while a watch hears each event, the driver counts the changes itself;
-- the parent's `cversion` counts new nodes, also while nobody looked; those that do not stand any more were deleted. How often a node was
-  set that came and went unseen, nothing tells: then the number is not knowable, and what is known is a least.
+- the `version` of one node (the same czxid) counts how often it was set, whether or not it was observed;
+- while a watch delivers each event, the driver counts the changes itself;
+- the parent's `cversion` counts new nodes, observed or not; those that are gone were deleted. How often such a node was set is not counted:
+  then only a lower bound is known.
 
 In Kubernetes writes are not counted, but elections are, in the lease, since Flink 1.18.
 """
@@ -20,7 +20,7 @@ from sidecar.core.observations import NodeObserved
 
 
 class Gap(Struct, frozen=True):
-    """Unobserved changes. `exact` is None if their number cannot be known: then there were `at_least` this many."""
+    """Unobserved changes. `exact` is None if only the lower bound `at_least` is known."""
 
     exact: int | None = 0
     at_least: int = 0
@@ -46,15 +46,15 @@ class Look(Struct, frozen=True):
 
 
 class Elections(Struct, frozen=True):
-    """How many elections the lease in one ConfigMap had counted when it was last looked at, and how many were not observed since the last
-    recorded transition.
+    """The elections that the lease in one ConfigMap had counted at the last read, and how many were not observed since the last recorded
+    transition.
     """
 
     uid: str
     count: int | None
-    """None: it counts something else."""
+    """None: the lease counts something else."""
     sure: bool
-    """Whether it has been seen to count elections: before that, nothing is said."""
+    """Whether it was observed to count elections: until then, nothing is concluded."""
     gap: Gap = NOT_KNOWABLE
 
 

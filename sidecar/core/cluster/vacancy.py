@@ -12,7 +12,7 @@ class VacancyReason(StrEnum):
 
     REMOVED = "the address was removed"
     CLEARED = "another holder, the old address removed"
-    """Who removed it is not known: takeover and removal were seen at once."""
+    """It is not known who removed it: takeover and removal were observed together."""
     CONFIG_MAP_GONE = "the ConfigMap is gone"
     MADE_ANEW = "the ConfigMap was deleted and made anew"
     NOTHING_WRITTEN = "no address is written"

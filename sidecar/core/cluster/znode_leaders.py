@@ -16,16 +16,16 @@ from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefuse
 from sidecar.core.records import record_id
 
 
-def observed(draft: Draft, told: NodeObserved | PlaceRemoved | NodeRefused | ChildrenObserved) -> None:
-    match told:
+def observed(draft: Draft, observation: NodeObserved | PlaceRemoved | NodeRefused | ChildrenObserved) -> None:
+    match observation:
         case NodeObserved():
-            _node_observed(draft, told)
+            _node_observed(draft, observation)
         case PlaceRemoved():
-            _place_removed(draft, told)
+            _place_removed(draft, observation)
         case NodeRefused():
-            _node_refused(draft, told)
+            _node_refused(draft, observation)
         case ChildrenObserved():
-            _children_observed(draft, told)
+            _children_observed(draft, observation)
 
 
 def _node_observed(draft: Draft, node: NodeObserved) -> None:
@@ -54,7 +54,7 @@ def _node_observed(draft: Draft, node: NodeObserved) -> None:
         case None if not isinstance(known.leadership, Unknown) or draft.state.view.complete:
             apply(draft, component, known, Seen(without_leader(known), position=node.position, path=node.path))
         case None:
-            # One of several places is empty; whether nobody leads is known when all have been looked at.
+            # One of several paths is empty: whether there is a leader is known when all have been read.
             draft.keep(component, replace(known, leadership=Unknown()))
 
 
