@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
-from sidecar.core.evidence import Piece
+from sidecar.core.evidence import EvidenceItem
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PolicyLoaded
 from sidecar.drivers import Drivers, ledger_of
 from sidecar.journal import Journal, JournalReader
@@ -133,7 +133,7 @@ def _build(
     def settle(delivery_id: str, attempt: Attempt) -> None:
         loop.observe(DeliverySettled(clock(), delivery_id, *attempt))
 
-    def gathered(capture_id: str, pieces: tuple[Piece, ...]) -> None:
+    def gathered(capture_id: str, pieces: tuple[EvidenceItem, ...]) -> None:
         loop.observe(EvidenceGathered(clock(), capture_id, pieces))
 
     def adopt(changed: Settings) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import sidecar.sinks.evidence.collector
 import sidecar.sinks.notify.notifier
-from sidecar.core.evidence import Capture, Occasion, Piece
+from sidecar.core.evidence import Capture, EvidenceItem, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Source
@@ -178,19 +178,19 @@ def test_a_sender_that_fails_while_it_sends_may_have_sent(
 
 def test_a_capture_that_fails_in_an_unforeseen_way_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As failed, at once, and the next one is captured by the same worker."""
-    told: Queue[tuple[str, tuple[Piece, ...]]] = Queue()
+    told: Queue[tuple[str, tuple[EvidenceItem, ...]]] = Queue()
 
     def refuse(*_: object) -> None:
         raise NO_THREAD
 
     monkeypatch.setattr(sidecar.sinks.evidence.collector, "Child", refuse)
-    collector = Collector(tmp_path, lambda name, pieces: told.put((name, pieces)))
+    collector = Collector(tmp_path, lambda name, items: told.put((name, items)))
     collector.start()
     try:
         for name in ("1", "2"):
             collector.gather(_capture(name))
-            answered, pieces = told.get(timeout=120)
-            assert (answered, {piece.outcome.value for piece in pieces}) == (name, {"failed"})
+            answered, items = told.get(timeout=120)
+            assert (answered, {item.outcome.value for item in items}) == (name, {"failed"})
     finally:
         collector.stop()
 

@@ -15,7 +15,7 @@ from queue import Queue
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceKind, Occasion, Piece
+from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
 from sidecar.settings.model import Secret, TlsSettings
@@ -24,7 +24,7 @@ from sidecar.sinks.evidence.collector import CAPACITY, Collector
 from tests.kit.flink_rest_server import JOB, Answer, RestServer, flink, silence
 
 DAY = 24 * 3600.0
-Told = Queue[tuple[str, tuple[Piece, ...]]]
+Told = Queue[tuple[str, tuple[EvidenceItem, ...]]]
 Eventually = Callable[[Callable[[], bool]], bool]
 
 
@@ -92,9 +92,9 @@ def children() -> list[int]:
 
 
 def described(told: Told) -> tuple[str, EvidenceKind, CaptureOutcome, str | None]:
-    """The one piece that was told next."""
-    key, [piece] = told.get(timeout=30)
-    return key, piece.kind, piece.outcome, piece.detail
+    """The one item that was told next."""
+    key, [item] = told.get(timeout=30)
+    return key, item.kind, item.outcome, item.detail
 
 
 def stored(folder: Path) -> set[str]:
@@ -137,7 +137,7 @@ def test_requests_are_answered_in_their_order(collect: Callable[..., Collector],
     for number in range(3):
         collector.gather(request(None, number))
     assert [described(told) for _ in range(3)] == [
-        (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.ABSENT, "nobody leads the REST server")
+        (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.ABSENT, "the REST server has no leader")
         for number in range(3)
     ]
 
@@ -186,7 +186,7 @@ def test_what_has_waited_for_too_long_is_not_captured_any_more(
     """What there was to be seen is gone, and the core does not wait for ever."""
     monkeypatch.setattr(collector, "_LATE", -1.0)
     collect().gather(request(None))
-    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: it had to wait for -1 s")
+    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: the request waited longer than -1 s")
 
 
 def test_the_second_failover_of_an_episode_has_files_of_its_own(
@@ -294,10 +294,10 @@ def test_the_worker_outlives_whoever_cannot_be_told(folder: Path, caplog: pytest
     """The next request is served."""
     told: Told = Queue()
 
-    def tell(key: str, pieces: tuple[Piece, ...]) -> None:
+    def tell(key: str, items: tuple[EvidenceItem, ...]) -> None:
         if key == "c-1":
             raise RuntimeError
-        told.put((key, pieces))
+        told.put((key, items))
 
     collector = Collector(folder, tell)
     collector.start()
@@ -351,7 +351,7 @@ def test_what_is_old_is_removed(
     assert stored(folder) == kept | {"link", "mixed/opened-thread_dump-9.txt"}
     assert stored(other) == {"opened-thread_dump-1.txt"}
     assert not (folder / "old").exists()
-    assert caplog.messages == [f"removed 3 old files of evidence (1.5 MB) from {folder}"]
+    assert caplog.messages == [f"removed 3 old evidence files (1.5 MB) from {folder}"]
 
 
 def test_the_oldest_is_removed_where_it_is_too_much(

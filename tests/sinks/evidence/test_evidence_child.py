@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.core.evidence import CaptureOutcome, EvidenceKind, Piece
+from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.lab import rest
 from sidecar.lab.java import java_command, java_environment
 from sidecar.lab.processes import Process, free_port
@@ -54,11 +54,11 @@ def jobmanager(tmp_path_factory: pytest.TempPathFactory, java: Path, flink_2_hom
     process.kill()
 
 
-def captured(monkeypatch: pytest.MonkeyPatch, folder: Path, *pids: int) -> list[Piece]:
-    """The pieces of these processes alone: whatever else of Flink runs on this machine is not disturbed."""
+def captured(monkeypatch: pytest.MonkeyPatch, folder: Path, *pids: int) -> list[EvidenceItem]:
+    """The items of these processes alone: whatever else of Flink runs on this machine is not disturbed."""
     find = processes.find
     monkeypatch.setattr(processes, "find", lambda ours: [found for found in find(ours) if found.pid in pids])
-    return msgspec.convert(evidence_child.capture("processes", str(folder), "ep/opened", 30.0), list[Piece])
+    return msgspec.convert(evidence_child.capture("processes", str(folder), "ep/opened", 30.0), list[EvidenceItem])
 
 
 @pytest.mark.timing
@@ -68,7 +68,7 @@ def test_a_jobmanager_is_captured(jobmanager: Process, tmp_path: Path, monkeypat
     [kernel, dump] = captured(monkeypatch, tmp_path, jobmanager.pid)
     assert time.monotonic() - began < 5
     subject = f"pid {jobmanager.pid} (StandaloneSessionClusterEntrypoint)"
-    assert [(piece.kind, piece.subject, piece.outcome) for piece in (kernel, dump)] == [
+    assert [(item.kind, item.subject, item.outcome) for item in (kernel, dump)] == [
         (EvidenceKind.PROCESS, subject, CaptureOutcome.CAPTURED),
         (EvidenceKind.THREAD_DUMP, subject, CaptureOutcome.CAPTURED),
     ]
@@ -132,7 +132,7 @@ def test_what_is_called_java_and_is_none_gets_no_signal(python: Run, alive: Aliv
     assert (found.is_java, found.subject) == (True, f"pid {process.pid} (Pretender)")
     assert refused(lambda: jvm_attach.thread_dump(found, 5)) == (
         "refused",
-        "it is no HotSpot JVM, whatever its command line says",
+        "not a HotSpot JVM, despite its command line",
     )
     assert alive(process.pid)
 
@@ -193,7 +193,7 @@ def test_what_py_spy_cannot_read_is_told_in_one_line(jvm: Run, python: Run) -> N
     process = python(PYFLINK)
     assert refused(lambda: py_spy.stacks(process, 0)) == ("failed", "py-spy has not answered in time")
     kill(process)
-    assert refused(lambda: py_spy.stacks(process, 10)) == ("failed", "it has ended")
+    assert refused(lambda: py_spy.stacks(process, 10)) == ("failed", "the process has ended")
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_flinks_processes_are_known_by_what_they_run(
 
 def test_under_cgroup_version_1_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no line of version 2, and no number of kills."""
-    read = processes._read
-    monkeypatch.setattr(processes, "_read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
+    read = processes.read
+    monkeypatch.setattr(processes, "read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
     found = processes.attributes(known(os.getpid()))
     assert {"state", "threads", "rss_bytes", "uid"} <= found.keys()
     assert "cgroup_oom_kills" not in found
@@ -275,11 +275,11 @@ answer_once(lambda: subprocess.run(["sh", "-c", "echo $$ >&2; exec sleep 600"]))
 
 def test_that_nothing_of_flink_is_visible_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual reason is one line in the pod."""
-    [piece] = captured(monkeypatch, tmp_path)
-    assert (piece.kind, piece.outcome, piece.detail) == (
+    [item] = captured(monkeypatch, tmp_path)
+    assert (item.kind, item.outcome, item.detail) == (
         EvidenceKind.PROCESS,
         CaptureOutcome.ABSENT,
-        "no process of Flink is visible from here: in a pod, set shareProcessNamespace: true",
+        "no Flink process is visible: in a pod, set shareProcessNamespace: true",
     )
 
 
@@ -287,12 +287,12 @@ def test_of_very_many_processes_the_first_are_captured(tmp_path: Path, monkeypat
     """That there are others is told."""
     gone = [FlinkProcess(2**22 + number, 1, True, "org.apache.flink.X") for number in range(13)]
     monkeypatch.setattr(processes, "find", lambda _: gone)
-    pieces = msgspec.convert(evidence_child.capture("processes", str(tmp_path), "ep/opened", 30.0), list[Piece])
-    assert [piece.detail for piece in pieces] == [
-        *["it has ended"] * 20,
-        "3 more processes of Flink are visible, and are not captured: 10 are",
+    items = msgspec.convert(evidence_child.capture("processes", str(tmp_path), "ep/opened", 30.0), list[EvidenceItem])
+    assert [item.detail for item in items] == [
+        *["the process has ended"] * 20,
+        "3 more Flink processes are visible and not captured: the limit is 10",
     ]
-    assert len({(piece.kind, piece.subject) for piece in pieces}) == 21
+    assert len({(item.kind, item.subject) for item in items}) == 21
 
 
 def test_the_child_starts_fast() -> None:

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from sidecar.sinks.evidence.evidence_files import Shelf
+from sidecar.sinks.evidence.evidence_files import EvidenceFolder
 
 
 def test_what_stands_at_the_name_of_an_unfinished_file_is_in_nobodys_way(tmp_path: Path) -> None:
     """A folder of that name does not cost the evidence."""
     folder = tmp_path / "episode"
     (folder / ".opened-process-1.txt.part").mkdir(parents=True)
-    kept = Shelf(str(tmp_path), "episode/opened").keep("process", 1, "jm-a", "a stack")
+    kept = EvidenceFolder(str(tmp_path), "episode/opened").save("process", 1, "jm-a", "a stack")
     assert kept["outcome"] == "captured"
     assert (folder / "opened-process-1.txt").read_text() == "a stack"
     assert (folder / "opened-process-1.txt").stat().st_mode & 0o777 == 0o600

@@ -38,7 +38,7 @@ def test_a_jvm_that_does_not_catch_sigquit_lives_on(jvm: Run, alive: Alive) -> N
     process = jvm("-Xrs", "-XX:+DisableAttachMechanism")
     assert refused(lambda: jvm_attach.thread_dump(process, 10)) == (
         "refused",
-        "it does not catch SIGQUIT: to ask it would be to end it",
+        "the process does not catch SIGQUIT, which would end it",
     )
     assert alive(process.pid)
 
@@ -48,7 +48,7 @@ def test_a_jvm_that_must_not_listen_is_not_asked_to(jvm: Run, alive: Alive) -> N
     process = jvm("-XX:+DisableAttachMechanism")
     assert refused(lambda: jvm_attach.thread_dump(process, 5)) == (
         "refused",
-        "it must not listen: -XX:+DisableAttachMechanism",
+        "attaching is disabled: -XX:+DisableAttachMechanism",
     )
     assert alive(process.pid)
     assert not Path(f"/.attach_pid{process.pid}").exists()
@@ -63,7 +63,7 @@ def test_a_stopped_jvm_is_not_waited_for(jvm: Run, alive: Alive) -> None:
     began = time.monotonic()
     assert refused(lambda: jvm_attach.thread_dump(process, 10)) == (
         "failed",
-        "it is stopped (state T (stopped)), and answers nobody",
+        "the process is stopped (state T (stopped)) and cannot answer",
     )
     assert time.monotonic() - began < 1
     assert alive(process.pid)
@@ -74,10 +74,10 @@ def test_a_process_that_has_ended_is_told_so(jvm: Run) -> None:
     process = jvm()
     assert refused(lambda: jvm_attach.thread_dump(process._replace(started=process.started - 1), 10)) == (
         "failed",
-        "it has ended",
+        "the process has ended",
     )
     kill(process)
-    assert refused(lambda: jvm_attach.thread_dump(process, 10)) == ("failed", "it has ended")
+    assert refused(lambda: jvm_attach.thread_dump(process, 10)) == ("failed", "the process has ended")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to run a JVM as somebody else takes root")
@@ -102,7 +102,7 @@ def test_a_jvm_of_another_user_is_not_asked(jvm: Run) -> None:
     ours = NOBODY if os.geteuid() == 0 else os.geteuid()
     assert as_nobody("jvm_attach", "thread_dump", jvm()) == (
         "refused",
-        f"it is of user 0 and we are {ours}: only that user may ask it",
+        f"the process runs as user 0, the sidecar as {ours}: they must be the same",
     )
 
 
@@ -138,9 +138,9 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("answer", "seconds", "expected"),
     [
-        ("b'101\\nBad \\x1b version\\n'", 5.0, "it has refused with error 101: Bad � version"),
-        ("b''", 5.0, "it has refused without a word"),
-        ("b'0\\n' + time.sleep(60)", 0.5, "it does not answer (state S (sleeping))"),
+        ("b'101\\nBad \\x1b version\\n'", 5.0, "the JVM refused with error 101: Bad � version"),
+        ("b''", 5.0, "the JVM refused without a reason"),
+        ("b'0\\n' + time.sleep(60)", 0.5, "the JVM did not answer in time (state S (sleeping))"),
     ],
 )
 def test_a_jvm_that_answers_badly_is_told_in_one_line(
@@ -172,12 +172,12 @@ def test_a_socket_of_another_process_is_not_spoken_to(jvm: Run) -> None:
             server.listen()
             assert refused(lambda: jvm_attach.thread_dump(process, 5)) == (
                 "refused",
-                "another process is behind its socket",
+                "its attach socket belongs to another process",
             )
         place.unlink()
         place.symlink_to("/dev/null")
         assert refused(lambda: jvm_attach.thread_dump(process, 5))[1] == (
-            "what stands at the place of its socket is not its own"
+            "the file at the path of its attach socket is not the JVM's"
         )
     finally:
         place.unlink()
