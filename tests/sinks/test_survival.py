@@ -137,7 +137,7 @@ def test_what_was_sent_is_delivered_although_the_mark_fails(
     monkeypatch.setattr(broken.store, "read", read)
     send(notifier(broken.ledger), "1")
     assert settled.get(timeout=120) == ("1", DeliveryOutcome.DELIVERED)
-    assert eventually(lambda: not broken.ledger.owes)
+    assert eventually(lambda: not broken.ledger.has_unmarked)
     other = observers.make("b").claim(replace(FIRST, fingerprint="1", parts=(replace(FIRST.parts[0], alert_id="1"),)))
     assert (len(web.received), other.outcome) == (1, DeliveryOutcome.ALREADY_TOLD)
 

@@ -103,7 +103,7 @@ def test_one_sends_and_the_others_find_it_told(observers: Observers) -> None:
     a, b = observers.make("a"), observers.make("b")
     permit = a.claim(FIRST)
     assert (permit.outcome, permit.possible_duplicate) == (None, False)
-    assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.HELD, detail="a is about to tell it")
+    assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.HELD, detail="a is about to send it")
     a.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
     assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail="by a")
     assert (observers.stores["a"].rests, observers.stores["b"].rests) == (1, 1)
@@ -160,9 +160,9 @@ def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
     try:
         notifier.send(replace(FIRST, fails_open=True))
         assert eventually(lambda: bool(settled))
-        assert a.owes
+        assert a.has_unmarked
         observers.stores["a"].fault = None
-        assert eventually(lambda: not a.owes)
+        assert eventually(lambda: not a.has_unmarked)
     finally:
         notifier.stop()
     assert b.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD

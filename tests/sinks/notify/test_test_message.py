@@ -81,7 +81,7 @@ def test_a_receiver_that_is_not_known_is_one_line(config: Path, web: HttpReceive
 @pytest.mark.parametrize(
     ("receivers", "told"),
     [
-        ("[]", "nobody to tell"),
+        ("[]", "none is configured"),
         (f"[{{name: ops, urls: ['nonsense://{SECRET}@host/x']}}]", "no service is called nonsense://"),
         ("[{name: ops, ulrs: []}]", "urls"),
     ],
