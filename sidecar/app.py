@@ -23,7 +23,7 @@ from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier, check_urls
-from sidecar.sinks.spool.place import place_of
+from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
 from sidecar.termination import Termination
@@ -44,7 +44,7 @@ def check(settings: Settings) -> None:
     """What can be checked without connecting to anything. Raises SettingsError."""
     for destination, problem in check_urls(settings.destination_urls()).items():
         raise SettingsError(f"receiver {destination}: {problem}")
-    place_of(settings.spool.place, settings.observer)
+    segment_store(settings.spool.place, settings.observer)
 
 
 def run(load: Callable[[], Settings]) -> int:
@@ -123,7 +123,7 @@ def _build(
     clock = Clock(state.alive)
 
     spool = Spool(
-        place_of(settings.spool.place, settings.observer),
+        segment_store(settings.spool.place, settings.observer),
         JournalReader(settings.state_dir, journal.check_soon),
         observer=settings.observer,
         roll_interval=settings.spool.roll_interval,
