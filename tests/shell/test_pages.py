@@ -148,7 +148,7 @@ def test_failovers_of_late(site: Site, tmp_path: Path) -> None:
     lost, blind = sidecar.episodes()
     page = read(site)
     assert (
-        "OPEN default jm-b:6123 → nobody yet jobmanager_lost (medium), so far not over not over 1 of 1, 1 without a leader"
+        "OPEN default jm-b:6123 → no leader yet jobmanager_lost (medium), so far not over not over 1 of 1, 1 without a leader"
         in page
     )
     assert "default no failover observer_blind (high) \N{EN DASH} \N{EN DASH} 0 of 0" in page
@@ -183,7 +183,7 @@ def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
     page = read(site)
     assert "The journal cannot be written : the disk is full . 7 records wait in memory." in page
     assert "3 records were lost : neither disk nor memory had room. 12 records are in no segment yet." in page
-    assert "This page is out of date: the owner's thread has not moved for 40 s." in page
+    assert "This page is out of date: the owner's thread has been stuck for 40 s." in page
     assert "dispatcher jm-b:6123" in page
     assert "Earlier failovers" not in page
 
@@ -209,7 +209,7 @@ def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
     opened = sidecar.state.clusters[CLUSTER].episode
     assert opened
     page = read(site, f"/episodes/{opened.id}")
-    assert "OPEN : not over yet. Began 2026-11-20 08:02:42.041 , jm-b:6123 → nobody yet" in page
+    assert "OPEN : not over yet. Began 2026-11-20 08:02:42.041 , jm-b:6123 → no leader yet" in page
     assert "flink-ha-sidecar annotate" in page
 
 

@@ -57,19 +57,19 @@ def test_ready_means_seen_whole(site: Site) -> None:
     assert site.get("/readyz") == (503, "starting\n")
     scene = first_sight()
     site.snapshot = Snapshot(at(0), play(scene[:-1])[0])
-    assert site.get("/readyz") == (503, "the store is not seen whole: default: CONNECTED\n")
+    assert site.get("/readyz") == (503, "the view of the store is incomplete: default: CONNECTED\n")
     site.snapshot = Snapshot(at(0), play(scene)[0])
     assert site.get("/readyz") == (200, "ok\n")
     lost = ViewObserved(at(5), CLUSTER, ConnectionState.SUSPENDED)
     site.snapshot = Snapshot(at(5), play([*scene, lost])[0])
-    assert site.get("/readyz") == (503, "the store is not seen whole: default: SUSPENDED\n")
+    assert site.get("/readyz") == (503, "the view of the store is incomplete: default: SUSPENDED\n")
 
 
 def test_alive_means_that_the_owner_moves(site: Site) -> None:
     """A store that is down does not kill the sidecar; an owner that stands still does."""
     assert site.get("/livez") == (200, "ok\n")
     site.now = at(31)
-    assert site.get("/livez") == (503, "the owner's thread has not moved for 31 s\n")
+    assert site.get("/livez") == (503, "the owner's thread has been stuck for 31 s\n")
 
 
 def test_leaders_as_data(site: Site) -> None:
@@ -219,7 +219,7 @@ def test_an_episode_that_is_not_there_is_not_found(site: Site, remembered: Sidec
         assert site.get(path + name) == (404, unknown)
     for name in ("", "c", "c22", "c22b78ce/x", "%3Cscript%3E", "..%2f..%2fetc", "c22b*", "'"):
         status, said = site.get(path + name)
-        assert (status, said.partition(":")[0]) == (404, "there is")
+        assert (status, said.partition(":")[0]) == (404, "the paths are")
 
 
 @pytest.mark.parametrize("path", ["/api/v1/transitions", "/api/v1/episodes", "/api/v1/episodes/9280", "/episodes/9280"])
@@ -251,7 +251,7 @@ def test_a_disk_that_hangs_does_not_stop_other_answers(site: Site, remembered: S
         thread.start()
         assert event.wait(10)
     try:
-        busy = "others are reading the journal: ask again"
+        busy = "other requests are reading the journal: try again"
         assert site.get("/api/v1/transitions") == (503, f"{busy}\n")
         assert site.get("/livez") == (200, "ok\n")
         assert busy in site.get("/")[1]
@@ -285,4 +285,7 @@ def test_a_view_that_gets_old_is_not_ready_even_while_the_owner_is_busy(site: Si
     site.snapshot = Snapshot(at(0), play(scene)[0])
     assert site.get("/readyz") == (200, "ok\n")
     site.now = at(4.1)
-    assert site.get("/readyz") == (503, "the store is not seen whole: default: CONNECTED, not answering in time\n")
+    assert site.get("/readyz") == (
+        503,
+        "the view of the store is incomplete: default: CONNECTED, not answering in time\n",
+    )
