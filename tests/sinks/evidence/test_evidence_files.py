@@ -1,11 +1,11 @@
-"""Files of evidence are written whole, and never where somebody else has put something in the way."""
+"""Evidence files appear whole, whatever else is in their folder."""
 
 from pathlib import Path
 
 from sidecar.sinks.evidence.evidence_files import EvidenceFolder
 
 
-def test_what_stands_at_the_name_of_an_unfinished_file_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_an_unfinished_file_does_no_harm(tmp_path: Path) -> None:
     """A folder of that name does not cost the evidence."""
     folder = tmp_path / "episode"
     (folder / ".opened-process-1.txt.part").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What Flink's REST server says is captured, and whatever else answers there is told in one line, in time."""
+"""Answers of Flink's REST server are captured; any other answer becomes one line, in time."""
 
 import copy
 import socket
@@ -51,17 +51,17 @@ def captured(
     return msgspec.convert(list(flink_rest.capture(address, jobs, tls, seconds, evidence_folder)), list[EvidenceItem])
 
 
-def told(
+def job_item(
     evidence_folder: EvidenceFolder, answers: dict[str, list[Answer]], seconds: float = 20.0
 ) -> tuple[CaptureOutcome, str | None]:
-    """What becomes of the one job."""
+    """Outcome and detail of the only job."""
     with RestServer(answers) as server:
         job = captured(evidence_folder, server.address, JOB, seconds=seconds)[0]
     assert (job.kind, job.subject, job.file) == (EvidenceKind.JOB, JOB, None)
     return job.outcome, job.detail
 
 
-def test_a_job_is_told_with_the_checkpoint_it_was_restored_from(evidence_folder: EvidenceFolder) -> None:
+def test_a_job_is_reported_with_its_restored_checkpoint(evidence_folder: EvidenceFolder) -> None:
     """As Flink 2.3.0 and 1.20.5 answer after a failover."""
     with RestServer(flink()) as server:
         [job, _] = captured(evidence_folder, server.address, JOB)
@@ -81,11 +81,11 @@ def test_a_job_is_told_with_the_checkpoint_it_was_restored_from(evidence_folder:
     )
 
 
-def test_a_savepoint_is_called_one(evidence_folder: EvidenceFolder) -> None:
-    """Whoever started the job from it finds it by that word."""
+def test_a_savepoint_is_named_as_such(evidence_folder: EvidenceFolder) -> None:
+    """Not as a checkpoint."""
     answer = copy.deepcopy(RESTORED)
     answer["latest"]["restored"] |= {"id": 153, "is_savepoint": True}
-    assert told(evidence_folder, flink(checkpoints=[Answer(answer)])) == (
+    assert job_item(evidence_folder, flink(checkpoints=[Answer(answer)])) == (
         CaptureOutcome.CAPTURED,
         "orders (c6d22602…): restored from savepoint 153 at 2026-11-22T00:06:03Z",
     )
@@ -102,26 +102,26 @@ def test_a_savepoint_is_called_one(evidence_folder: EvidenceFolder) -> None:
         ),
     ],
 )
-def test_a_job_that_lost_its_state_is_told_so(
+def test_a_job_that_lost_its_state_is_reported(
     evidence_folder: EvidenceFolder, answers: dict[str, list[Answer]], expected: str
 ) -> None:
-    """The line that nobody wants to miss; for checkpointing that is off, newer Flink says 200 and older says 404."""
+    """The most important line. With checkpointing off, newer Flink answers 200 and older 404."""
     answers = flink(**{"checkpoints": [Answer(NEVER_RESTORED)]} | answers)
-    assert told(evidence_folder, answers) == (CaptureOutcome.CAPTURED, f"orders (c6d22602…): {expected}")
+    assert job_item(evidence_folder, answers) == (CaptureOutcome.CAPTURED, f"orders (c6d22602…): {expected}")
 
 
 def test_a_job_that_flink_does_not_know_is_absent(evidence_folder: EvidenceFolder) -> None:
     """It has ended meanwhile; Flink's stack trace is not repeated."""
-    assert told(evidence_folder, flink(checkpoints=[UNKNOWN_JOB])) == (
+    assert job_item(evidence_folder, flink(checkpoints=[UNKNOWN_JOB])) == (
         CaptureOutcome.ABSENT,
         f"orders (c6d22602…): Flink does not know this job: Job {JOB} not found",
     )
 
 
 @pytest.mark.parametrize("passing", [ELECTING, INITIALIZING])
-def test_an_election_is_waited_for(evidence_folder: EvidenceFolder, passing: Answer) -> None:
-    """What passes is tried again."""
-    outcome, detail = told(
+def test_an_election_is_retried(evidence_folder: EvidenceFolder, passing: Answer) -> None:
+    """Temporary failures are retried."""
+    outcome, detail = job_item(
         evidence_folder, flink(checkpoints=[passing, passing, Answer(RESTORED)], jobs=[ELECTING, overview()])
     )
     assert (outcome, detail) == (
@@ -135,16 +135,19 @@ def test_a_job_that_is_not_restored_yet_is_waited_for(evidence_folder: EvidenceF
     answers = flink(
         checkpoints=[Answer(NEVER_RESTORED), Answer(RESTORED)], jobs=[overview(state="CREATED"), overview()]
     )
-    assert told(evidence_folder, answers)[1] == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
+    assert (
+        job_item(evidence_folder, answers)[1]
+        == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
+    )
 
 
 @pytest.mark.parametrize("later", [Answer(NEVER_RESTORED), Answer(raw=silence)], ids=["as before", "no answer"])
-def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state(
+def test_a_job_not_restored_in_time_is_not_reported_as_lost_state(
     evidence_folder: EvidenceFolder, later: Answer
 ) -> None:
     """Not restored yet, and started without state, are two things."""
     answers = flink(checkpoints=[Answer(NEVER_RESTORED), later], jobs=[overview(state="CREATED")])
-    assert told(evidence_folder, answers, seconds=3.0) == (
+    assert job_item(evidence_folder, answers, seconds=3.0) == (
         CaptureOutcome.ABSENT,
         "orders (c6d22602…): not restored yet, it is CREATED",
     )
@@ -170,12 +173,10 @@ def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state
         (Answer(raw=lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"]), "server failed: IncompleteRead"),
     ],
 )
-def test_what_is_no_good_answer_is_told_in_one_line(
-    evidence_folder: EvidenceFolder, answer: Answer, expected: str
-) -> None:
+def test_a_bad_answer_is_one_line(evidence_folder: EvidenceFolder, answer: Answer, expected: str) -> None:
     """In bounded time, and printable."""
     began = time.monotonic()
-    outcome, detail = told(evidence_folder, flink(checkpoints=[answer]), seconds=1.5)
+    outcome, detail = job_item(evidence_folder, flink(checkpoints=[answer]), seconds=1.5)
     assert outcome is CaptureOutcome.FAILED
     assert detail is not None
     assert expected in detail
@@ -190,14 +191,14 @@ def test_what_is_no_good_answer_is_told_in_one_line(
         *("100.100.100.200", "168.63.129.16", "[fd00:ec2::254]", "2852039166", "0xa9fea9fe"),
     ],
 )
-def test_where_no_jobmanager_can_be_nobody_is_asked(host: str, evidence_folder: EvidenceFolder) -> None:
-    """An address is published by whoever may write there: it does not lead us to a cloud's metadata, however it is spelled."""
+def test_addresses_where_no_jobmanager_can_be_are_refused(host: str, evidence_folder: EvidenceFolder) -> None:
+    """A published address never leads to a cloud's metadata server, however it is written."""
     [dump] = captured(evidence_folder, f"http://{host}:8081")
     assert dump.outcome is CaptureOutcome.REFUSED
     assert (dump.detail or "").startswith("no JobManager can have the address ")
 
 
-def test_other_services_than_web_servers_are_not_asked(evidence_folder: EvidenceFolder) -> None:
+def test_ports_of_other_services_are_refused(evidence_folder: EvidenceFolder) -> None:
     """The ports below 1024 belong to mail, SSH and the like."""
     [dump] = captured(evidence_folder, "http://127.0.0.1:25")
     assert (dump.outcome, dump.detail) == (
@@ -210,7 +211,7 @@ def test_a_redirect_is_not_followed(evidence_folder: EvidenceFolder) -> None:
     """An answer must not choose whom we ask."""
     with RestServer(flink()) as other:
         moved = Answer({"errors": ["Moved."]}, 307, f"Location: {other.address}/jobs/{JOB}/checkpoints\r\n")
-        outcome, detail = told(evidence_folder, flink(checkpoints=[moved]))
+        outcome, detail = job_item(evidence_folder, flink(checkpoints=[moved]))
     assert (outcome, detail) == (
         CaptureOutcome.FAILED,
         "job c6d22602…: Flink's REST server answers with status 307: Moved.",
@@ -218,15 +219,15 @@ def test_a_redirect_is_not_followed(evidence_folder: EvidenceFolder) -> None:
     assert other.asked == []
 
 
-def test_no_proxy_is_asked(evidence_folder: EvidenceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flink is near, whatever the environment says about the world."""
+def test_no_proxy_is_used(evidence_folder: EvidenceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the environment configures one."""
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
-    assert told(evidence_folder, flink())[0] is CaptureOutcome.CAPTURED
+    assert job_item(evidence_folder, flink())[0] is CaptureOutcome.CAPTURED
 
 
 def test_names_of_jobs_are_bounded_and_printable(evidence_folder: EvidenceFolder) -> None:
     """A job may be called anything."""
-    _, detail = told(evidence_folder, flink(jobs=[overview(name="\x1b]0;x\x07\n" + "x" * 10_000)]))
+    _, detail = job_item(evidence_folder, flink(jobs=[overview(name="\x1b]0;x\x07\n" + "x" * 10_000)]))
     assert detail is not None
     assert detail.isprintable()
     assert len(detail) < 250
@@ -246,15 +247,15 @@ def test_hanging_does_not_add_up(evidence_folder: EvidenceFolder) -> None:
     assert took < 4
 
 
-def test_a_server_that_is_not_there_is_told(evidence_folder: EvidenceFolder) -> None:
+def test_a_refused_connection_is_reported(evidence_folder: EvidenceFolder) -> None:
     """The refusal of the connection is what people can work with."""
     items = captured(evidence_folder, f"http://127.0.0.1:{free_port()}", JOB, seconds=1.0)
     reason = "Flink's REST server cannot be reached: connection refused"
     assert [item.detail for item in items] == [f"job c6d22602…: {reason}", reason]
 
 
-def test_what_was_wrong_is_told_also_of_what_there_is_no_time_for(evidence_folder: EvidenceFolder) -> None:
-    """The second job is not asked for any more; the reason is the one of the first."""
+def test_without_time_for_another_request_the_earlier_failure_is_reported(evidence_folder: EvidenceFolder) -> None:
+    """The second job gets the reason of the first."""
     capturing = flink_rest.capture(f"http://127.0.0.1:{free_port()}", [JOB, "f" * 32], None, 0.4, None)
     first = next(capturing)
     time.sleep(0.5)
@@ -270,8 +271,8 @@ def test_what_was_wrong_is_told_also_of_what_there_is_no_time_for(evidence_folde
     ["", "ftp://h:1", "http://h", "http://u:p@h:1", "http://h:0", "http://h:65536", "http://h:1/x", "http://a b:1",
      "http://h:1\r\nX: y", "http://h:\uff11", "file:///etc/passwd", "http://h:1/\n", "http://\ud800:1"],
 )  # fmt: skip
-def test_what_is_no_address_is_not_asked(evidence_folder: EvidenceFolder, address: str) -> None:
-    """Whoever can write to the store can write anything there."""
+def test_an_invalid_address_is_refused(evidence_folder: EvidenceFolder, address: str) -> None:
+    """Anything can be in the store."""
     items = captured(evidence_folder, address, JOB)
     assert [item.outcome for item in items] == [CaptureOutcome.FAILED] * 2
     assert items[0].detail is not None
@@ -280,15 +281,15 @@ def test_what_is_no_address_is_not_asked(evidence_folder: EvidenceFolder, addres
 
 
 @pytest.mark.parametrize("job", ["../../jars", "x" * 32, JOB.upper(), JOB + "\n", ""])
-def test_what_is_no_id_of_a_job_is_not_asked_for(evidence_folder: EvidenceFolder, job: str) -> None:
+def test_an_invalid_job_id_is_not_requested(evidence_folder: EvidenceFolder, job: str) -> None:
     """It would be part of a path."""
     with RestServer(flink()) as server:
         items = captured(evidence_folder, server.address, job)
     assert (items[0].outcome, server.asked) == (CaptureOutcome.FAILED, ["/jobmanager/thread-dump"])
 
 
-def test_without_a_leader_nobody_is_asked(evidence_folder: EvidenceFolder) -> None:
-    """That nobody leads is no failure of ours."""
+def test_without_a_leader_there_is_no_request(evidence_folder: EvidenceFolder) -> None:
+    """The outcome is ABSENT, not FAILED."""
     items = captured(evidence_folder, None, JOB)
     assert {item.kind: (item.outcome, item.detail) for item in items} == dict.fromkeys(
         (EvidenceKind.THREAD_DUMP, EvidenceKind.JOB), (CaptureOutcome.ABSENT, "the REST server has no leader")
@@ -308,17 +309,17 @@ def test_the_thread_dump_of_the_jobmanager_is_a_file(evidence_folder: EvidenceFo
 
 
 @pytest.mark.parametrize("address", ["http://a..b:8081", f"http://{'a' * 64}.b:8081", "http://[....]:8081"])
-def test_a_name_that_is_none_is_a_failure_and_nothing_worse(evidence_folder: EvidenceFolder, address: str) -> None:
-    """Whoever can write the leader's address writes what he likes."""
+def test_an_invalid_host_name_is_a_failure(evidence_folder: EvidenceFolder, address: str) -> None:
+    """Not an exception."""
     [job, dump] = captured(evidence_folder, address, JOB)
     assert {job.outcome, dump.outcome} == {CaptureOutcome.FAILED}
 
 
 @pytest.mark.timing
-def test_a_name_that_is_resolved_slowly_takes_no_longer_than_it_may(
+def test_a_slow_name_resolution_ends_at_the_deadline(
     evidence_folder: EvidenceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else bounds the resolver."""
+    """The resolver itself has no limit."""
     resolved = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved.wait(60) and [])
     began = time.monotonic()
@@ -358,8 +359,8 @@ class _Secured:
         self.files = {name: str(file) for name, file in files.items()} | {"key_password": PASSWORD}
 
 
-def test_with_tls_both_know_who_the_other_is(evidence_folder: EvidenceFolder, tmp_path: Path) -> None:
-    """`security.ssl.rest` with mutual authentication; and a server that we have no reason to trust is told nothing."""
+def test_with_tls_both_sides_authenticate(evidence_folder: EvidenceFolder, tmp_path: Path) -> None:
+    """`security.ssl.rest` with mutual authentication; an untrusted server gets no request."""
     secured = _Secured(tmp_path)
     with RestServer(flink(), secured.context) as server:
         trusted = captured(evidence_folder, server.address, JOB, tls=secured.files)
@@ -381,7 +382,9 @@ def test_tls_files_that_cannot_be_used_are_named(evidence_folder: EvidenceFolder
 
 
 @pytest.mark.e2e
-def test_flink_tells_what_its_job_was_restored_from(lab: Lab, evidence_folder: EvidenceFolder, tmp_path: Path) -> None:
+def test_a_real_flink_reports_the_restored_checkpoint(
+    lab: Lab, evidence_folder: EvidenceFolder, tmp_path: Path
+) -> None:
     """Right after a failover of a real Flink, while the job still begins: the checkpoint, and a thread dump of the new leader."""
     job = lab.submit_job()
     lab.wait_for_leader().kill()

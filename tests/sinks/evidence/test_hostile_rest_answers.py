@@ -1,4 +1,4 @@
-"""Whatever stands at the address that Flink's leader published: evidence items come of it, and no exception."""
+"""Any answer from the leader's published address becomes an evidence item, never an exception."""
 
 import json
 from typing import Any

@@ -23,7 +23,7 @@ def test_a_jvm_is_asked_twice_and_no_file_of_ours_stays(jvm: Run) -> None:
 
 
 def test_a_file_that_was_left_behind_is_no_hindrance(jvm: Run) -> None:
-    """Somebody who asked before was killed: an old file is removed, one of this moment is somebody else's."""
+    """An old trigger file was left by a killed tool and is removed; a new one belongs to another tool and stays."""
     process = jvm()
     left = Path(f"/proc/{process.pid}/cwd/.attach_pid{process.pid}")
     left.touch()
@@ -69,7 +69,7 @@ def test_a_stopped_jvm_is_not_waited_for(jvm: Run, alive: Alive) -> None:
     assert alive(process.pid)
 
 
-def test_a_process_that_has_ended_is_told_so(jvm: Run) -> None:
+def test_an_ended_process_is_reported(jvm: Run) -> None:
     """Also where its number belongs to another one by now."""
     process = jvm()
     assert refused(lambda: jvm_attach.thread_dump(process._replace(started=process.started - 1), 10)) == (
@@ -88,7 +88,7 @@ def test_root_asks_a_jvm_of_another_user(jvm: Run) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else takes root")
 def test_root_asks_as_the_user_of_the_jvm(pretender: Callable[..., FlinkProcess]) -> None:
-    """An old JVM talks to nobody else; afterwards we are root again."""
+    """An old JVM accepts only its own user; afterwards the sidecar is root again."""
     become = (
         f"import ctypes; os.setresgid(*[{NOBODY}] * 3); os.setresuid(*[{NOBODY}] * 3); ctypes.CDLL(None).prctl(4, 1)"
     )
@@ -98,7 +98,7 @@ def test_root_asks_as_the_user_of_the_jvm(pretender: Callable[..., FlinkProcess]
 
 
 def test_a_jvm_of_another_user_is_not_asked(jvm: Run) -> None:
-    """One line tells who would have to ask."""
+    """One line names both users."""
     ours = NOBODY if os.geteuid() == 0 else os.geteuid()
     assert as_nobody("jvm_attach", "thread_dump", jvm()) == (
         "refused",
@@ -143,7 +143,7 @@ time.sleep(60)
         ("b'0\\n' + time.sleep(60)", 0.5, "the JVM did not answer in time (state S (sleeping))"),
     ],
 )
-def test_a_jvm_that_answers_badly_is_told_in_one_line(
+def test_a_bad_answer_of_a_jvm_is_one_line(
     pretender: Callable[..., FlinkProcess], answer: str, seconds: float, expected: str
 ) -> None:
     """In bounded time."""

@@ -104,7 +104,7 @@ def test_that_only_other_clusters_are_visible_is_recorded(
     assert item.detail == "not captured: 1 of another cluster; none of this cluster is visible"
 
 
-def test_what_works_for_another_clusters_process_is_left_alone(
+def test_a_python_of_another_clusters_jvm_is_not_captured(
     conf: Conf, flink: Callable[..., FlinkProcess], tmp_path: Path
 ) -> None:
     """A Python belongs to the cluster of the JVM that started it."""
@@ -113,13 +113,13 @@ def test_what_works_for_another_clusters_process_is_left_alone(
     assert item.detail == "not captured: 2 of another cluster; none of this cluster is visible"
 
 
-def test_where_nothing_tells_all_are_captured(flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
+def test_processes_of_unknown_owner_are_captured(flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
     """In a pod with one process namespace all of Flink is the pod's."""
     found = [flink(), flink("--configDir", "/no/such/folder")]
     assert subjects(captured(tmp_path)) == {each.subject for each in found}
 
 
-def test_where_others_are_visible_what_nothing_tells_of_is_left_alone(
+def test_processes_of_unknown_owner_are_not_captured_beside_another_cluster(
     conf: Conf, flink: Callable[..., FlinkProcess], tmp_path: Path
 ) -> None:
     """It may be theirs."""
@@ -196,7 +196,7 @@ def test_the_environment_names_the_configuration_too(
 
 
 def test_a_configuration_that_hangs_is_not_read(flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
-    """Whoever may write there may put a FIFO in its place."""
+    """Its owner can replace it by a FIFO."""
     os.mkfifo(tmp_path / "config.yaml")
     assert ownership._owner(flink("--configDir", str(tmp_path)), OURS).name == "UNKNOWN"
 
