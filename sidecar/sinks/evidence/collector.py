@@ -1,6 +1,6 @@
 """Captures evidence of a failover: a child process for each request captures, writes the files and ends (docs/adr/0002).
 
-The process that fails over often hangs whoever looks at it: a child can be killed.
+A process that fails over can make the capture hang: a child can be killed.
 """
 
 import logging
@@ -30,7 +30,7 @@ CAPACITY: Final = 64
 _KEEP: Final = 7 * 24 * 3600.0
 _MOST_BYTES: Final = 200 << 20
 _SPARE: Final = 5.0
-"""Seconds before it is killed, a child returns what it has."""
+"""A child returns what it has this many seconds before it would be killed."""
 _REAP: Final = 3.0
 _UNFINISHED_SECONDS: Final = 600.0
 """An unfinished file of this age is removed: its writer was killed."""

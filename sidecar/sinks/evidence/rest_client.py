@@ -110,8 +110,8 @@ class RestClient:
             except Exception as error:  # noqa: BLE001  raised below, in the caller's thread
                 answers.put(error)
 
-        # A thread, because nothing else limits the resolver, or a server that sends a byte now and then. It may
-        # outlive the request, but not this process, which ends soon.
+        # In a thread, because nothing else limits the resolver, or a server that sends one byte at a time.
+        # The thread may outlive the request, but not this process, which ends soon.
         threading.Thread(target=request, daemon=True).start()
         try:
             answer = answers.get(timeout=seconds)
