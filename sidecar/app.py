@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
-from sidecar.core.evidence import Piece
+from sidecar.core.evidence import EvidenceItem
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PolicyLoaded
 from sidecar.drivers import Drivers, ledger_of
 from sidecar.journal import Journal, JournalReader
@@ -26,7 +26,7 @@ from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier, check_urls
-from sidecar.sinks.spool.place import place_of
+from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
 from sidecar.termination import Termination
@@ -48,7 +48,7 @@ def check(settings: Settings) -> None:
     """What can be checked without connecting to anything. Raises SettingsError."""
     for destination, problem in check_urls(settings.destination_urls()).items():
         raise SettingsError(f"receiver {destination}: {problem}")
-    place_of(settings.spool.place, settings.observer)
+    segment_store(settings.spool.place, settings.observer)
 
 
 def run(load: Callable[[], Settings]) -> int:
@@ -139,7 +139,7 @@ def _build(
     clock = Clock(state.alive)
 
     spool = Spool(
-        place_of(settings.spool.place, settings.observer),
+        segment_store(settings.spool.place, settings.observer),
         JournalReader(settings.state_dir, journal.check_soon),
         observer=settings.observer,
         roll_interval=settings.spool.roll_interval,
@@ -149,7 +149,7 @@ def _build(
     def settle(delivery_id: str, attempt: Attempt) -> None:
         loop.observe(DeliverySettled(clock(), delivery_id, *attempt))
 
-    def gathered(capture_id: str, pieces: tuple[Piece, ...]) -> None:
+    def gathered(capture_id: str, pieces: tuple[EvidenceItem, ...]) -> None:
         loop.observe(EvidenceGathered(clock(), capture_id, pieces))
 
     def adopt(changed: Settings) -> None:

@@ -63,7 +63,7 @@ class Capture(Struct, frozen=True):
     """Which failover of its episode this is."""
 
 
-class Piece(Struct, frozen=True):
+class EvidenceItem(Struct, frozen=True):
     """One piece of evidence, or why there is none. Texts may hold whatever a process or Flink says: untrusted."""
 
     kind: EvidenceKind

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from sidecar.core.evidence import Piece
+from sidecar.core.evidence import EvidenceItem
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
@@ -168,7 +168,7 @@ class EvidenceGathered(Observed, frozen=True):
     """A request to capture was answered, in whichever way."""
 
     capture_id: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[EvidenceItem, ...]
 
 
 class Started(Observed, frozen=True):

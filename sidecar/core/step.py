@@ -17,7 +17,7 @@ from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part, Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
-from sidecar.core.evidence import Capture, Piece
+from sidecar.core.evidence import Capture, EvidenceItem
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import (
     DeliverySettled,
@@ -152,7 +152,7 @@ def _gather(policy: Policy, state: State, now: Moment) -> Step:
     return state, effects
 
 
-def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[Piece], at: Moment) -> Step:
+def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[EvidenceItem], at: Moment) -> Step:
     """A request for evidence was answered with `pieces`; none: it is lost."""
     pieces = pieces or evidence_requests.nothing(capture, "nothing came of it")
     captures = {key: other for key, other in state.captures.items() if key != capture.id}

@@ -1,6 +1,6 @@
-"""Connections that may take neither forever nor more than their share: what waitress leaves to a proxy in front of it.
+"""A waitress server with limits for connections, which waitress leaves to a proxy in front of it.
 
-Health is answered by a thread of its own, so that no other request delays it.
+Health has a thread of its own, so that no other request delays it.
 """
 
 import socket
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 CONNECTIONS: Final = 50
-"""Above, the oldest connection of the client that has most is closed."""
+"""Beyond, the oldest connection of the client with the most is closed."""
 REQUEST_SECONDS: Final = 15.0
-"""So long a connection may be without a complete request."""
+"""Within which a complete request must arrive."""
 ANSWER_SECONDS: Final = 30.0
-"""Within which an answer must be read, from the complete request on."""
+"""Within which an answer must be read, counted from the complete request."""
 MOST_UNREAD: Final = 16 << 20
-"""Bytes of all answers that clients have not read yet: above, only health is answered. Those in work come on top, one a thread."""
+"""Bytes of unread answers, beyond which only health is answered. Each thread can add one more answer."""
 HEALTH: Final = frozenset({"/livez", "/readyz"})
 
 _SEND_BUFFER: Final = 128 << 10
-"""Of a connection, in the kernel: it would let it grow to megabytes, and counts it as our memory."""
+"""Of a connection, in the kernel, which would let it grow to megabytes and counts it as our memory."""
 _THREADS: Final = 4
 _TICK_SECONDS: Final = 1
 _NEVER_ON_DISK: Final = 256 << 20
-"""Bytes of an answer that may wait in memory: there may be no disk to write to, and the largest answers are some megabytes."""
+"""Bytes of an answer that may wait in memory instead of a file. The largest answers are some megabytes."""
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
@@ -39,7 +39,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.since = time.monotonic()
-        """When it began to wait for a request, or to be answered."""
+        """Start (monotonic) of the wait for a request, or for the client to read the answer."""
         self._answered = False
         super().__init__(*arguments, **options)
 
@@ -48,15 +48,15 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         self.since = time.monotonic()
 
     def is_overdue(self, now: float) -> bool:
-        """To be asked by the server's thread, about every second."""
+        """Called by the server's thread about every second."""
         answered = bool(self.requests or self.total_outbufs_len)
         if answered != self._answered:
             self._answered, self.since = answered, now
         return now - self.since > (ANSWER_SECONDS if answered else REQUEST_SECONDS)
 
 
-class Server(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
-    """Serves `application` on a listening socket until its connections in `connections` are closed; `run` is its thread's."""
+class BoundedServer(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
+    """Serves `application` on a listening socket until all `connections` are closed. `run` is called by its thread."""
 
     channel_class = _Channel
     next_channel_cleanup = 0.0
@@ -75,12 +75,12 @@ class Server(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         )
         self._health = ThreadedTaskDispatcher()
         self._health.set_thread_count(1)
-        place = (bound.family, bound.type, bound.proto, bound.getsockname())
-        super().__init__(application, connections, _sock=bound, adj=adjustments, bind_socket=False, sockinfo=place)
+        info = (bound.family, bound.type, bound.proto, bound.getsockname())
+        super().__init__(application, connections, _sock=bound, adj=adjustments, bind_socket=False, sockinfo=info)
 
     @property
     def unread(self) -> int:
-        """Bytes of answers that wait for their clients."""
+        """Bytes of answers that clients have not read yet."""
         return sum(channel.total_outbufs_len for channel in list(self.active_channels.values()))
 
     def add_task(self, task: Any) -> None:
@@ -94,11 +94,11 @@ class Server(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
             self.maintenance(now)
         return bool(self.accepting)
 
-    def maintenance(self, now: float) -> None:  # noqa: ARG002  as waitress declares it: that of a clock that may be set
+    def maintenance(self, now: float) -> None:  # noqa: ARG002  waitress passes wall-clock time, which can jump
         moment = time.monotonic()
         for channel in list(self.active_channels.values()):
             if channel.is_overdue(moment):
-                channel.handle_close()  # `will_close` would wait for a client that does not read
+                channel.handle_close()  # `will_close` would wait for the client to read
 
     def handle_accept(self) -> None:
         super().handle_accept()
@@ -113,6 +113,6 @@ class Server(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
 
     def end_workers(self, seconds: float) -> None:
-        """Have no request answered any more."""
+        """Stop the threads that answer requests."""
         self._health.shutdown(timeout=seconds)
         self.task_dispatcher.shutdown(timeout=seconds)

@@ -1,7 +1,7 @@
-"""By which names this server may be asked.
+"""Which Host headers are accepted, as a protection from DNS rebinding.
 
-A page of somebody else may have its own name resolve to our address, and then read our answers in a visitor's browser (DNS rebinding):
-the browser says that name in the Host header. An address, or a name that nobody outside can register, cannot be used so.
+A foreign page can point its own host name at our address and then read our answers in a visitor's browser, which sends that name in the
+Host header. This is impossible with an address, or with a name that cannot be registered publicly.
 """
 
 import re
@@ -12,13 +12,13 @@ from typing import Final
 ANY: Final = "*"
 _HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]*)?")
 _PRIVATE: Final = (".svc", ".cluster.local", ".localhost")
-"""Endings that are in no public DNS: Kubernetes' services."""
+"""Suffixes that are in no public DNS, among them Kubernetes' services."""
 
 
 def is_allowed(host: str | None, allowed: Collection[str]) -> bool:
-    """Whether that Host header is one of ours: an address, a name without a dot, a service of Kubernetes, or one of `allowed`.
+    """Whether the Host header is accepted: an address, a name without a dot, a Kubernetes service, or one of `allowed`.
 
-    Without the header it was no browser that asked.
+    Browsers always send the header: a request without it is accepted.
     """
     if host is None or ANY in allowed:
         return True

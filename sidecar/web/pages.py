@@ -1,7 +1,7 @@
-"""The pages for people. Whoever imports this pays for jinja2.
+"""The HTML pages. Importing this module loads jinja2.
 
-All text that comes from a cluster or from a person is untrusted: it is made printable and bounded (`clean`), escaped by the templates, and
-no page may run or fetch anything, whatever got into it (`POLICY`).
+All text from a cluster or a person is untrusted: it is made printable and bounded (`clean`) and escaped by the templates, and no page may
+run or load anything (`POLICY`).
 """
 
 import base64
@@ -26,7 +26,7 @@ from sidecar.web.status import clusters
 
 DELIVERIES_SHOWN: Final = 20
 TRANSITIONS_SHOWN: Final = 100
-"""Of the cluster's own components."""
+"""Of the cluster's components."""
 JOBS_SHOWN: Final = 20
 """Transitions of jobs."""
 MESSAGES_SHOWN: Final = 50
@@ -41,7 +41,7 @@ POLICY: Final = (
 
 
 def status(snapshot: Snapshot, episodes: Sequence[EpisodeView], problem: str | None, stale: str | None) -> str:
-    """Who leads, what is not over, and how the sidecar is. `problem`: why earlier `episodes` are missing; `stale`: why all of it is old."""
+    """The status page. `problem`: why earlier `episodes` are missing; `stale`: why the page is out of date."""
     outbox = list(snapshot.state.outbox.values())
     return _render(
         "status.html.j2",
@@ -57,7 +57,7 @@ def status(snapshot: Snapshot, episodes: Sequence[EpisodeView], problem: str | N
 
 
 def episode(explained: Explanation, failover: EpisodeView | None) -> str:
-    """One failover: what `explain` says, what was noted, what happened in order, what was captured, and who was told."""
+    """The page of one failover: explanation, notes, transitions, evidence and notifications."""
     return _render(
         "episode.html.j2",
         explained=explained,
@@ -71,7 +71,7 @@ def episode(explained: Explanation, failover: EpisodeView | None) -> str:
 
 
 def _shown(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:
-    """In order; of a storm the first of the cluster's own components, and the first of jobs."""
+    """The first transitions of the cluster's components and the first of jobs, in order."""
     left = {True: JOBS_SHOWN, False: TRANSITIONS_SHOWN}
     shown = []
     for transition in transitions:
@@ -87,44 +87,39 @@ def _render(template: str, **values: object) -> str:
 
 
 def _utc(time: str) -> Markup:
-    """A time for people, to the millisecond."""
+    """A time as HTML, to the millisecond."""
     return Markup('<time datetime="{}">{} {}</time>').format(time, time[:10], time[11:23])
 
 
 def _moved(failover: EpisodeView) -> str:
-    """From whom to whom."""
+    """The previous and the next leader."""
     before, after = host_port(failover.before_address or ""), host_port(failover.after_address or "")
-    return move(before, after) if failover.after_address else f"{clean(before or '?')} → nobody yet"
+    return move(before, after) if failover.after_address else f"{clean(before or '?')} → no leader yet"
 
 
 def _downtime(of: EpisodeView | TransitionRecord) -> str:
-    """For how long no leader worked."""
+    """How long there was no working leader."""
     if of.downtime_seconds_at_least is None:
         return "not known"
     return lasted(of.downtime_seconds_at_least, of.downtime_seconds_at_most)
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("sidecar.web"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        auto_reload=False,
-    )
-    environment.filters |= {
-        "clean": lambda text: clean(str(text)),
-        "host": lambda address: clean(host_port(address)),
-        "moved": _moved,
-        "printable": printable,
-        "utc": _utc,
-        "downtime": _downtime,
-        "lasted": lambda value: seconds(round(value * SECOND)),
-        "wall": lambda moment: timestamp(moment.wall),
-    }
-    environment.globals |= {"style": Markup(_STYLE), "version": __version__}  # noqa: S704  our own file
-    return environment
-
-
-_templates: Final = _environment()
+_templates: Final = Environment(
+    loader=PackageLoader("sidecar.web"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+    auto_reload=False,
+)
+_templates.filters |= {
+    "clean": lambda text: clean(str(text)),
+    "host": lambda address: clean(host_port(address)),
+    "moved": _moved,
+    "printable": printable,
+    "utc": _utc,
+    "downtime": _downtime,
+    "lasted": lambda value: seconds(round(value * SECOND)),
+    "wall": lambda moment: timestamp(moment.wall),
+}
+_templates.globals |= {"style": Markup(_STYLE), "version": __version__}  # noqa: S704  our own file

@@ -1,4 +1,4 @@
-"""What the status page tells of each cluster, from one snapshot."""
+"""The content of the status page for each cluster, from one snapshot."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
 
 JOBS_SHOWN: Final = 20
-"""Those without a leader first."""
+"""Jobs without a leader come first."""
 
 
 class StoreView(Struct, frozen=True):
-    """Whether the store is seen whole, and since when. `since` is null where it has not been seen yet."""
+    """Whether the store is connected and fully read, and since when. `since` is null until it has been read once."""
 
-    seeing: bool
+    connected: bool
     connection: str
     since: Timestamp | None
 
 
 class JobCounts(Struct, frozen=True):
-    """How many there are in each state, and some of them."""
+    """The number of jobs in each state, and the first jobs."""
 
     total: int
     held: int
@@ -36,22 +36,20 @@ class JobCounts(Struct, frozen=True):
 
 
 class ClusterStatus(Struct, frozen=True):
-    """One cluster."""
-
     cluster_id: str
-    sight: StoreView
+    store: StoreView
     components: Sequence[Leader]
     jobs: JobCounts
     contenders: int | None
-    """Null: no latch can be seen, or nobody stands at it although somebody leads."""
+    """Null: unknown. No latch was read, or it is empty although there is a leader."""
     missing: str | None
-    """Nothing of the cluster was ever there: where it was looked for, and what is there instead."""
+    """Why the cluster was never found: the path that was read, and what exists instead."""
     split: Sequence[str]
-    """Whose leadership two contenders take turns at."""
+    """Leaderships for which two contenders replace each other in turn."""
 
 
 def clusters(snapshot: Snapshot) -> list[ClusterStatus]:
-    """Every watched cluster, in order."""
+    """Every watched cluster, sorted by id."""
     found = {name: list(each) for name, each in groupby(leaders(snapshot), attrgetter("cluster_id"))}
     return [
         _cluster(name, cluster, found.get(name, []), snapshot.at)
@@ -61,13 +59,11 @@ def clusters(snapshot: Snapshot) -> list[ClusterStatus]:
 
 def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> ClusterStatus:
     contenders = contending(cluster.contenders) if cluster.in_sight else None
-    if contenders == 0 and cluster.missing:
-        contenders = None
-    if contenders == 0 and any(leader.state == "held" for leader in found):
-        contenders = None  # there is no latch: that many is not what it says
+    if contenders == 0 and (cluster.missing or any(leader.state == "held" for leader in found)):
+        contenders = None  # there is no latch: the number is unknown
     return ClusterStatus(
         cluster_id,
-        _sight(cluster, at),
+        _store(cluster, at),
         [leader for leader in found if leader.job_id is None],
         _jobs([leader for leader in found if leader.job_id is not None]),
         contenders,
@@ -76,17 +72,15 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
     )
 
 
-def _sight(cluster: ClusterState, at: Moment) -> StoreView:
+def _store(cluster: ClusterState, at: Moment) -> StoreView:
     view = cluster.view
     connection = view.connection.value if view.connection else "not connected yet"
     if cluster.in_sight:
-        return StoreView(seeing=True, connection=connection, since=timestamp(at.wall - (at.steady - view.connected_at)))
+        return StoreView(True, connection, timestamp(at.wall - (at.steady - view.connected_at)))
     if cluster.stale:
-        return StoreView(
-            seeing=False, connection=f"{connection}, not answering in time", since=timestamp(view.turned_at.wall)
-        )
+        return StoreView(False, f"{connection}, not answering in time", timestamp(view.turned_at.wall))
     lost = view.loss.began if view.loss and view.loss.ended is None else None
-    return StoreView(seeing=False, connection=connection, since=timestamp(lost.wall) if lost else None)
+    return StoreView(False, connection, timestamp(lost.wall) if lost else None)
 
 
 def _jobs(jobs: list[Leader]) -> JobCounts:

@@ -52,7 +52,7 @@ def captured(found: list[AnyRecord]) -> list[AnyRecord]:
     nothing = {
         "subject": "",
         "outcome": "absent",
-        "detail": "no process of Flink is visible from here",
+        "detail": "no Flink process is visible",
         "attributes": {},
     }
     return [

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.settings import SettingsError
-from sidecar.sinks.spool.place import place_of
+from sidecar.sinks.spool.segment_store import segment_store
 from tests.kit.s3_server import Line, S3Server
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_spool import sealed_ids
@@ -103,7 +103,7 @@ def test_only_what_is_behind_the_known_end_is_listed(tmp_path: Path, server: S3S
     run_and_stop(spool(tmp_path, REMOTE, observer="jm-1"))
     *before, last = sorted(path.name for path in (server.bucket / "spool" / "jm-0").iterdir())
     assert before
-    assert place_of(REMOTE, "jm-0").recover(last.partition("-")[0]) == [last]
+    assert segment_store(REMOTE, "jm-0").recover(last.partition("-")[0]) == [last]
 
 
 def test_what_cannot_be_stored_waits(tmp_path: Path, server: S3Server, told: Told, eventually: Eventually) -> None:
@@ -166,8 +166,8 @@ def test_what_others_put_is_left_as_it_is(
     run_and_stop(spool(tmp_path, REMOTE))
     assert segments(server.bucket) == {name: content}
     reason = (
-        f"{Path(name).name} is there already, is not ours, and is left as it is: give every sidecar an observer or a spool.url of its "
-        "own, or remove that object"
+        f"{Path(name).name} exists, is not ours, and is not overwritten: give every sidecar an observer or a spool.url of its own, "
+        "or remove that object"
     )
     assert told() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
 
@@ -294,7 +294,7 @@ def test_what_can_be_known_is_said_before_anything_runs(
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError) as error:
-        place_of(where, "jm-0")
+        segment_store(where, "jm-0")
     assert str(error.value) == f"spool.url: {where} cannot be used: {reason}"
 
 

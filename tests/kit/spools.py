@@ -5,7 +5,7 @@ from pathlib import Path
 from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.journal import Journal, JournalReader
-from sidecar.sinks.spool.place import place_of
+from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
 from tests.kit.observed_failovers import failover, first_sight, play, records_of
 
@@ -33,7 +33,7 @@ def spool(
     observer: str = "jm-0",
 ) -> Spool:
     """Of the journal in `folder`, to `where`, else to its folder `spool`."""
-    place = place_of(where or folder / "spool", observer)
+    place = segment_store(where or folder / "spool", observer)
     return Spool(
         place, JournalReader(folder), observer=observer, roll_interval=roll_interval, roll_records=roll_records
     )

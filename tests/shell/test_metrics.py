@@ -1,4 +1,4 @@
-"""What Prometheus is told is what the snapshot says."""
+"""Metrics show the snapshot."""
 
 from uuid import UUID
 
@@ -52,7 +52,7 @@ def test_a_failover_that_is_over_is_counted_once_by_its_cause() -> None:
     assert counted == {"jobmanager_lost": 1}
 
 
-def test_who_leads_is_information_and_the_leader_of_before_is_gone() -> None:
+def test_the_info_metric_has_the_current_leader_only() -> None:
     """No stale series: one leader a component."""
     found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
     leaders = [dict(labels)["leader_address"] for name, labels in found if name == "flink_ha_leader_info"]
@@ -83,7 +83,7 @@ def test_the_delay_of_each_write_is_in_one_bucket() -> None:
 
 
 def test_the_headroom_of_zookeepers_numbers_is_told_once_known() -> None:
-    """The low 32 bits of the newest zxid are what is used up of this epoch; before it is told, there is no number."""
+    """The low 32 bits of the newest zxid are what is used up of this epoch; until it is known, there is no series."""
     name = key("flink_ha_zookeeper_zxid_headroom", cluster_id=CLUSTER)
     assert name not in scraped(*play(first_sight()), second=13)
     told = StoreObserved(at(12), CLUSTER, (7 << 32) + 0xFFFF0000)

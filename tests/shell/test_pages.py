@@ -1,4 +1,4 @@
-"""The status page and that of a failover: what they say, that they are escaped, small, readable, and fetch nothing."""
+"""The status page and the page of a failover: their content, escaped, small, readable, and without other resources."""
 
 import re
 import subprocess
@@ -94,7 +94,7 @@ def show(site: Site, sidecar: Sidecar) -> None:
     site.now = sidecar.moment
 
 
-def test_who_leads_since_when(site: Site) -> None:
+def test_leaders_are_shown_with_their_start(site: Site) -> None:
     """Each component by its host, with the address and the session id; the view of the store; and no standby left, where that is so."""
     flink, sidecar = watching()
     show(site, sidecar)
@@ -122,7 +122,7 @@ def test_who_leads_since_when(site: Site) -> None:
 
 
 def test_blindness_is_not_the_absence_of_a_leader(site: Site) -> None:
-    """It says since when it cannot see, and what it does not know."""
+    """It shows since when the store cannot be read, and what is unknown."""
     assert "No cluster is watched yet." in read(site)
     fresh = Sidecar(Flink())
     show(site, fresh)
@@ -148,7 +148,7 @@ def test_failovers_of_late(site: Site, tmp_path: Path) -> None:
     lost, blind = sidecar.episodes()
     page = read(site)
     assert (
-        "OPEN default jm-b:6123 → nobody yet jobmanager_lost (medium), so far not over not over 1 of 1, 1 without a leader"
+        "OPEN default jm-b:6123 → no leader yet jobmanager_lost (medium), so far not over not over 1 of 1, 1 without a leader"
         in page
     )
     assert "default no failover observer_blind (high) \N{EN DASH} \N{EN DASH} 0 of 0" in page
@@ -183,13 +183,13 @@ def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
     page = read(site)
     assert "The journal cannot be written : the disk is full . 7 records wait in memory." in page
     assert "3 records were lost : neither disk nor memory had room. 12 records are in no segment yet." in page
-    assert "This page is out of date: the owner's thread has not moved for 40 s." in page
+    assert "This page is out of date: the owner's thread has been stuck for 40 s." in page
     assert "dispatcher jm-b:6123" in page
     assert "Earlier failovers" not in page
 
 
 def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
-    """What `explain` says, what was noted, what happened in order, who was told."""
+    """The text of `explain`, notes, transitions in order, notifications."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
     told = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
@@ -209,11 +209,11 @@ def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
     opened = sidecar.state.clusters[CLUSTER].episode
     assert opened
     page = read(site, f"/episodes/{opened.id}")
-    assert "OPEN : not over yet. Began 2026-11-20 08:02:42.041 , jm-b:6123 → nobody yet" in page
+    assert "OPEN : not over yet. Began 2026-11-20 08:02:42.041 , jm-b:6123 → no leader yet" in page
     assert "flink-ha-sidecar annotate" in page
 
 
-def test_what_was_captured_is_on_the_page_of_its_failover(site: Site, tmp_path: Path) -> None:
+def test_evidence_is_on_the_page_of_its_failover(site: Site, tmp_path: Path) -> None:
     """With the reason where nothing was, and with the name of the file, which is at the sidecar and is no link."""
     sidecar = two_failovers()
     dump = captured(sidecar)
@@ -314,7 +314,7 @@ def test_a_page_may_do_nothing(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_the_screen_and_asks_nobody(site: Site, tmp_path: Path, browser: Page, scheme: str) -> None:
-    """A phone's and a desk's: nothing scrolls to the side, nothing is fetched or run, all text can be told from what is behind it."""
+    """A phone's and a desk's: nothing scrolls to the side, nothing is fetched or run, all text has enough contrast."""
     sidecar = two_failovers()
     remember(tmp_path, sidecar, [*hostile_records(sidecar), *hostile_evidence(sidecar)])
     site.snapshot = hostile_snapshot(sidecar)
@@ -332,7 +332,7 @@ def test_it_fits_the_screen_and_asks_nobody(site: Site, tmp_path: Path, browser:
             assert browser.dialogs == 0
 
 
-def test_whom_nobody_asks_for_a_page_needs_no_templates() -> None:
+def test_templates_are_loaded_with_the_first_page() -> None:
     """An idle sidecar has no jinja2 in its memory for the sake of pages."""
     idle = "import sys, sidecar.web.server; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", idle], timeout=60, check=False).returncode == 0

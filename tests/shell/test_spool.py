@@ -27,8 +27,8 @@ def test_every_record_is_in_exactly_one_segment(tmp_path: Path) -> None:
     assert sealed_ids(tmp_path) == [record.id for record in some]
 
 
-def test_a_restart_goes_on_behind_the_last_segment(tmp_path: Path) -> None:
-    """Also when the journal was never told how far the segments reach."""
+def test_a_restart_continues_after_the_last_segment(tmp_path: Path) -> None:
+    """Also if the journal does not know how far the segments reach."""
     some = records()
     journal_with(tmp_path, some[:5])
     run_and_stop(spool(tmp_path))
@@ -87,7 +87,7 @@ def test_the_oldest_record_waits_no_longer_than_the_interval(tmp_path: Path) -> 
 
 
 def test_an_observer_cannot_leave_the_spool(tmp_path: Path) -> None:
-    """A name is one folder, whatever is in it."""
+    """A name is one folder, whatever characters it has."""
     journal_with(tmp_path, records())
     run_and_stop(spool(tmp_path, observer="../../etc/x y"))
     assert [path.name for path in (tmp_path / "spool").iterdir()] == ["_.._etc_x_y"]

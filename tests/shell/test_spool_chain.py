@@ -44,7 +44,7 @@ def packed(lines: list[dict[str, object]]) -> bytes:
 
 
 @pytest.mark.parametrize("told", [0, 3, 5])
-def test_a_journal_restored_from_a_snapshot_goes_on_behind_the_segments(
+def test_a_journal_restored_from_a_snapshot_continues_after_the_segments(
     tmp_path: Path, told: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it records afterwards is sealed, whether or not the snapshot knew of segments; what was sealed before is not sealed again."""
@@ -136,7 +136,7 @@ def a_bomb(folder: Path) -> None:
     "plant", [forged_end, another_observers, a_copy_of_ours, no_gzip, nothing, a_link, a_folder, a_bomb]
 )
 def test_a_file_that_is_no_segment_of_ours_hides_no_record(tmp_path: Path, plant: Callable[[Path], None]) -> None:
-    """Somebody else can write to the folder: whatever has the name of the next segment, each record is sealed, and stays until then."""
+    """Others can write to the folder: whatever has the name of the next segment, each record is sealed, and kept until then."""
     some = records()
     journal_with(tmp_path, some[:4])
     seal(tmp_path)
@@ -166,8 +166,8 @@ def test_a_segment_that_was_damaged_is_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["link", "folder", "link to nothing"])
-def test_nothing_is_written_through_what_stands_at_an_unfinished_segments_name(tmp_path: Path, what: str) -> None:
-    """Somebody else can write to the folder: no other file is overwritten, and sealing goes on."""
+def test_an_unfinished_segment_never_overwrites_another_file(tmp_path: Path, what: str) -> None:
+    """Others can write to the folder: no file of theirs is overwritten, and sealing continues."""
     some = records()
     journal_with(tmp_path, some)
     other = tmp_path / "other"
@@ -187,7 +187,7 @@ def test_nothing_is_written_through_what_stands_at_an_unfinished_segments_name(t
 
 
 @pytest.mark.parametrize("what", ["link", "folder", "file"])
-def test_what_has_a_segments_name_already_is_renamed(tmp_path: Path, what: str) -> None:
+def test_a_foreign_file_with_a_segments_name_is_renamed(tmp_path: Path, what: str) -> None:
     """It is not overwritten, and sealing goes on."""
     place = Folder(tmp_path / "spool")
     place.path.mkdir()

@@ -57,19 +57,19 @@ def test_ready_means_seen_whole(site: Site) -> None:
     assert site.get("/readyz") == (503, "starting\n")
     scene = first_sight()
     site.snapshot = Snapshot(at(0), play(scene[:-1])[0])
-    assert site.get("/readyz") == (503, "the store is not seen whole: default: CONNECTED\n")
+    assert site.get("/readyz") == (503, "the view of the store is incomplete: default: CONNECTED\n")
     site.snapshot = Snapshot(at(0), play(scene)[0])
     assert site.get("/readyz") == (200, "ok\n")
     lost = ViewObserved(at(5), CLUSTER, ConnectionState.SUSPENDED)
     site.snapshot = Snapshot(at(5), play([*scene, lost])[0])
-    assert site.get("/readyz") == (503, "the store is not seen whole: default: SUSPENDED\n")
+    assert site.get("/readyz") == (503, "the view of the store is incomplete: default: SUSPENDED\n")
 
 
 def test_alive_means_that_the_owner_moves(site: Site) -> None:
-    """A store that is down does not kill the sidecar; an owner that stands still does."""
+    """A store that is down does not restart the sidecar; a stuck owner does."""
     assert site.get("/livez") == (200, "ok\n")
     site.now = at(31)
-    assert site.get("/livez") == (503, "the owner's thread has not moved for 31 s\n")
+    assert site.get("/livez") == (503, "the owner's thread has been stuck for 31 s\n")
 
 
 def test_leaders_as_data(site: Site) -> None:
@@ -102,7 +102,7 @@ def test_many_idle_connections_do_not_stop_an_answer(site: Site) -> None:
 
 
 def test_a_port_that_is_taken_is_an_os_error(site: Site, tmp_path: Path) -> None:
-    """The caller says it in one line."""
+    """The caller reports it in one line."""
     with pytest.raises(OSError, match="in use"):
         Site(tmp_path, site.server.port)
 
@@ -154,7 +154,7 @@ def test_an_episode_whose_leader_is_back(site: Site, remembered: Sidecar) -> Non
 
 
 def test_one_episode_as_data(site: Site, tmp_path: Path) -> None:
-    """By the first characters of its id: what `explain` says, and the records that belong to it."""
+    """By the first characters of its id: the text of `explain`, and its records."""
     sidecar = two_failovers()
     dump = captured(sidecar)
     records = [*hostile_records(sidecar), dump]
@@ -205,21 +205,21 @@ def test_a_storm_of_jobs_is_told_within_bounds(site: Site, tmp_path: Path) -> No
     ["last=0", "last=1001", "last=-1", "last=x", "last=", "last=1e3", "last=1&last=2", "first=1", "last=٣", "%00"],
 )
 def test_a_wrong_number_is_a_bad_request(site: Site, remembered: Sidecar, query: str) -> None:
-    """In one line, which says what may be asked for."""
+    """In one line, which names the allowed values."""
     for path in ("/api/v1/transitions", "/api/v1/episodes"):
         said = f"{path} takes last=N, from 1 to 1000, and nothing else\n"
         assert site.get(f"{path}?{quote(query, safe='=&%')}") == (400, said)
 
 
 @pytest.mark.parametrize("path", ["/episodes/", "/api/v1/episodes/"])
-def test_an_episode_that_is_not_there_is_not_found(site: Site, remembered: Sidecar, path: str) -> None:
+def test_an_unknown_episode_is_not_found(site: Site, remembered: Sidecar, path: str) -> None:
     """Nor is one of which too little was named."""
     for name in ("ffffffff", "ffffffff-0000-0000-0000-000000000000"):
         unknown = f"no episode that is remembered begins with '{name}': `timeline` shows which there are\n"
         assert site.get(path + name) == (404, unknown)
     for name in ("", "c", "c22", "c22b78ce/x", "%3Cscript%3E", "..%2f..%2fetc", "c22b*", "'"):
         status, said = site.get(path + name)
-        assert (status, said.partition(":")[0]) == (404, "there is")
+        assert (status, said.partition(":")[0]) == (404, "the paths are")
 
 
 @pytest.mark.parametrize("path", ["/api/v1/transitions", "/api/v1/episodes", "/api/v1/episodes/9280", "/episodes/9280"])
@@ -235,7 +235,7 @@ def test_a_journal_that_cannot_be_read_is_one_line(site: Site, tmp_path: Path, p
 
 
 def test_a_disk_that_hangs_does_not_stop_other_answers(site: Site, remembered: Sidecar, tmp_path: Path) -> None:
-    """Two may wait for it; who asks then is told so at once, and the kubelet gets its answer."""
+    """Two requests may wait for it; others are refused at once, and the kubelet gets its answer."""
     waiting = [Event(), Event()]
     free = Event()
 
@@ -251,7 +251,7 @@ def test_a_disk_that_hangs_does_not_stop_other_answers(site: Site, remembered: S
         thread.start()
         assert event.wait(10)
     try:
-        busy = "others are reading the journal: ask again"
+        busy = "other requests are reading the journal: try again"
         assert site.get("/api/v1/transitions") == (503, f"{busy}\n")
         assert site.get("/livez") == (200, "ok\n")
         assert busy in site.get("/")[1]
@@ -264,7 +264,7 @@ def test_a_disk_that_hangs_does_not_stop_other_answers(site: Site, remembered: S
     assert site.get("/api/v1/transitions")[0] == 200
 
 
-def test_a_cluster_that_is_not_there_is_said_and_is_no_reason_not_to_be_ready(site: Site) -> None:
+def test_a_missing_cluster_is_reported_and_the_sidecar_is_ready(site: Site) -> None:
     """The store is in sight, and a Flink may be started later: 200, and in the text what is wrong; on the page, too."""
     scene: list[Observation] = [
         *(first_sight()[:2]),
@@ -280,9 +280,12 @@ def test_a_cluster_that_is_not_there_is_said_and_is_no_reason_not_to_be_ready(si
 
 
 def test_a_view_that_gets_old_is_not_ready_even_while_the_owner_is_busy(site: Site) -> None:
-    """The snapshot is the one of before: by the clock of whoever asks, the confirmation is overdue."""
+    """The snapshot is the previous one: by the current time, the confirmation is overdue."""
     scene: list[Observation] = [*first_sight(), ViewConfirmed(at(0), CLUSTER, 1_000_000)]
     site.snapshot = Snapshot(at(0), play(scene)[0])
     assert site.get("/readyz") == (200, "ok\n")
     site.now = at(4.1)
-    assert site.get("/readyz") == (503, "the store is not seen whole: default: CONNECTED, not answering in time\n")
+    assert site.get("/readyz") == (
+        503,
+        "the view of the store is incomplete: default: CONNECTED, not answering in time\n",
+    )

@@ -123,12 +123,12 @@ def test_unread_answers_take_bounded_memory(
     ],
 )
 def test_a_name_that_anybody_may_register_is_not_answered_to(host: str | None, allowed: bool) -> None:
-    """A page of somebody else may have its name resolve to this address."""
+    """The host name of a foreign page can resolve to this address."""
     assert hosts.is_allowed(host, {"ha.example.com"}) is allowed
 
 
-def test_the_refusal_says_what_to_set(site: Site) -> None:
-    """Health is answered whatever the name."""
+def test_the_refusal_names_the_setting(site: Site) -> None:
+    """Health is answered for every name."""
     headers = {"Host": "evil.example"}
     assert site.get("/", headers=headers) == (
         421,

@@ -1,4 +1,4 @@
-"""Receivers that accept everything, and processes to be looked at."""
+"""Receivers that accept everything, and processes to capture."""
 
 import os
 import signal

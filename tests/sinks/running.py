@@ -1,4 +1,4 @@
-"""Real processes to be looked at, and what becomes of that."""
+"""Real processes to capture, and the reasons why they are not."""
 
 import json
 import os

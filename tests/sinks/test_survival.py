@@ -1,4 +1,4 @@
-"""Whatever an attempt, a capture or a document does to a worker thread, the thread goes on and what it held is settled."""
+"""Worker threads survive every failing attempt, capture or document, and settle their deliveries."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import sidecar.sinks.evidence.collector
 import sidecar.sinks.notify.notifier
-from sidecar.core.evidence import Capture, Occasion, Piece
+from sidecar.core.evidence import Capture, EvidenceItem, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Source
@@ -23,7 +23,7 @@ from tests.sinks.notify.test_ledger_client import FIRST, Observers
 
 POISON = b'{"began": 1, "x": ' + b"[" * 1200 + b"]" * 1200 + b"}"
 NO_THREAD = RuntimeError("can't start new thread")
-"""What Python says at the limit of process ids."""
+"""Python's error at the limit of process ids."""
 
 Settled = tuple[str, DeliveryOutcome]
 Start = Callable[[SharedLedger | None], Notifier]
@@ -31,7 +31,7 @@ Start = Callable[[SharedLedger | None], Notifier]
 
 @pytest.fixture
 def observers() -> Observers:
-    """A ledger that nobody has used yet."""
+    """An unused ledger."""
     return Observers()
 
 
@@ -71,7 +71,7 @@ def send(notifier: Notifier, *ids: str) -> None:
 def test_a_poisoned_ledger_document_stops_no_message(
     observers: Observers, notifier: Start, settled: Queue[Settled]
 ) -> None:
-    """Nested lists exhaust the stack of whoever decodes them. The document counts as unreadable, and is replaced by the first claim."""
+    """Nested lists exhaust the stack. The document counts as unreadable, and the first claim replaces it."""
     observers.shared.document = Document(POISON, 1)
     send(notifier(observers.make("a")), "1", "2")
     assert [settled.get(timeout=120) for _ in range(2)] == [
@@ -82,7 +82,7 @@ def test_a_poisoned_ledger_document_stops_no_message(
 
 
 class Broken:
-    """A store whose calls fail in a way that nobody foresaw, while `error` is there."""
+    """A store whose calls raise an unexpected `error`."""
 
     def __init__(self, observers: Observers) -> None:
         self.ledger = observers.make("a")
@@ -123,7 +123,7 @@ def test_what_was_sent_is_delivered_although_the_mark_fails(
     monkeypatch: pytest.MonkeyPatch,
     eventually: Callable[[Callable[[], bool]], bool],
 ) -> None:
-    """The mark is made when that is possible again: nobody sends it once more."""
+    """The mark is made later: no sidecar sends it again."""
     broken = Broken(observers)
     ask, asked = broken.store.read, 0
 
@@ -137,7 +137,7 @@ def test_what_was_sent_is_delivered_although_the_mark_fails(
     monkeypatch.setattr(broken.store, "read", read)
     send(notifier(broken.ledger), "1")
     assert settled.get(timeout=120) == ("1", DeliveryOutcome.DELIVERED)
-    assert eventually(lambda: not broken.ledger.owes)
+    assert eventually(lambda: not broken.ledger.has_unmarked)
     other = observers.make("b").claim(replace(FIRST, fingerprint="1", parts=(replace(FIRST.parts[0], alert_id="1"),)))
     assert (len(web.received), other.outcome) == (1, DeliveryOutcome.ALREADY_TOLD)
 
@@ -145,7 +145,7 @@ def test_what_was_sent_is_delivered_although_the_mark_fails(
 def test_a_sender_that_cannot_be_started_is_a_failure(
     notifier: Start, settled: Queue[Settled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever kept it from being started: nothing was sent, and the same worker sends the next one."""
+    """Nothing was sent, and the same worker sends the next one."""
 
     def refuse(*_: object) -> None:
         raise NO_THREAD
@@ -178,19 +178,19 @@ def test_a_sender_that_fails_while_it_sends_may_have_sent(
 
 def test_a_capture_that_fails_in_an_unforeseen_way_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As failed, at once, and the next one is captured by the same worker."""
-    told: Queue[tuple[str, tuple[Piece, ...]]] = Queue()
+    told: Queue[tuple[str, tuple[EvidenceItem, ...]]] = Queue()
 
     def refuse(*_: object) -> None:
         raise NO_THREAD
 
     monkeypatch.setattr(sidecar.sinks.evidence.collector, "Child", refuse)
-    collector = Collector(tmp_path, lambda name, pieces: told.put((name, pieces)))
+    collector = Collector(tmp_path, lambda name, items: told.put((name, items)))
     collector.start()
     try:
         for name in ("1", "2"):
             collector.gather(_capture(name))
-            answered, pieces = told.get(timeout=120)
-            assert (answered, {piece.outcome.value for piece in pieces}) == (name, {"failed"})
+            answered, items = told.get(timeout=120)
+            assert (answered, {item.outcome.value for item in items}) == (name, {"failed"})
     finally:
         collector.stop()
 
@@ -198,7 +198,7 @@ def test_a_capture_that_fails_in_an_unforeseen_way_is_recorded(tmp_path: Path, m
 def test_a_refusal_that_no_thread_can_report_does_not_end_the_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner asks for evidence from its own thread: what nobody can answer counts as lost after a while, and the owner goes on."""
+    """The owner requests evidence from its own thread: an unanswered request counts as lost, and the owner continues."""
     collector = Collector(tmp_path, lambda *_: None)
     collector.stop()
 

@@ -12,7 +12,7 @@ from sidecar.core.cluster import episodes
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceKind, Occasion, Piece
+from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.policy.policy import Policy, Source
@@ -56,7 +56,7 @@ def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> 
     return replace(cluster, episode=episode), [capture for capture in captures if capture]
 
 
-def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[Piece]) -> ClusterState:
+def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[EvidenceItem]) -> ClusterState:
     """The cluster, whose failover knows of these pieces."""
     files = sum(1 for piece in pieces if piece.file)
     details = [
@@ -74,23 +74,27 @@ def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[Piece]) -
     return cluster
 
 
-def beyond(capture: Capture) -> list[Piece]:
+def beyond(capture: Capture) -> list[EvidenceItem]:
     """What was not even asked for."""
     if not capture.jobs_beyond:
         return []
     why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
-    return [Piece(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
+    return [EvidenceItem(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
 
 
-def nothing(capture: Capture, why: str, outcome: CaptureOutcome = CaptureOutcome.LOST) -> list[Piece]:
+def nothing(capture: Capture, why: str, outcome: CaptureOutcome = CaptureOutcome.LOST) -> list[EvidenceItem]:
     """Stands for evidence that was not captured, or will not be delivered."""
     if capture.source is Source.PROCESSES:
-        return [Piece(EvidenceKind.PROCESS, "", outcome, why)]
-    dump = [Piece(EvidenceKind.THREAD_DUMP, capture.rest_address or "", outcome, why)] if capture.thread_dump else []
-    return [*(Piece(EvidenceKind.JOB, job, outcome, why) for job in capture.jobs), *dump]
+        return [EvidenceItem(EvidenceKind.PROCESS, "", outcome, why)]
+    dump = (
+        [EvidenceItem(EvidenceKind.THREAD_DUMP, capture.rest_address or "", outcome, why)]
+        if capture.thread_dump
+        else []
+    )
+    return [*(EvidenceItem(EvidenceKind.JOB, job, outcome, why) for job in capture.jobs), *dump]
 
 
-def records(policy: Policy, capture: Capture, pieces: Iterable[Piece], at: Moment) -> Iterator[Evidence]:
+def records(policy: Policy, capture: Capture, pieces: Iterable[EvidenceItem], at: Moment) -> Iterator[Evidence]:
     """One for each piece."""
     for number, piece in enumerate(pieces):
         yield Evidence(

@@ -1,28 +1,36 @@
-"""What the REST server that leads says of a failover: from which checkpoints jobs were restored; and a thread dump of its JobManager.
+"""Evidence from the leading REST server: from which checkpoint each job was restored, and a thread dump of the JobManager.
 
-All that it says is untrusted.
+All answers are untrusted.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
-from sidecar.sinks.evidence.evidence_files import ABSENT, CAPTURED, FAILED, NotCapturedError, Shelf, piece
+from sidecar.sinks.evidence.evidence_files import (
+    ABSENT,
+    CAPTURED,
+    FAILED,
+    EvidenceFolder,
+    NotCapturedError,
+    evidence_item,
+)
 from sidecar.sinks.evidence.rest_client import RestClient, reason
 
 TOTAL_SECONDS: Final = 40.0
-"""For all questions together."""
+"""For all requests together."""
 PATIENCE_SECONDS: Final = 8.0
-"""So long an election, and a job that is not restored yet, are waited for."""
+"""How long to wait for an election to end and for a job to be restored."""
 
 _MOST_NAME: Final = 100
 _JOB_ID: Final = re.compile("[0-9a-f]{32}")
-_BEGINNING: Final = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
-"""A job in one of these states may be restored yet."""
+_STARTING: Final = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
+"""States in which a job may still be restored."""
 _OFF: Final = 1 << 62
-"""From here on an interval of checkpoints, in milliseconds, means: none."""
+"""A checkpoint interval in milliseconds from here on means that checkpointing is off."""
 
 
 def capture(
@@ -30,99 +38,105 @@ def capture(
     jobs: Sequence[str],
     tls: Mapping[str, str | None] | None,
     seconds: float,
-    shelf: Shelf | None,
+    folder: EvidenceFolder | None,
 ) -> Iterator[dict[str, Any]]:
-    """Its pieces, jobs first: people wait for them. Without a shelf no thread dump is asked for."""
+    """The items, jobs first because messages wait for them. Without a folder there is no thread dump."""
     try:
         if address is None:
-            raise NotCapturedError(ABSENT, "nobody leads the REST server")
+            raise NotCapturedError(ABSENT, "the REST server has no leader")
         client = RestClient(address, tls, min(seconds, TOTAL_SECONDS), PATIENCE_SECONDS)
     except NotCapturedError as error:
-        yield from (piece("job", job, error.outcome, str(error)) for job in jobs)
-        if shelf:
-            yield piece("thread_dump", address or "", error.outcome, str(error))
+        yield from (evidence_item("job", job, error.outcome, str(error)) for job in jobs)
+        if folder:
+            yield evidence_item("thread_dump", address or "", error.outcome, str(error))
         return
-    known = _Overview(client)
+    known = _Jobs(client)
     for job in jobs:
         try:
-            yield _job(client, known, job)
+            yield known.restored(job)
         except NotCapturedError as error:
-            yield piece("job", job, error.outcome, f"{known.called(job)}: {error}")
-    if shelf is None:
+            yield evidence_item("job", job, error.outcome, f"{known.label(job)}: {error}")
+    if folder is None:
         return
     try:
-        yield _thread_dump(client, address, shelf)
+        yield _thread_dump(client, address, folder)
     except NotCapturedError as error:
-        yield piece("thread_dump", address, error.outcome, str(error))
+        yield evidence_item("thread_dump", address, error.outcome, str(error))
 
 
-class _Overview:
-    """Names and states of jobs, as far as Flink tells them."""
+class _Jobs:
+    """What Flink reports about jobs."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
-        self._jobs: dict[str, tuple[str, str]] = {}
-        self._asked = False
+        self._overview: dict[str, tuple[str, str]] | None = None
+        """Name and state by job; None: not requested yet."""
 
-    def ask(self) -> None:
-        """Once more."""
-        self._asked = True
-        try:
-            listed = self._client.get("/jobs/overview")[1].get("jobs")
-        except NotCapturedError:  # it goes without names
-            return
-        for job in listed if isinstance(listed, list) else []:
-            if isinstance(job, dict):
-                known = clean(job.get("name") or "", _MOST_NAME), clean(job.get("state") or "", 30)
-                self._jobs[str(job.get("jid"))] = known
-
-    def of(self, job: str) -> tuple[str, str]:
-        """Its name and its state; empty where they are not known."""
-        if not self._asked:
-            self.ask()
-        return self._jobs.get(job, ("", ""))
-
-    def called(self, job: str) -> str:
-        """What to call it, to people."""
-        name = self._jobs.get(job, ("", ""))[0]
+    def label(self, job: str) -> str:
+        """The job's name, if known, and the beginning of its id."""
+        name, _ = (self._overview or {}).get(job, ("", ""))
         return f"{name} ({clean(job, 8)})" if name else f"job {clean(job, 8)}"
 
+    def restored(self, job: str) -> dict[str, Any]:
+        """From which checkpoint the job was restored; waits while the job starts. Raises NotCapturedError."""
+        if not _JOB_ID.fullmatch(job):
+            raise NotCapturedError(FAILED, "not a job id")
+        name = state = ""
+        while True:
+            try:
+                status, answer = self._client.get(f"/jobs/{job}/checkpoints")
+            except NotCapturedError:
+                if state not in _STARTING or not self._client.is_out_of_time:
+                    raise
+                break  # the previous answer explains more
+            if self._overview is None:
+                self._refresh()
+            name, state = (self._overview or {}).get(job, ("", ""))
+            if status == 404 or _latest_restored(answer) or state not in _STARTING or not self._client.is_patient:
+                break
+            self._client.pause()
+            self._refresh()
+        outcome, text, attributes = self._explained(job, status, answer, state)
+        text = f"{self.label(job)}: {text}"
+        return evidence_item("job", job, outcome, text, **attributes, name=name or None, state=state or None)
 
-def _job(client: RestClient, known: _Overview, job: str) -> dict[str, Any]:
-    """From what it was restored. Raises NotCapturedError."""
-    if not _JOB_ID.fullmatch(job):
-        raise NotCapturedError(FAILED, "this is no id of a job")
-    state = ""
-    while True:
+    def _explained(
+        self, job: str, status: int, answer: Mapping[str, Any], state: str
+    ) -> tuple[str, str, dict[str, object]]:
+        """Outcome, text and attributes. Raises NotCapturedError."""
+        off = CAPTURED, "started without state: checkpointing is off", dict[str, object]()
+        if status == 404:  # Flink keeps no checkpoints of the job, or does not know it
+            why = reason(answer)
+            return off if "not enabled" in why else (ABSENT, f"Flink does not know this job: {why}", {})
+        if restored := _latest_restored(answer):
+            return CAPTURED, *_described(restored)
+        if state in _STARTING:
+            return ABSENT, f"not restored yet, it is {state}", {}
+        if not _dict(answer.get("counts")).get("total") and self._is_off(job):
+            return off
+        return CAPTURED, "started without state: no checkpoint was completed before", {}
+
+    def _is_off(self, job: str) -> bool:
         try:
-            status, answer = client.get(f"/jobs/{job}/checkpoints")
+            status, config = self._client.get(f"/jobs/{job}/checkpoints/config")
         except NotCapturedError:
-            if state not in _BEGINNING or not client.is_out_of_time:
-                raise
-            break  # what was answered while there was time says more
-        name, state = known.of(job)
-        if status == 404:
-            return _without_checkpoints(known, job, reason(answer), {"name": name or None, "state": state or None})
-        restored = _latest_restored(answer)
-        if restored or state not in _BEGINNING or not client.is_patient:
-            break
-        client.pause()
-        known.ask()
-    facts = {"name": name or None, "state": state or None}
-    if restored:
-        return _restored(known, job, restored, facts)
-    if state in _BEGINNING:
-        return piece("job", job, ABSENT, f"{known.called(job)}: not restored yet, it is {state}", **facts)
-    if not _dict(answer.get("counts")).get("total") and _is_off(client, job):
-        return piece("job", job, CAPTURED, f"{known.called(job)}: started without state: checkpointing is off", **facts)
-    why = "started without state: no checkpoint was completed before"
-    return piece("job", job, CAPTURED, f"{known.called(job)}: {why}", **facts)
+            return False
+        interval = config.get("interval")
+        return status == 404 or (isinstance(interval, int) and interval >= _OFF)
+
+    def _refresh(self) -> None:
+        """Read names and states again. A failure keeps those that are known."""
+        self._overview = self._overview or {}
+        with suppress(NotCapturedError):
+            jobs = self._client.get("/jobs/overview")[1].get("jobs")
+            for job in filter(None, map(_dict, jobs if isinstance(jobs, list) else [])):
+                known = clean(job.get("name") or "", _MOST_NAME), clean(job.get("state") or "", 30)
+                self._overview[str(job.get("jid"))] = known
 
 
 def _latest_restored(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Empty: there is none. Raises NotCapturedError where Flink does not say so: nobody may be told of lost state for want of a word."""
-    latest = _dict(answer.get("latest"))
-    restored = latest.get("restored", ...)
+    """Empty: none. Raises NotCapturedError unless Flink says so explicitly: lost state is never reported by mistake."""
+    restored = _dict(answer.get("latest")).get("restored", ...)
     if restored is None:
         return {}
     if not isinstance(restored, dict) or not restored:
@@ -130,8 +144,8 @@ def _latest_restored(answer: Mapping[str, Any]) -> dict[str, Any]:
     return restored
 
 
-def _restored(known: _Overview, job: str, restored: Mapping[str, Any], facts: dict[str, str | None]) -> dict[str, Any]:
-    """Raises NotCapturedError."""
+def _described(restored: Mapping[str, Any]) -> tuple[str, dict[str, object]]:
+    """Text and attributes. Raises NotCapturedError."""
     number, at = restored.get("id"), restored.get("restore_timestamp")
     try:
         if not isinstance(number, int) or not isinstance(at, int):
@@ -141,45 +155,24 @@ def _restored(known: _Overview, job: str, restored: Mapping[str, Any], facts: di
         raise NotCapturedError(FAILED, "Flink's answer cannot be read: latest.restored") from None
     is_savepoint = restored.get("is_savepoint") is True
     what = f"{'savepoint' if is_savepoint else 'checkpoint'} {clean(number, 20)}"
-    return piece(
-        "job",
-        job,
-        CAPTURED,
-        f"{known.called(job)}: restored from {what} at {restored_at:%Y-%m-%dT%H:%M:%SZ}",
-        restored_checkpoint_id=number,
-        restored_at=f"{restored_at:%Y-%m-%dT%H:%M:%S.%fZ}",
-        restored_path=restored.get("external_path"),
-        is_savepoint=str(is_savepoint).lower(),
-        **facts,
-    )
+    return f"restored from {what} at {restored_at:%Y-%m-%dT%H:%M:%SZ}", {
+        "restored_checkpoint_id": number,
+        "restored_at": f"{restored_at:%Y-%m-%dT%H:%M:%S.%fZ}",
+        "restored_path": restored.get("external_path"),
+        "is_savepoint": str(is_savepoint).lower(),
+    }
 
 
-def _without_checkpoints(known: _Overview, job: str, why: str, facts: dict[str, str | None]) -> dict[str, Any]:
-    """Flink's status 404 says either that it keeps no checkpoints of the job, or that it does not know the job."""
-    if "not enabled" in why:
-        return piece("job", job, CAPTURED, f"{known.called(job)}: started without state: checkpointing is off", **facts)
-    return piece("job", job, ABSENT, f"{known.called(job)}: Flink does not know this job: {why}", **facts)
-
-
-def _is_off(client: RestClient, job: str) -> bool:
-    try:
-        status, config = client.get(f"/jobs/{job}/checkpoints/config")
-    except NotCapturedError:
-        return False
-    interval = config.get("interval")
-    return status == 404 or (isinstance(interval, int) and interval >= _OFF)
-
-
-def _thread_dump(client: RestClient, address: str, shelf: Shelf) -> dict[str, Any]:
+def _thread_dump(client: RestClient, address: str, folder: EvidenceFolder) -> dict[str, Any]:
     """Raises NotCapturedError."""
     status, answer = client.get("/jobmanager/thread-dump")
     if status == 404:
-        raise NotCapturedError(ABSENT, "this Flink has no thread dump: 1.15 and newer have")
+        raise NotCapturedError(ABSENT, "this Flink has no thread dump over REST: 1.15 and newer have")
     threads = answer.get("threadInfos")
     if not isinstance(threads, list):
         raise NotCapturedError(FAILED, "Flink's answer cannot be read: threadInfos")
     text = "\n".join(str(_dict(thread).get("stringifiedThreadInfo", "?")) for thread in threads)
-    return shelf.keep("thread_dump", 0, address, text, threads=len(threads))
+    return folder.save("thread_dump", 0, address, text, threads=len(threads))
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""To which cluster a process of Flink belongs: what its command line, its environment and its configuration say.
+"""To which cluster a Flink process belongs, by its command line, environment and configuration.
 
-Only the answer leaves this module: command lines, environments and configurations hold secrets. It loads what reads a configuration
-when there is one to be read.
+These hold secrets: only the answer leaves this module. Large imports are made only when there is a configuration to parse.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,59 +30,57 @@ class Owner(Enum):
     UNKNOWN = "unknown"
 
 
-class Sorted(NamedTuple):
+class Selection(NamedTuple):
     """The processes that may be captured, and how many may not."""
 
     ours: list[FlinkProcess]
     others: int = 0
     """Of another cluster."""
     unknown: int = 0
-    """Of which it is not known, where another cluster's are visible too."""
+    """Of unknown owner, where another cluster's processes are visible too."""
 
 
 def identity(cluster: "ClusterSettings") -> dict[str, str]:
-    """What tells a cluster from others, for the capturing process: strings, none of them secret."""
+    """What distinguishes the cluster from others, as strings for the capturing process. Holds no secret."""
     known = {name: getattr(cluster, name, None) for name in ("quorum", "namespace", "cluster_id")}
     return {"store": cluster.store.value} | {name: value for name, value in known.items() if value is not None}
 
 
-def sort(found: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> Sorted:
-    """Which of them may be captured for the cluster with this `identity`; None: all.
+def select(found: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> Selection:
+    """The processes that may be captured for the cluster with this `identity`; None: all.
 
-    Those whose owner is not known are taken for ours as long as no other cluster's process is visible: in a pod, where none is.
+    A process of unknown owner counts as ours while no other cluster's process is visible, as in a pod.
     """
     if cluster is None:
-        return Sorted(list(found))
+        return Selection(list(found))
     owners: dict[int, Owner] = {}
     for process in found:  # JVMs come first
         master = process.works_for
         owners[process.pid] = owners[master] if master in owners else _owner(process, cluster)
-    shared = Owner.OTHER in owners.values()
-    taken = {Owner.OURS} if shared else {Owner.OURS, Owner.UNKNOWN}
     count = list(owners.values()).count
-    ours = [process for process in found if owners[process.pid] in taken]
-    return Sorted(ours, count(Owner.OTHER), count(Owner.UNKNOWN) if shared else 0)
+    shared = bool(count(Owner.OTHER))
+    chosen = {Owner.OURS} if shared else {Owner.OURS, Owner.UNKNOWN}
+    ours = [process for process in found if owners[process.pid] in chosen]
+    return Selection(ours, count(Owner.OTHER), count(Owner.UNKNOWN) if shared else 0)
 
 
 def _owner(process: FlinkProcess, cluster: Mapping[str, str]) -> Owner:
-    folder, properties = _told(process)
-    owners = {_compare(said, cluster) for said in _configurations(process.pid, folder, properties)}
-    if Owner.OURS in owners or not owners:
-        return Owner.OURS if owners else Owner.UNKNOWN
+    folder, properties = _options(process)
+    owners = {_compare(configuration, cluster) for configuration in _configurations(process.pid, folder, properties)}
+    if Owner.OURS in owners:
+        return Owner.OURS
     return owners.pop() if len(owners) == 1 else Owner.UNKNOWN
 
 
-def _told(process: FlinkProcess) -> tuple[str | None, dict[str, str]]:
-    """Flink's configuration folder, and what it was told beside it (`-Dkey=value`)."""
+def _options(process: FlinkProcess) -> tuple[str | None, dict[str, str]]:
+    """Flink's configuration folder, and the dynamic properties (`-Dkey=value`)."""
     folder, properties = None, {}
     arguments = iter(_arguments(process))
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        if argument == "--configDir":
-            folder = next(arguments, None)
-        elif name == "--configDir" and equals:
-            folder = value
-        elif argument == "-c":  # to Flink's client it is a class
+        if name == "--configDir":
+            folder = value if equals else next(arguments, None)
+        elif argument == "-c":  # for Flink's client this is a class
             folder = value if "/" in (value := next(arguments, "")) else folder
         elif argument.startswith("-D"):
             key, equals, value = (argument[2:] or next(arguments, "")).partition("=")
@@ -93,7 +90,7 @@ def _told(process: FlinkProcess) -> tuple[str | None, dict[str, str]]:
 
 
 def _arguments(process: FlinkProcess) -> list[str]:
-    """Those of the program that a JVM runs: what stands before is the JVM's. None where they cannot be read."""
+    """The arguments of the JVM's main class. Empty where they cannot be read."""
     try:
         command = processes.read(process.pid, "cmdline").split("\0")
         return command[command.index(process.name) + 1 :] if process.is_java else []
@@ -110,7 +107,7 @@ def _environment(pid: int, name: str) -> str | None:
 
 
 def _configurations(pid: int, folder: str | None, properties: Mapping[str, str]) -> "Iterator[HighAvailability]":
-    """What it may go by: without a file that can be read, the properties alone, where they say enough."""
+    """The configurations that may apply. Without a readable file: the properties alone, if they name a store."""
     texts = dict(_texts(pid, folder)) if folder else {}
     if not texts and not properties:
         return
@@ -119,15 +116,15 @@ def _configurations(pid: int, folder: str | None, properties: Mapping[str, str])
 
     for name, text in (texts or {LEGACY: ""}).items():
         try:
-            said = high_availability(Path(name), text, properties)
+            configuration = high_availability(Path(name), text, properties)
         except (SettingsError, RecursionError):
             continue
-        if texts or said.mode not in _WITHOUT_LEADERS:
-            yield said
+        if texts or configuration.mode not in _WITHOUT_LEADERS:
+            yield configuration
 
 
 def _texts(pid: int, folder: str) -> Iterable[tuple[str, str]]:
-    # An absolute link is followed from our root, not from that of the process: then nothing, or a file of ours, is compared.
+    # The kernel resolves an absolute link from our root, not the process's: then nothing, or a file of ours, is compared.
     base = f"root{folder}" if folder.startswith("/") else f"cwd/{folder}"
     for name in _FILES:
         try:
@@ -136,13 +133,14 @@ def _texts(pid: int, folder: str) -> Iterable[tuple[str, str]]:
             continue
 
 
-def _compare(said: "HighAvailability", cluster: Mapping[str, str]) -> Owner:
-    options = {name: given.text for name, given in said.options.items()}
-    if said.mode not in {"ZOOKEEPER", "KUBERNETES"}:
-        return Owner.OTHER if said.mode in _WITHOUT_LEADERS else Owner.UNKNOWN
-    if said.mode.lower() != cluster["store"]:
+def _compare(configuration: "HighAvailability", cluster: Mapping[str, str]) -> Owner:
+    options = {name: given.text for name, given in configuration.options.items()}
+    mode = configuration.mode
+    if mode not in {"ZOOKEEPER", "KUBERNETES"}:
+        return Owner.OTHER if mode in _WITHOUT_LEADERS else Owner.UNKNOWN
+    if mode.lower() != cluster["store"]:
         return Owner.OTHER
-    if said.mode == "ZOOKEEPER":
+    if mode == "ZOOKEEPER":
         return _compare_zookeeper(options, cluster)
     if "cluster_id" not in options:
         return Owner.UNKNOWN
@@ -159,8 +157,8 @@ def _compare_zookeeper(options: Mapping[str, str], cluster: Mapping[str, str]) -
     known = {**schema.ZOOKEEPER.defaults, **options}
     servers, _, chroot = "".join(options["zookeeper"].split()).partition("/")
     our_servers, _, our_chroot = cluster["quorum"].partition("/")
-    place = namespace(known["root"] or "", known["cluster_id"] or "")
-    if (chroot, place) != (our_chroot, cluster["namespace"]):
+    path = namespace(known["root"] or "", known["cluster_id"] or "")
+    if (chroot, path) != (our_chroot, cluster["namespace"]):
         return Owner.OTHER
-    # One server in common is enough: each may be given another part of the ensemble.
+    # One common server is enough: each configuration may list a different part of the ensemble.
     return Owner.OURS if set(servers.split(",")) & set(our_servers.split(",")) else Owner.OTHER

@@ -1,6 +1,6 @@
-"""Flink's processes, as far as /proc shows them, and what the kernel says of them.
+"""Flink's processes and their attributes, as far as /proc shows them.
 
-Never a command line or an environment: they hold secrets.
+Command lines and environments hold secrets and are never part of the result.
 """
 
 import errno
@@ -8,13 +8,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 PROC: Final = Path("/proc")
 
 _MOST_BYTES: Final = 1 << 20
-"""Of a file of /proc: a class path may be long."""
+"""Of a file below /proc: a class path may be long."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 _FLINK: Final = re.compile(r"org\.apache\.flink\.(?!shaded\.)[\w$.]{1,200}", re.ASCII)
@@ -23,7 +24,7 @@ _PYFLINK: Final = re.compile(r"\bpyflink\b")
 _OURS: Final = re.compile(r"sidecar(\..*)?|(.*/)?flink-ha-sidecar")
 _PYTHON: Final = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
 
-# Java's options whose value is an argument of its own.
+# Java options whose value is the next argument.
 _WITH_VALUE: Final = frozenset({
     *("-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules", "--limit-modules"),
     *("--add-exports", "--add-opens", "--add-reads", "--patch-module", "--enable-native-access", "--source"),
@@ -31,42 +32,40 @@ _WITH_VALUE: Final = frozenset({
 
 
 class FlinkProcess(NamedTuple):
-    """One process of Flink: a JVM, or a Python that works for one."""
+    """A Flink process: a JVM, or a Python process that works for one."""
 
     pid: int
     started: int
-    """In clock ticks since the machine started: with `pid`, which process it is."""
+    """In clock ticks since boot. Identifies the process together with `pid`, which may be reused."""
     is_java: bool
     name: str
-    """Its main class or its module, where that has the form of one; else `java` or `python`."""
+    """Main class or module, if valid; else `python`."""
     works_for: int | None = None
-    """The JVM that started it, itself or by others."""
+    """The JVM among its ancestors."""
 
     @property
     def subject(self) -> str:
-        """What to call it: `pid 17 (StandaloneSessionClusterEntrypoint)`."""
+        """For example `pid 17 (StandaloneSessionClusterEntrypoint)`."""
         return f"pid {self.pid} ({self.name.rpartition('.')[2]})"
 
 
-class _Seen(NamedTuple):
+class _Running(NamedTuple):
     parent: int
     started: int
     command: list[str]
 
 
 def find(ours: Collection[int]) -> list[FlinkProcess]:
-    """Those that can be seen, JVMs first; neither `ours` nor another process of a sidecar."""
+    """All visible Flink processes, JVMs first; without `ours` and other sidecars'."""
     seen = dict(_all())
     java = {pid: name for pid, process in seen.items() if (name := _main_class(process.command))}
 
     def jvm_above(pid: int) -> int | None:
-        for _ in range(len(seen)):  # an end, also where ids were given anew while we looked
-            if pid in java:
-                return pid
-            if pid not in seen:
-                return None
+        for _ in seen:  # bounded: reused ids could form a cycle
+            if pid in java or pid not in seen:
+                break
             pid = seen[pid].parent
-        return None
+        return pid if pid in java else None
 
     found = [FlinkProcess(pid, seen[pid].started, True, name) for pid, name in sorted(java.items())]
     for pid, process in sorted(seen.items()):
@@ -81,44 +80,42 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
 
 
 def read(pid: int, name: str) -> str:
-    """What a regular file of that name below /proc/PID holds: of secrets too. Raises OSError."""
-    return _read(pid, name)
+    """The content of the regular file /proc/PID/`name`; may hold secrets. Raises OSError."""
+    return _file(PROC / str(pid) / name)
 
 
 def status(pid: int) -> dict[str, str]:
-    """The lines of its /proc/PID/status by name. Raises OSError."""
-    lines = (line.partition(":") for line in _read(pid, "status").splitlines())
+    """The lines of /proc/PID/status by name. Raises OSError."""
+    lines = (line.partition(":") for line in read(pid, "status").splitlines())
     return {name: value.strip() for name, _, value in lines}
 
 
 def has_option(pid: int, option: str) -> bool:
-    """Whether it was started with that. Raises OSError."""
-    return option in _read(pid, "cmdline").split("\0")
+    """Whether the process was started with this option. Raises OSError."""
+    return option in read(pid, "cmdline").split("\0")
 
 
 def has_ended(process: FlinkProcess) -> bool:
-    """Whether this very process does not run any more."""
+    """Whether the process has ended, even if its id is in use again."""
     try:
-        return _stat(process.pid).started != process.started or status(process.pid)["State"].startswith(("Z", "X"))
+        fields = _fields(process.pid)
+        return int(fields[19]) != process.started or fields[0] in {"Z", "X"}
     except (OSError, ValueError, LookupError):
         return True
 
 
 def attributes(process: FlinkProcess) -> dict[str, str]:
-    """What the kernel says of it, as far as we may read it."""
-    return {name: value for name, read in _ATTRIBUTES.items() if (value := _attempt(read, process.pid)) is not None}
-
-
-def _attempt(read: Callable[[int], str | None], pid: int) -> str | None:
-    try:
-        return read(pid)
-    except (OSError, ValueError, LookupError):
-        return None
+    """The attributes that we may read, by name."""
+    found = {}
+    for name, attribute in _ATTRIBUTES.items():
+        with suppress(OSError, ValueError, LookupError):
+            found[name] = attribute(process.pid)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _fields(pid: int) -> list[str]:
-    """Those of /proc/PID/stat behind its name, which may hold anything: the first is the state (number 3 in proc_pid_stat(5))."""
-    return _read(pid, "stat").rpartition(")")[2].split()
+    """The fields of /proc/PID/stat after the name, which may hold anything: [0] is number 3 in proc_pid_stat(5), the state."""
+    return read(pid, "stat").rpartition(")")[2].split()
 
 
 def _age(pid: int) -> str:
@@ -136,19 +133,17 @@ def _resident(pid: int) -> str:
 
 
 def _oom_kills(pid: int) -> str | None:
-    """How often the kernel has killed in its cgroup (version 2) for want of memory."""
-    path = next((line[3:] for line in _read(pid, "cgroup").splitlines() if line.startswith("0::")), None)
-    if path is None:  # it is under cgroup version 1 alone
+    """How many processes the OOM killer ended in the cgroup. None without cgroup version 2."""
+    path = next((line[3:] for line in read(pid, "cgroup").splitlines() if line.startswith("0::")), None)
+    if path is None:
         return None
-    places = [PROC / str(pid) / "root/sys/fs/cgroup/memory.events"]  # what its own container has there
+    files = [PROC / str(pid) / "root/sys/fs/cgroup/memory.events"]  # as the process's own container shows it
     if path != "/" and ".." not in path:
-        places.insert(0, Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events")
-    for place in places:
-        try:
-            events: Mapping[str, str] = dict(line.split() for line in _file(place).splitlines())
-        except (OSError, ValueError):
-            continue
-        return str(int(events["oom_kill"]))
+        files.insert(0, Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events")
+    for file in files:
+        with suppress(OSError, ValueError):
+            events = dict(line.split() for line in _file(file).splitlines())
+            return str(int(events["oom_kill"]))
     return None
 
 
@@ -158,42 +153,32 @@ _ATTRIBUTES: Final[Mapping[str, Callable[[int], str | None]]] = {
     "rss_bytes": _resident,
     "cpu_seconds": _cpu,
     "started_seconds_ago": _age,
-    "oom_score": lambda pid: str(int(_read(pid, "oom_score"))),
+    "oom_score": lambda pid: str(int(read(pid, "oom_score"))),
     "cgroup_oom_kills": _oom_kills,
     "uid": lambda pid: str(int(status(pid)["Uid"].split()[1])),
 }
 
 
-def _all() -> Iterator[tuple[int, _Seen]]:
+def _all() -> Iterator[tuple[int, _Running]]:
     for entry in os.scandir(PROC):
         if entry.name.isdecimal():
             pid = int(entry.name)
-            try:
-                command = _read(pid, "cmdline").split("\0")[:-1]
-                yield pid, _stat(pid)._replace(command=command)
-            except (OSError, ValueError, LookupError):  # it has ended in between, or is none of our business
-                continue
-
-
-def _stat(pid: int) -> _Seen:
-    fields = _fields(pid)
-    return _Seen(int(fields[1]), int(fields[19]), [])
-
-
-def _read(pid: int, name: str) -> str:
-    return _file(PROC / str(pid) / name)
+            with suppress(OSError, ValueError, LookupError):  # it has just ended, or we may not read it
+                command = read(pid, "cmdline").split("\0")[:-1]
+                fields = _fields(pid)
+                yield pid, _Running(int(fields[1]), int(fields[19]), command)
 
 
 def _file(path: Path) -> str:
-    """What a regular file holds, and no more than there is room for. Another container's root may have anything at any name."""
+    """The content of a regular file, bounded. In another container's root any name may be a device or a pipe."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "no regular file")
+            raise OSError(errno.EINVAL, "not a regular file")
         return file.read(_MOST_BYTES).decode(errors="replace")
 
 
 def maps(pid: int, library: str) -> bool | None:
-    """Whether the library is mapped into the process; None: nothing is any more, it ends. Raises OSError."""
+    """Whether the library is mapped into the process; None: nothing is mapped, the process is ending. Raises OSError."""
     mapped = None
     with (PROC / str(pid) / "maps").open(errors="replace") as lines:
         for line in lines:
@@ -204,7 +189,7 @@ def maps(pid: int, library: str) -> bool | None:
 
 
 def _main_class(command: list[str]) -> str | None:
-    """Flink's class that a JVM runs; None of any other command line."""
+    """The Flink class that a JVM runs; None for any other command line."""
     if not command or command[0].rpartition("/")[2] != "java":
         return None
     arguments = iter(command[1:])
@@ -225,7 +210,7 @@ def _flink(name: str) -> str | None:
 
 
 def _script(command: list[str]) -> str | None:
-    """What a Python runs: a module, a file, or a text; None of any other command line."""
+    """The module, file or code that a Python process runs; None for any other command line."""
     if not command or not _PYTHON.fullmatch(command[0]):
         return None
     arguments = iter(command[1:])

@@ -1,4 +1,4 @@
-"""The stacks of a Python process, by py-spy. Never with its local variables: they hold secrets."""
+"""The stacks of a Python process, by py-spy; without local variables, which hold secrets."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
-from sidecar.sinks.evidence.evidence_files import ABSENT, FAILED, REFUSED, NotCapturedError
+from sidecar.sinks.evidence.evidence_files import ABSENT, ENDED, FAILED, REFUSED, NotCapturedError
 from sidecar.sinks.evidence.processes import FlinkProcess, has_ended
 
 MOST_BYTES: Final = 4 << 20
-"""Of what py-spy says."""
+"""Of py-spy's output."""
 
 _SECONDS: Final = 10.0
 _TRIES: Final = 3
@@ -25,31 +25,29 @@ _DENIED: Final = ("permission denied", "operation not permitted")
 
 
 def stacks(process: FlinkProcess, seconds: float) -> tuple[str, int]:
-    """Of all its threads, as text for people, and how many they are. Takes `seconds` at most. Raises NotCapturedError."""
+    """The stacks of all threads as text, and the number of threads, within `seconds`. Raises NotCapturedError."""
     program = _program()
     deadline = time.monotonic() + min(seconds, _SECONDS)
-    for left in reversed(range(_TRIES)):
-        answer, said = _run(program, process.pid, deadline)
+    # The process is not paused, so that what is read may be inconsistent: another try may succeed.
+    for _ in range(_TRIES):
+        answer, errors = _run(program, process.pid, deadline)
+        if has_ended(process):  # an answer may be about another process with its id
+            raise NotCapturedError(FAILED, ENDED)
         if answer is not None:
-            if has_ended(process):  # its number may be another's by now
-                raise NotCapturedError(FAILED, "it has ended")
             try:
                 threads = json.loads(answer)
                 return "".join(map(_thread, threads)), len(threads)
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 raise NotCapturedError(FAILED, "py-spy's answer cannot be read") from None
-        if any(word in said.lower() for word in _DENIED):
+        if any(word in errors.lower() for word in _DENIED):
             reason = "py-spy is not permitted to read it: the container needs the capability SYS_PTRACE"
             raise NotCapturedError(REFUSED, reason)
-        if has_ended(process):
-            raise NotCapturedError(FAILED, "it has ended")
-        if not left:  # without a pause of the process, what is read may contradict itself, and be better the next time
-            break
-    raise NotCapturedError(FAILED, f"py-spy: {_first_line(said)}")
+    first = next((line for line in errors.splitlines() if line.strip()), "no error message")
+    raise NotCapturedError(FAILED, f"py-spy: {clean(first.removeprefix('Error: '), 200)}")
 
 
 def _program() -> Path:
-    """Its place in our own environment: nothing that stands in a PATH is run."""
+    """py-spy in our own environment; PATH is not searched."""
     program = Path(sys.executable).with_name("py-spy")
     if not program.is_file():
         program = Path(sysconfig.get_path("scripts"), "py-spy")
@@ -59,11 +57,11 @@ def _program() -> Path:
 
 
 def _run(program: Path, pid: int, deadline: float) -> tuple[bytes | None, str]:
-    """What it answers, or None, and what it complains of. Raises NotCapturedError."""
+    """The answer, None if py-spy failed, and its error output. Raises NotCapturedError."""
     command = [str(program), "dump", "--json", "--nonblocking", "--pid", str(pid)]
-    complaints = os.memfd_create("py-spy")  # a file without a folder: ours may be read-only
+    stderr = os.memfd_create("py-spy")  # in memory: every folder may be read-only
     try:
-        run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, env={})
+        run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env={})
         limit = threading.Timer(max(deadline - time.monotonic(), 0), run.kill)
         limit.start()
         try:
@@ -72,22 +70,17 @@ def _run(program: Path, pid: int, deadline: float) -> tuple[bytes | None, str]:
                 answer = run.stdout.read(MOST_BYTES + 1)
                 if len(answer) > MOST_BYTES:
                     run.kill()
-                    raise NotCapturedError(FAILED, f"py-spy says more than {MOST_BYTES >> 20} MiB")
+                    raise NotCapturedError(FAILED, f"py-spy printed more than {MOST_BYTES >> 20} MiB")
         finally:
             limit.cancel()
-        said = os.pread(complaints, 65536, 0).decode(errors="replace")
+        errors = os.pread(stderr, 65536, 0).decode(errors="replace")
     except OSError as error:
         raise NotCapturedError(FAILED, f"could not start py-spy: {error.strerror or error}") from error
     finally:
-        os.close(complaints)
+        os.close(stderr)
     if run.returncode < 0:
         raise NotCapturedError(FAILED, "py-spy has not answered in time")
-    return (answer if run.returncode == 0 else None), said
-
-
-def _first_line(said: str) -> str:
-    line = next((line for line in said.splitlines() if line.strip()), "it has failed without a word")
-    return clean(line.removeprefix("Error: "), 200)
+    return (answer if run.returncode == 0 else None), errors
 
 
 def _thread(thread: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""Asks a REST server of Flink for JSON: no proxy, no redirect, nothing that takes longer or is larger than it may be.
+"""A client for Flink's REST server: JSON, without proxies or redirects, within limits of time and size.
 
-Whoever may write where leaders are published chooses the address: it is not asked where a JobManager cannot be.
+Whoever can write to the leader paths chooses the address: addresses at which no JobManager can be are refused.
 """
 
 import json
@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException, IncompleteRead
 from ipaddress import IPv6Address, ip_address, ip_network
 from queue import Empty, Queue
@@ -20,60 +20,58 @@ from sidecar.core.sanitize import clean
 from sidecar.sinks.evidence.evidence_files import FAILED, REFUSED, NotCapturedError
 
 MOST_BYTES: Final = 2 << 20
-"""Of an answer. As JSON it takes up to thirty times as much memory."""
+"""Of an answer. Parsed as JSON it takes up to thirty times as much memory."""
 
 _SECONDS: Final = 5.0
-"""For one request, from the first byte to the last."""
+"""For one request, name resolution included."""
 _RETRY_SECONDS: Final = 0.25
 _ADDRESS: Final = re.compile(r"(https?)://([A-Za-z0-9_-][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?")
 _WEB_PORTS: Final = frozenset({80, 443})
-"""The only ones below 1024 that are asked: no other service there speaks HTTP, and a JobManager takes root to listen there."""
+"""The only allowed ports below 1024: the others belong to services that do not speak HTTP."""
 _METADATA: Final = tuple(
     map(ip_network, ("100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::254/128"))
 )
-"""Where clouds tell a machine its credentials, outside of the link-local networks."""
+"""Metadata servers of clouds, which hand out credentials, outside of the link-local networks."""
 _NAT64: Final = ip_network("64:ff9b::/96")
 _ELECTING: Final = frozenset({500, 502, 503, 504})
-"""What is answered while a leader is elected, or while the JobMaster of a job begins."""
+"""Status codes during a leader election, or while a job's JobMaster starts."""
 _CLASS: Final = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
 _NO_REASON: Final = ("Internal server error.", "<Exception on server side:")
 
 
 class RestClient:
-    """One server. `patience` seconds long, what passes (nobody there, an election) is tried again; after `seconds` it is asked nothing."""
+    """One server. For `patience` seconds it retries refused connections and elections; after `seconds` it sends no request."""
 
     def __init__(self, address: str, tls: Mapping[str, str | None] | None, seconds: float, patience: float) -> None:
-        """`tls`: the fields of `TlsSettings`. Raises NotCapturedError where the address is none of a REST server."""
+        """`tls`: the fields of `TlsSettings`. Raises NotCapturedError if the address cannot be a REST server's."""
         match = _ADDRESS.fullmatch(address)
         if match is None or not 0 < int(match[3]) < 65536:
-            raise NotCapturedError(FAILED, f"this is no address of a REST server: {clean(address, 100)}")
+            raise NotCapturedError(FAILED, f"not the address of a REST server: {clean(address, 100)}")
         self._host, self._port = match[2].strip("[]"), int(match[3])
         self._tls = _context(tls or {}) if match[1] == "https" else None
         if self._port < 1024 and self._port not in _WEB_PORTS:
-            raise NotCapturedError(
-                REFUSED, f"no REST server is asked on port {self._port}: below 1024 on 80 and 443 alone"
-            )
+            raise NotCapturedError(REFUSED, f"port {self._port} is not allowed: below 1024 only 80 and 443 are")
         self._end = time.monotonic() + seconds
         self._patient_until = time.monotonic() + patience
         self._problem: str | None = None
-        """Why it was last asked in vain."""
+        """Why the last request failed."""
 
     @property
     def is_patient(self) -> bool:
-        """Whether what passes is still waited for."""
+        """Whether temporary failures are still retried."""
         return time.monotonic() + _RETRY_SECONDS < min(self._patient_until, self._end)
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether it is asked nothing any more."""
+        """Whether no request is sent any more."""
         return time.monotonic() >= self._end
 
     def pause(self) -> None:
-        """Until it is worth to ask again."""
+        """Wait before a retry."""
         time.sleep(_RETRY_SECONDS)
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        """The status, 200 or 404, and the JSON object. Raises NotCapturedError: how everything else went."""
+        """The status, 200 or 404, and the JSON object. Raises NotCapturedError for everything else."""
         while True:
             try:
                 status, content = self._get(path)
@@ -85,101 +83,88 @@ class RestClient:
                     raise NotCapturedError(FAILED, f"Flink's REST server {problem}")
             except ConnectionRefusedError:
                 problem = "cannot be reached: connection refused"
-            except (TimeoutError, _TooLateError):
-                # Out of time, what it did while there was time says more.
+            except TimeoutError:
+                # Once the time for all requests is over, an earlier failure explains more.
                 problem = (self._problem if self.is_out_of_time else None) or "has not answered in time"
                 raise NotCapturedError(FAILED, f"Flink's REST server {problem}") from None
             except (OSError, HTTPException, UnicodeError) as error:
-                said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-                raise NotCapturedError(FAILED, f"Flink's REST server cannot be asked: {clean(said, 200)}") from error
+                why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+                raise NotCapturedError(
+                    FAILED, f"the request to Flink's REST server failed: {clean(why, 200)}"
+                ) from error
             self._problem = problem
             if not self.is_patient:
                 raise NotCapturedError(FAILED, f"Flink's REST server {problem}")
             self.pause()
 
     def _get(self, path: str) -> tuple[int, bytes]:
-        """Raises OSError, HTTPException, _TooLateError."""
+        """Status and content. Raises TimeoutError, and what `_request` raises."""
         seconds = min(_SECONDS, self._end - time.monotonic())
         if seconds <= 0:
-            raise _TooLateError
-        connection = HTTPConnection(self._host, self._port)
-        raw = _connected(self._host, self._port, seconds)
-        limit = _Limit(raw, seconds)
+            raise TimeoutError
+        answers: Queue[tuple[int, bytes] | Exception] = Queue()
+
+        def request() -> None:
+            try:
+                answers.put(self._request(path, seconds))
+            except Exception as error:  # noqa: BLE001  raised below, in the caller's thread
+                answers.put(error)
+
+        # In a thread, because nothing else limits the resolver, or a server that sends one byte at a time.
+        # The thread may outlive the request, but not this process, which ends soon.
+        threading.Thread(target=request, daemon=True).start()
         try:
-            connection.sock = self._tls.wrap_socket(raw, server_hostname=self._host) if self._tls else raw
+            answer = answers.get(timeout=seconds)
+        except Empty:
+            raise TimeoutError from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _request(self, path: str, seconds: float) -> tuple[int, bytes]:
+        """Raises NotCapturedError, OSError, HTTPException, UnicodeError."""
+        with closing(HTTPConnection(self._host, self._port)) as connection:
+            connection.sock = _connected(self._host, self._port, seconds)
+            if self._tls:
+                connection.sock = self._tls.wrap_socket(connection.sock, server_hostname=self._host)
             connection.request("GET", path, headers={"Accept": "application/json", "Connection": "close"})
             response = connection.getresponse()
             content = response.read(MOST_BYTES + 1)
-            if limit.reached:  # what was read until then looks as if it were all
-                raise _TooLateError
-            if len(content) > MOST_BYTES:
-                raise NotCapturedError(FAILED, f"Flink's REST server answers with more than {MOST_BYTES >> 20} MiB")
-            if response.length:  # `read` of a number of bytes does not mind
-                raise IncompleteRead(content, response.length)
-        except (OSError, HTTPException) as error:
-            if limit.reached:
-                raise _TooLateError from error
-            raise
-        else:
-            return response.status, content
-        finally:
-            limit.lift()
-            connection.close()
-            raw.close()
+        if len(content) > MOST_BYTES:
+            raise NotCapturedError(FAILED, f"Flink's REST server answers with more than {MOST_BYTES >> 20} MiB")
+        if response.length:  # a bounded `read` does not report a truncated answer
+            raise IncompleteRead(content, response.length)
+        return response.status, content
 
 
 def reason(answer: Mapping[str, Any]) -> str:
-    """Flink's own explanation in one line, without its stack trace."""
+    """Flink's own explanation as one line, without a stack trace."""
     errors = answer.get("errors")
     lines = [line for text in errors for line in str(text)[:10_000].splitlines()] if isinstance(errors, list) else []
-    said = next((line for line in lines if line.strip() and line.strip() not in _NO_REASON), "no reason given")
-    return clean(_CLASS.sub("", said.strip(), count=1), 200)
-
-
-class _TooLateError(Exception):
-    """There was no answer within the limit."""
+    first = next((line for line in map(str.strip, lines) if line and line not in _NO_REASON), "no reason given")
+    return clean(_CLASS.sub("", first, count=1), 200)
 
 
 def _connected(host: str, port: int, seconds: float) -> socket.socket:
-    """However many addresses it has, and however slowly its name is resolved. Raises OSError, UnicodeError."""
-    deadline = time.monotonic() + seconds
-    found: Queue[list[Any] | Exception] = Queue()
-
-    def resolve() -> None:
-        try:
-            found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as error:
-            found.put(error)
-
-    threading.Thread(target=resolve, daemon=True).start()  # nothing else bounds it
-    try:
-        addresses = found.get(timeout=seconds)
-    except Empty:
-        raise TimeoutError from None
-    if isinstance(addresses, Exception):
-        raise addresses
-    for *_, address in addresses:
-        if not _is_plausible(address[0]):
+    """A connection to one of the host's addresses. Raises NotCapturedError, OSError, UnicodeError."""
+    addresses = [str(address[0]) for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    for address in addresses:
+        if not _is_plausible(address):
             raise NotCapturedError(
                 REFUSED,
-                f"no JobManager has the address {clean(address[0], 60)} (link-local, of a cloud's metadata, or of no machine)",
+                f"no JobManager can have the address {clean(address, 60)} (link-local, cloud metadata, multicast or unspecified)",
             )
     problem: OSError = TimeoutError()
-    for family, kind, protocol, _, address in addresses:
-        connection = socket.socket(family, kind, protocol)
-        try:
-            connection.settimeout(max(deadline - time.monotonic(), 0.001))
-            connection.connect(address)
+    for address in addresses:
+        try:  # the checked address, not the name: the name may resolve to another one by now
+            return socket.create_connection((address, port), seconds)
         except OSError as error:
-            connection.close()
             problem = error
-        else:
-            return connection
     raise problem
 
 
 def _is_plausible(host: str) -> bool:
-    """Whether a JobManager may be at this address. It is the resolved one that is connected to: a name cannot change meanwhile."""
+    """Whether a JobManager can have this address."""
     address = ip_address(host.partition("%")[0])
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
@@ -190,42 +175,18 @@ def _is_plausible(host: str) -> bool:
     return not nowhere and not any(address in network for network in _METADATA)
 
 
-class _Limit:
-    """Cuts a connection after so many seconds: a server that sends a byte now and then would hold us for ever."""
-
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self.reached = False
-        # A number of its own for the same connection: what TLS does with the other one is not waited for.
-        self._connection = connection.dup()
-        self._timer = threading.Timer(seconds, self._cut)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _cut(self) -> None:
-        self.reached = True
-        with suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
-
-    def lift(self) -> None:
-        self._timer.cancel()
-        self._timer.join()
-        self._connection.close()
-
-
 def _object(content: bytes, status: int) -> dict[str, Any]:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        raise NotCapturedError(
-            FAILED, f"this is no REST server of Flink: it answers with status {status} and no JSON object"
-        )
+        raise NotCapturedError(FAILED, f"not Flink's REST server: it answers with status {status} and no JSON object")
     return answer
 
 
 def _context(tls: Mapping[str, str | None]) -> ssl.SSLContext:
-    """As `sidecar.settings.TlsSettings.context`. Raises NotCapturedError."""
+    """Like `TlsSettings.context`, which this process does not import. Raises NotCapturedError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     file = tls.get("ca_file")
     try:

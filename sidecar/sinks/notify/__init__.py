@@ -1,1 +1,1 @@
-"""Deliveries: messages to people through Apprise, heartbeats, and the ledger that several sidecars share."""
+"""Deliveries: notifications through Apprise, heartbeats, and the ledger that several sidecars share."""

@@ -1,4 +1,4 @@
-"""How a message looks at a service. Every text of it is untrusted. For the sender's child process alone."""
+"""Formats a message for a service. All of its texts are untrusted. Used only by the sender's child process."""
 
 import re
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from typing import Any, Final
 from apprise import NotifyBase, NotifyFormat
 
 MessageFacts = Sequence[tuple[str, str]]
-"""Names and values, in the order in which they are read."""
+"""Names and values, in order."""
 
-# Programs read these as they are; no chat that calls people by `@name` is behind them.
+# Read by programs, not shown in a chat: left unchanged.
 _FOR_PROGRAMS: Final = frozenset({"json", "xml", "form"})
-# What begins a mention, a link, an image or an element in some chat or other. An invisible character behind it makes it text that can
-# still be read and copied, also where a chat has a syntax of its own: to escape takes each chat's own rules, and shows where it has none.
+# What starts a mention, a link, an image or an element in some chat. An invisible character after it makes it plain text that can still
+# be read and copied. Escaping would need each chat's own rules, and would be visible where a chat has none.
 _MARKUP: Final = re.compile(r"@(?=\S)|<(?=[^\s\d=<>-])|\](?=[(\[:])")
 _BREAK: Final = "\N{ZERO WIDTH SPACE}"
 _LINK: Final = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)
@@ -23,16 +23,16 @@ _PAGE: Final = (
     '<h2 style="font-size: 17px; margin: 0 0 12px">{title}</h2>\n{paragraphs}</div>'
 )
 _PARAGRAPH: Final = '<p style="margin: 0 0 12px">{}</p>\n'
-# Columns where a mail program knows widths, and `name: value` line by line in every other one, and in the plain text that goes with it.
+# Columns where a mail program supports widths; `name: value` lines elsewhere and in the plain-text part.
 _FACT: Final = '<span style="display: inline-block; min-width: 120px; font-weight: bold">{}:</span> {}'
 
 
 def formatted(
     service: NotifyBase, title: str, body: str, facts: MessageFacts, link: str | None
 ) -> tuple[str, str, NotifyFormat]:
-    """Title, body and format as the service shows them best: HTML where that is mail, plain text elsewhere, and where it would not fit.
+    """Title, body and format: HTML for mail if it fits, else plain text.
 
-    `link` is an http or https URL. Nothing in any of the texts is markup, calls anybody, or makes a reader's program load anything.
+    `link` is an http or https URL. No text can act as markup, mention anyone, or make a reader's program load anything.
     """
     if link and not _LINK.fullmatch(link):
         link = None
@@ -49,7 +49,7 @@ def formatted(
 
 
 def _is_mail(service: NotifyBase) -> bool:
-    """Whether HTML is its rich text. Chats have Markdown, or both."""
+    """Whether the service supports HTML but not Markdown. Chats have Markdown, or both."""
     declared: Any = service.notify_format  # one, or several
     formats = declared if isinstance(declared, tuple) else (declared,)
     return NotifyFormat.HTML in formats and NotifyFormat.MARKDOWN not in formats

@@ -1,4 +1,4 @@
-"""What an attempt sent, and what was answered to its HTTP requests. Apprise keeps it to itself. For the sender's child process alone."""
+"""How the HTTP requests of an attempt were answered, which Apprise does not report. Used only by the sender's child process."""
 
 import re
 import sys
@@ -7,109 +7,108 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
+from http import HTTPStatus
 from typing import Any, Final
 
 from requests import RequestException, Response
 from requests.adapters import HTTPAdapter
 
 MOST_BYTES: Final = 1 << 20
-"""Of a body. No service says as much; one that does is not listened to any longer."""
-
-_REDIRECT: Final = 300
-_REQUEST_TIMEOUT: Final = 408
-_TOO_EARLY: Final = 425
-_TOO_MANY_REQUESTS: Final = 429
-_SERVER_ERROR: Final = 500
-_BAD_GATEWAY: Final = 502
-_UNAVAILABLE: Final = 503
-_GATEWAY_TIMEOUT: Final = 504
+"""Of an answer's body, much more than any service sends. The rest is not read."""
 
 _SENDING: Final = frozenset(
     {"socket.connect", "socket.sendto", "socket.sendmsg", "subprocess.Popen", "os.posix_spawn", "syslog.syslog"}
 )
-"""Python's own names (audit events) for what every library that sends anything has to do: there is no hook that all plugins pass."""
+"""Python's audit events for whatever sends data: there is no hook that all plugins use."""
 
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _LONGEST_DATE: Final = 40
 
 
-class Answer:
-    """The newest answer: its status, None where there is none, and how many seconds it asks us to wait, None where it does not."""
+class Observed:
+    """The newest answer's status, None if there is none, and for how many seconds it asks to wait, None if it does not."""
 
     def __init__(self) -> None:
         self.status: int | None = None
         self.retry_after: int | None = None
         self.exchanges = 0
-        """How often anything was sent, or tried to be, by HTTP, SMTP or whatever else: each connection, datagram and program counts."""
+        """Connections, datagrams and programs started, by HTTP, SMTP or anything else, successful or not."""
 
     @property
     def rate_limited(self) -> bool:
-        """Whether it tells us to come back later."""
-        return self.status == _TOO_MANY_REQUESTS or (self.status == _UNAVAILABLE and self.retry_after is not None)
+        """Whether the service asks to come back later."""
+        return self.status == HTTPStatus.TOO_MANY_REQUESTS or (
+            self.status == HTTPStatus.SERVICE_UNAVAILABLE and self.retry_after is not None
+        )
 
     def outcome(self) -> str | None:
-        """What it means for a message that was not accepted, as a value of `Outcome`. None: it does not tell."""
-        if self.status is None or self.status < _REDIRECT:
+        """The outcome, a value of `Outcome`, of a message that was not accepted. None: the answer does not determine it."""
+        if self.status is None or self.status < HTTPStatus.MULTIPLE_CHOICES:
             return None
         if self.rate_limited:
             return "rate_limited"
-        if self.status in (_SERVER_ERROR, _BAD_GATEWAY, _GATEWAY_TIMEOUT):
-            return "timed_out"  # something broke, before or after the message was taken
-        if self.status >= _SERVER_ERROR or self.status in (_REQUEST_TIMEOUT, _TOO_EARLY):
+        if self.status in _IN_DOUBT:
+            return "timed_out"
+        if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR or self.status in _TEMPORARY:
             return "failed"
         return "rejected"
 
     def note(self, response: Response | None) -> None:
-        """This one is the newest; None: a request is under way."""
+        """Keep the newest answer; None: a request has started."""
         self.status = response.status_code if response is not None else None
         self.retry_after = _retry_after(response.headers) if response is not None else None
 
 
-@contextmanager
-def listening() -> Iterator[Answer]:
-    """Note what is sent meanwhile, and what is answered to whatever `requests` sends, in all of this process.
+_IN_DOUBT: Final = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+"""The service failed, before or after it accepted the message."""
+_TEMPORARY: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)
 
-    Once we are told to come back later nothing more is sent: some plugins would knock again by themselves.
+
+@contextmanager
+def observing() -> Iterator[Observed]:
+    """Observe what this process sends, and the answers to requests of the library `requests`.
+
+    Once the service asks to come back later, further requests fail: some plugins would retry by themselves.
     """
-    answer = Answer()
-    _listeners.append(answer)
-    _hear()
+    observed = Observed()
+    _observing.append(observed)
+    _add_hook()
     send = HTTPAdapter.send
 
     def noting(adapter: HTTPAdapter, *args: Any, **kwargs: Any) -> Response:
-        if answer.rate_limited:
-            raise RequestException("told to come back later")
-        answer.note(None)
+        if observed.rate_limited:
+            raise RequestException("the service asked to come back later")
+        observed.note(None)
         response = send(adapter, *args, **kwargs)
-        answer.note(response)
+        observed.note(response)
         _bound(response)
         return response
 
     HTTPAdapter.send = noting  # type: ignore[method-assign, assignment]  # there is no hook that every plugin's requests pass
     try:
-        yield answer
+        yield observed
     finally:
         HTTPAdapter.send = send  # type: ignore[method-assign]  # as above
-        _listeners.remove(answer)
+        _observing.remove(observed)
 
 
-_listeners: list[Answer] = []
+_observing: list[Observed] = []
 
 
 @cache
-def _hear() -> None:
-    """Count what is sent, for whoever listens. Python keeps such a hook until the process ends: one is enough."""
+def _add_hook() -> None:
+    """Count what is sent. Once: Python keeps an audit hook until the process ends."""
 
     def happened(event: str, _arguments: object) -> None:
         if event in _SENDING:
-            for answer in _listeners:
-                answer.exchanges += 1
+            for observed in _observing:
+                observed.exchanges += 1
 
     sys.addaudithook(happened)
 
 
 def _bound(response: Response) -> None:
-    """Let no more be read of the body than MOST_BYTES."""
+    """Limit the body to MOST_BYTES."""
     stream = response.raw.stream
 
     def bounded(*args: Any, **kwargs: Any) -> Iterator[bytes]:
@@ -125,11 +124,11 @@ def _bound(response: Response) -> None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> int | None:
-    """In seconds, by the service's own clock where it tells a date; None for what cannot be read."""
-    asked = headers.get("Retry-After", "").strip()
-    if _SECONDS.fullmatch(asked):
-        return int(asked)
-    until = _date(asked)
+    """In seconds; a date counts by the service's own clock. None if it cannot be parsed."""
+    value = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(value):
+        return int(value)
+    until = _date(value)
     if until is None:
         return None
     now = _date(headers.get("Date", "").strip()) or datetime.now(UTC)

@@ -1,7 +1,7 @@
-"""One voice: what is to be told is claimed in the ledger before it is sent, and marked as told after.
+"""The ledger that several sidecars share: a notification is claimed before it is sent, and marked after.
 
-Each cluster has a ledger of its own, in its own store. Where a store does not let us keep one, this sidecar speaks for itself, and the
-log says so.
+Each cluster has a ledger of its own, in its own store. Where the store does not permit one, this sidecar sends every notification itself
+and logs that.
 """
 
 import logging
@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -26,15 +26,15 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.sanitize import clean
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
 
-MOST_RACES: Final = 20
-"""So often somebody else may be faster. Each time one of them gets what it wants, and there are a handful."""
+MOST_CONFLICTS: Final = 20
+"""Writes that may be lost to other sidecars. Each conflict lets one of them finish, and there are few."""
 MARK_ATTEMPTS: Final = 3
-MOST_DEBTS: Final = 1000
-"""Marks that could not be made. Of more, the oldest are never made."""
+MOST_UNMARKED: Final = 1000
+"""Notifications that wait to be marked. Beyond, the oldest is never marked."""
 DOUBT_AFTER: Final = 10.0
-"""Seconds. When the ledger was out of reach for us for so long, it may have been for others long enough to send without it."""
+"""Seconds. When the ledger was unreachable for so long, other sidecars may have sent without it."""
 REFUSED_SECONDS: Final = 600.0
-"""So long a store that has refused is not asked again."""
+"""For how long a store that has refused is not tried again."""
 _PAUSE: Final = 0.05
 _MOST_WATCHED: Final = 10_000
 
@@ -49,16 +49,16 @@ class Permit(Struct, frozen=True):
     outcome: DeliveryOutcome | None = None
     detail: str = ""
     until: float = math.inf
-    """When (monotonic) it is too late to begin: others may take the claim over before the end."""
+    """Deadline (monotonic) to start sending: others may take the claim over before the attempt ends."""
 
 
 FREE: Final = Permit()
-"""Send it: nobody needs to be asked."""
+"""Send it, without a claim."""
 
 
 @contextmanager
 def _expecting_ledger_errors() -> Iterator[None]:
-    """Whatever else goes wrong is a LedgerError too: then the ledger is out of reach, and messages go out without it after a while."""
+    """Turn an unexpected error into a LedgerError: the ledger counts as unreachable, and messages are sent without it after a while."""
     try:
         yield
     except LedgerError:
@@ -71,12 +71,12 @@ def _expecting_ledger_errors() -> Iterator[None]:
 
 
 class SharedLedger:
-    """The ledger of one cluster. Safe to use from several threads: they take turns."""
+    """The ledger of one cluster. Thread-safe: calls are serialized."""
 
     def __init__(
         self, store: LedgerStore, observer: str, clock: Clock, *, alone_if_refused: bool, take_over: int = TAKE_OVER
     ) -> None:
-        """`alone_if_refused`: speak for ourselves alone where the store has never let us keep a ledger; else wait for it."""
+        """`alone_if_refused`: send without a ledger if the store has never permitted one; else wait for it."""
         self._store = store
         self._observer = observer
         self._clock = clock
@@ -84,24 +84,22 @@ class SharedLedger:
         self._take_over = take_over / SECOND
         self._lock = threading.Lock()
         self._held: dict[str, tuple[Claim, float]] = {}
-        """Claims of others, and since when (monotonic) they have stood unchanged: our own clock alone decides."""
+        """Claims of others, and since when (monotonic) each is unchanged. Other sidecars' clocks do not matter."""
         self._alone_until = 0.0
-        self._knows_one = False
-        """Whether there has been a ledger."""
+        self._has_existed = False
         self._failed_at = -math.inf
         self._failure = ""
-        self._away_since: float | None = None
-        """Since when (monotonic) it is out of reach."""
+        self._unreachable_since: float | None = None
+        """Monotonic."""
         self._doubtful_until = 0
-        """Whatever happened until then (microseconds since the epoch) may have been told by somebody who could not say so."""
-        self._debts: deque[tuple[Delivery, Claim | None, DeliveryOutcome]] = deque(maxlen=MOST_DEBTS)
+        """Until then (microseconds since the epoch) others may have sent notifications that they could not mark."""
+        self._unmarked: deque[tuple[Delivery, Claim | None, DeliveryOutcome]] = deque(maxlen=MOST_UNMARKED)
 
     def begin(self) -> None:
-        """Make the ledger where there is none, before there is anything to tell: who finds none later, knows that one was lost."""
+        """Create the ledger if there is none, before the first notification: one that is missing later has been lost."""
         with self._lock:
             try:
-                with _expecting_ledger_errors():
-                    self._begin()
+                self._begin()
             except LedgerRefusedError as error:
                 self._refused(error)
             except LedgerError as error:
@@ -110,36 +108,34 @@ class SharedLedger:
                 )
 
     def claim(self, delivery: Delivery) -> Permit:
-        """Whether to send it."""
-        asked_at = time.monotonic()
+        """Whether to send the notification."""
+        called_at = time.monotonic()
         with self._lock:
             if time.monotonic() < self._alone_until:
                 return FREE
-            if asked_at < self._failed_at:  # who waited for another's answer has it
+            if called_at < self._failed_at:  # the ledger failed for another caller while this one waited
                 return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._failure)
             try:
-                with _expecting_ledger_errors():
-                    return self._claim(delivery)
+                return self._claim(delivery)
             except LedgerRefusedError as error:
                 return self._refused(error)
             except LedgerError as error:
-                return self._out_of_reach(error)
+                return self._unreachable(error)
 
     def settle(self, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> None:
-        """What became of what we had claimed, or had sent without. Tried again, while the ledger is out of reach by `pay`: else others
-        would tell it once more.
+        """Mark what was sent, or release its claim. While the ledger is unreachable, `retry_marks` tries again: an unmarked notification
+        may be sent by another sidecar.
         """
         for attempt in range(MARK_ATTEMPTS):
-            with self._lock:  # in between, others may ask
+            with self._lock:  # released between attempts, so that other threads can claim
                 if time.monotonic() < self._alone_until:
                     return
                 try:
-                    with _expecting_ledger_errors():
-                        self._settle(delivery, claim, outcome)
+                    self._settle(delivery, claim, outcome)
                 except LedgerError as error:
-                    self._out_of_reach(error)
+                    self._unreachable(error)
                     if attempt == MARK_ATTEMPTS - 1:
-                        self._debts.append((delivery, claim, outcome))
+                        self._unmarked.append((delivery, claim, outcome))
                         _log.warning(
                             "a delivered notification could not be marked in the ledger and may be sent again: %s",
                             error,
@@ -148,22 +144,21 @@ class SharedLedger:
                     return
 
     @property
-    def owes(self) -> bool:
-        """Whether there is something for `pay`."""
-        return bool(self._debts)
+    def has_unmarked(self) -> bool:
+        """Whether `retry_marks` has something to mark."""
+        return bool(self._unmarked)
 
-    def pay(self) -> None:
-        """Mark what could not be marked when it was told. May be called often: a ledger out of reach is left alone for a moment."""
+    def retry_marks(self) -> None:
+        """Mark what `settle` could not. May be called often: it does nothing for a moment after a failure."""
         with self._lock:
             if time.monotonic() - self._failed_at < LEDGER_PAUSE / SECOND:
                 return
             try:
-                while self._debts:
-                    with _expecting_ledger_errors():
-                        self._settle(*self._debts[0])
-                    self._debts.popleft()
+                while self._unmarked:
+                    self._settle(*self._unmarked[0])
+                    self._unmarked.popleft()
             except LedgerError as error:
-                self._out_of_reach(error)
+                self._unreachable(error)
 
     def stop(self) -> None:
         """End in bounded time. May be called twice."""
@@ -173,35 +168,50 @@ class SharedLedger:
             finally:
                 self._lock.release()
 
+    @_expecting_ledger_errors()
     def _begin(self) -> None:
         document = self._store.read()
         found = self._found(document)
-        if not self._knows_one:
+        if not self._has_existed:
             self._write(found, document)
         self._store.rest()
 
+    @_expecting_ledger_errors()
     def _claim(self, delivery: Delivery) -> Permit:
-        for race in range(MOST_RACES):
-            document = self._store.read()
-            found = self._found(document)
+        for found, document in self._tries():
             permit = self._permit(found, delivery)
             if permit.outcome is not None:
                 if permit.outcome is DeliveryOutcome.ALREADY_TOLD:
                     self._store.rest()
                 return permit
-            assert permit.claim  # noqa: S101  what may be sent is claimed
+            assert permit.claim  # noqa: S101  a permit to send has a claim
             if self._write(ledgers.claimed(found, delivery, permit.claim, self._clock().wall), document):
                 self._held.pop(ledgers.name_of(delivery), None)
                 return permit
-            time.sleep(random.uniform(0, _PAUSE * (race + 1)))  # noqa: S311  so that those who race do not meet again
         raise LedgerError("the ledger is written by others all the time")
 
+    @_expecting_ledger_errors()
+    def _settle(self, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> None:
+        for found, document in self._tries():
+            changed = self._settled(found, delivery, claim, outcome)
+            if changed is found or self._write(changed, document):
+                self._store.rest()
+                return
+        raise LedgerError("the ledger is written by others all the time")
+
+    def _tries(self) -> Iterator[tuple[Ledger, Document]]:
+        """The ledger as it is now, once for each try to write it."""
+        for conflict in range(MOST_CONFLICTS):
+            document = self._store.read()
+            yield self._found(document), document
+            time.sleep(random.uniform(0, _PAUSE * (conflict + 1)))  # noqa: S311  avoids the same conflict again
+
     def _found(self, document: Document) -> Ledger:
-        """The ledger in it. One that was deleted or garbled begins anew: what was told before is not known any more."""
+        """The ledger in the document. A deleted or damaged one starts anew, without knowing what was sent before."""
         wall = self._clock().wall
         found = ledgers.believed(ledgers.read(document.content), wall)
-        self._away_since = None
-        self._knows_one = self._knows_one or found.began > 0
+        self._unreachable_since = None
+        self._has_existed = self._has_existed or found.began > 0
         return ledgers.begun(found, wall)
 
     def _permit(self, found: Ledger, delivery: Delivery) -> Permit:
@@ -213,10 +223,10 @@ class SharedLedger:
             self._held.pop(name, None)
             return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry else "")
         if standing is Standing.HELD:
-            assert entry  # noqa: S101  a claim stands in an entry
+            assert entry  # noqa: S101  a claim is part of an entry
             assert entry.claim  # noqa: S101  it is held
             if not self._is_abandoned(name, entry.claim):
-                return Permit(outcome=DeliveryOutcome.HELD, detail=f"{clean(entry.claim.by)} is about to tell it")
+                return Permit(outcome=DeliveryOutcome.HELD, detail=f"{clean(entry.claim.by)} is about to send it")
             _log.warning(
                 "cluster %s: taking over a notification that %s claimed and has not sent for %.0f s",
                 delivery.cluster_id,
@@ -225,9 +235,7 @@ class SharedLedger:
             )
         doubtful = ledgers.may_have_arrived(found, delivery) or ledgers.repeats(found, delivery)
         since = ledgers.oldest_news(found, delivery)
-        forgotten = (
-            since < found.began or since <= self._doubtful_until
-        )  # in a ledger that is lost, or could not be reached
+        forgotten = since < found.began or since <= self._doubtful_until  # the ledger was lost, or unreachable
         return Permit(
             Claim(self._observer, f"{delivery.id}/{delivery.attempt}"),
             possible_duplicate=doubtful or forgotten,
@@ -236,54 +244,38 @@ class SharedLedger:
 
     def _is_abandoned(self, name: str, claim: Claim) -> bool:
         now = time.monotonic()
-        seen, since = self._held.get(name, (claim, now))
-        if seen != claim:
+        known, since = self._held.get(name, (claim, now))
+        if known != claim:
             since = now
         while name not in self._held and len(self._held) >= _MOST_WATCHED:
             self._held.pop(next(iter(self._held)))
         self._held[name] = (claim, since)
         return now - since >= self._take_over
 
-    def _settle(self, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> None:
-        self._change(lambda found: self._settled(found, delivery, claim, outcome))
-        self._store.rest()
-
     def _settled(self, found: Ledger, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> Ledger:
         wall = self._clock().wall
-        if outcome in {
-            DeliveryOutcome.DELIVERED,
-            DeliveryOutcome.NOT_SENT,
-        }:  # nobody with the same configuration could send it either
+        # NOT_SENT: no sidecar with the same configuration could send it.
+        if outcome in {DeliveryOutcome.DELIVERED, DeliveryOutcome.NOT_SENT}:
             return ledgers.marked(found, delivery, self._observer, wall)
         if claim is None:
             return found
         return ledgers.released(found, delivery, claim, wall, unsure=outcome is DeliveryOutcome.TIMED_OUT)
 
-    def _change(self, change: Callable[[Ledger], Ledger]) -> None:
-        for race in range(MOST_RACES):
-            document = self._store.read()
-            found = self._found(document)
-            changed = change(found)
-            if changed is found or self._write(changed, document):
-                return
-            time.sleep(random.uniform(0, _PAUSE * (race + 1)))  # noqa: S311  so that those who race do not meet again
-        raise LedgerError("the ledger is written by others all the time")
-
     def _write(self, changed: Ledger, over: Document) -> bool:
         return self._store.write(ledgers.written(changed, self._clock().wall), over) is not None
 
     def _refused(self, error: LedgerRefusedError) -> Permit:
-        if self._knows_one or not self._alone_if_refused:  # who has had a ledger is not alone
-            return self._out_of_reach(error)
+        if self._has_existed or not self._alone_if_refused:  # other sidecars may use the ledger
+            return self._unreachable(error)
         _log.warning(
             "no ledger: this sidecar sends every notification itself, and other sidecars may send the same: %s", error
         )
         self._alone_until = time.monotonic() + REFUSED_SECONDS
         return FREE
 
-    def _out_of_reach(self, error: LedgerError) -> Permit:
+    def _unreachable(self, error: LedgerError) -> Permit:
         self._failed_at, self._failure = time.monotonic(), str(error)
-        self._away_since = self._failed_at if self._away_since is None else self._away_since
-        if self._failed_at - self._away_since >= DOUBT_AFTER:
+        self._unreachable_since = self._failed_at if self._unreachable_since is None else self._unreachable_since
+        if self._failed_at - self._unreachable_since >= DOUBT_AFTER:
             self._doubtful_until = self._clock().wall
         return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._failure)

@@ -1,7 +1,7 @@
-"""Carries notifications out: each attempt is a child process that sends one message through Apprise and ends.
+"""Sends notifications: each attempt is a child process that sends one message through Apprise and ends.
 
-A child keeps Apprise out of the resident sidecar, and one that hangs can be ended for certain (docs/adr/0002-send-from-a-child-process.md).
-URLs are secrets: a child gets its own on stdin, never in its command line or its environment.
+The child keeps Apprise out of the resident sidecar, and can be killed when it hangs (docs/adr/0002-send-from-a-child-process.md). URLs are
+secrets: a child gets its URL on stdin, never in its command line or environment.
 """
 
 import logging
@@ -27,17 +27,16 @@ from sidecar.sinks.notify.ledger_client import Permit, SharedLedger
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
-"""Deliveries that may wait for a worker. The core hands out one per destination at a time, so there are fewer."""
+"""Deliveries that may wait for a worker: more than there are, since the core sends one per destination at a time."""
 
 _GRACE: Final = 3.0
 _REAP: Final = 2.0
 _CHECK_LIMIT: Final = 30.0
-_PAY_EVERY: Final = 1.0
+_MARK_EVERY: Final = 1.0
 
-# How bad it is, in Apprise's words.
 _TYPES: Final = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
 
-# What it may take to reach a service. Nothing else: the environment often holds the very secrets that are kept out of sight here.
+# What a child may need to reach a service. Nothing else: the environment often holds secrets.
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIES, *map(str.upper, _PROXIES))
@@ -46,21 +45,21 @@ _log = logging.getLogger(__name__)
 
 
 class Attempt(NamedTuple):
-    """How one attempt went. `detail` is one line for people, free of secrets."""
+    """The result of one attempt. `detail` is one line without secrets."""
 
     outcome: DeliveryOutcome
     detail: str = ""
     retry_after: int | None = None
-    """How long the service asks us to wait, in microseconds."""
+    """How long the service asks to wait, in microseconds."""
     possible_duplicate: bool = False
 
 
 class Notifier:
-    """Sends what it is given, `workers` deliveries at a time, and tells how each attempt ended.
+    """Sends deliveries, `workers` at a time, and reports the result of each attempt.
 
-    `urls` are Apprise URLs by destination; `ledgers` are asked before anything is sent, by cluster. An attempt takes at most `time_limit`
-    seconds. `settle` is called once for every `send`, with the delivery's id and how it went: from a worker thread, where `send` and
-    `stop` say nothing else.
+    `urls` are Apprise URLs by destination, `ledgers` the ledgers by cluster that permit an attempt. An attempt takes at most `time_limit`
+    seconds. `settle` is called once for every `send`, with the delivery's id and the result: from a worker thread, unless `send` or
+    `stop` state otherwise.
     """
 
     def __init__(
@@ -81,13 +80,13 @@ class Notifier:
         self._changed = threading.Condition()
         self._waiting: deque[Delivery] = deque()
         self._sending: set[Child] = set()
-        self._mute: set[str] = set()
-        """Destinations to which no heartbeat can be sent, as the log says."""
+        self._heartbeat_warned: set[str] = set()
+        """Destinations whose plugin sends no heartbeat; each is logged once."""
         self._stopping = False
         self._cut_off = False
 
     def start(self) -> None:
-        """Begin to send, also what was given before."""
+        """Start the workers. They also send earlier deliveries."""
         with self._changed:
             if self._threads or self._stopping:
                 return
@@ -97,9 +96,9 @@ class Notifier:
                 thread.start()
 
     def stop(self) -> None:
-        """End within seconds. What is being sent gets a short grace and is then cut off: TIMED_OUT.
+        """Stop within seconds. Running attempts get a short grace and are then killed: TIMED_OUT.
 
-        What still waits is not sent: FAILED, settled from here. May be called twice, or before `start`.
+        Waiting deliveries are not sent and settled from here: FAILED. May be called twice, or before `start`.
         """
         with self._changed:
             self._stopping = True
@@ -116,11 +115,11 @@ class Notifier:
             self._report(delivery, Attempt(DeliveryOutcome.FAILED, "not sent: the sidecar is stopping"))
 
     def adopt(self, urls: Mapping[str, str]) -> None:
-        """From here on these are the destinations."""
+        """Replace the destinations."""
         self._urls = dict(urls)
 
     def send(self, delivery: Delivery) -> None:
-        """Send soon; never blocks. After `stop`, or beyond CAPACITY, it is settled at once, in the caller's thread: FAILED."""
+        """Send soon; never blocks. After `stop`, or beyond CAPACITY, the delivery is settled in the caller's thread: FAILED."""
         with self._changed:
             accepted = not self._stopping and len(self._waiting) < CAPACITY
             if accepted:
@@ -142,20 +141,20 @@ class Notifier:
 
     def _work(self) -> None:
         while True:
-            owed = [ledger for ledger in self._ledgers.values() if ledger.owes]
+            unmarked = [ledger for ledger in self._ledgers.values() if ledger.has_unmarked]
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopping, _PAY_EVERY if owed else None)
+                self._changed.wait_for(lambda: self._waiting or self._stopping, _MARK_EVERY if unmarked else None)
                 if self._stopping:
                     return
                 delivery = self._waiting.popleft() if self._waiting else None
             if delivery:
                 self._report(delivery, self._attempt(delivery))
             else:
-                for ledger in owed:
-                    ledger.pay()
+                for ledger in unmarked:
+                    ledger.retry_marks()
 
     def _attempt(self, delivery: Delivery) -> Attempt:
-        """Send it, if nobody else has or is about to. Raises nothing: what a worker holds is settled."""
+        """Send, unless another sidecar has or is about to. Raises nothing: every delivery is settled."""
         ledger = self._ledgers.get(delivery.cluster_id) if delivery.parts else None
         if ledger is None:
             return self._send(delivery)
@@ -173,19 +172,18 @@ class Notifier:
             return Attempt(DeliveryOutcome.UNDELIVERABLE, "this destination is not configured any more")
         try:
             child = _sender()
-        except Exception as error:  # noqa: BLE001  whatever it was, the attempt is settled
-            return Attempt(
-                DeliveryOutcome.FAILED, f"could not start the sender: {getattr(error, 'strerror', None) or error}"
-            )
+        except Exception as error:  # noqa: BLE001  every attempt is settled
+            why = getattr(error, "strerror", None) or error
+            return Attempt(DeliveryOutcome.FAILED, f"could not start the sender: {why}")
         with self._changed:
             self._sending.add(child)
             if self._cut_off:
                 child.kill()
         try:
-            if time.monotonic() > until:  # we were frozen: by now somebody else may be about to tell it
+            if time.monotonic() > until:  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
             answer = child.ask(_message(delivery, url, self._time_limit), _Answer, self._time_limit)
-        except Exception as error:  # noqa: BLE001  whatever it was, the attempt is settled
+        except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
             reason = "the sidecar is stopping" if self._cut_off else known
             return Attempt(DeliveryOutcome.TIMED_OUT, f"{reason}; the message may have arrived")
@@ -193,26 +191,22 @@ class Notifier:
             with self._changed:
                 self._sending.discard(child)
             child.end()
-        if (
-            answer.outcome is DeliveryOutcome.NOT_SENT
-            and delivery.is_heartbeat
-            and delivery.destination not in self._mute
-        ):
-            self._mute.add(delivery.destination)  # an alert leaves a record
+        not_sent = answer.outcome is DeliveryOutcome.NOT_SENT
+        if not_sent and delivery.is_heartbeat and delivery.destination not in self._heartbeat_warned:
+            self._heartbeat_warned.add(delivery.destination)  # unlike an alert, it leaves no record
             _log.warning("heartbeat to %s failed: %s", delivery.destination, answer.detail)
-        return Attempt(
-            answer.outcome, answer.detail, None if answer.retry_after is None else answer.retry_after * SECOND
-        )
+        wait = None if answer.retry_after is None else answer.retry_after * SECOND
+        return Attempt(answer.outcome, answer.detail, wait)
 
     def _report(self, delivery: Delivery, attempt: Attempt) -> None:
         try:
             self._settle(delivery.id, attempt)
-        except Exception:  # noqa: BLE001 a worker outlives whatever happens outside, or a destination would be silent for ever
+        except Exception:  # noqa: BLE001  the worker survives errors of others
             _log.exception("could not record that delivery %s is %s", delivery.id, attempt.outcome)
 
 
 def check_urls(urls: Mapping[str, str]) -> dict[str, str]:
-    """What is wrong with each URL that nothing can be sent to: one line by destination, free of secrets. Nothing is sent."""
+    """The problem of each unusable URL, by destination: one line without secrets. Sends nothing."""
     if not urls:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""A test message to each destination, on the way that every alert goes."""
+"""Sends a test message to each destination, the same way as an alert."""
 
 from collections.abc import Callable, Collection, Iterator
 from queue import Queue
@@ -14,31 +14,31 @@ from sidecar.settings.file.errors import expected, shown
 from sidecar.sinks.notify.notifier import Notifier, check_urls
 
 
-class Tried(NamedTuple):
-    """What became of the test message to one destination; `detail` is one line, free of secrets."""
+class TestResult(NamedTuple):
+    """The result for one destination; `detail` is one line without secrets."""
 
     destination: str
     outcome: DeliveryOutcome
     detail: str
 
 
-def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[], Moment]) -> Iterator[Tried]:
-    """Send one message to each destination of these receivers (none named: of all), once; how it went, in the order of the settings.
+def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[], Moment]) -> Iterator[TestResult]:
+    """Send one message to each destination of these receivers (empty: all). Yields the results in the order of the settings.
 
-    Raises SettingsError before anything is sent: nobody is to be told, a receiver is not known, nothing can be sent to a URL.
+    Raises SettingsError before anything is sent if there are no receivers, a receiver is unknown, or a URL is unusable.
     """
     destinations = _destinations(settings, receivers)
     urls = {name: url for name, url in settings.destination_urls().items() if name in destinations}
     for name, problem in check_urls(urls).items():
         raise SettingsError(f"receiver {name}: {problem}")
-    settled: Queue[Tried] = Queue()
-    notifier = Notifier(urls, lambda name, attempt: settled.put(Tried(name, attempt.outcome, attempt.detail)))
+    settled: Queue[TestResult] = Queue()
+    notifier = Notifier(urls, lambda name, attempt: settled.put(TestResult(name, attempt.outcome, attempt.detail)))
     notifier.start()
     try:
         now = clock()
         for destination in destinations.values():
             notifier.send(_message(settings, destination, now))
-        known: dict[str, Tried] = {}
+        known: dict[str, TestResult] = {}
         for name in destinations:
             while name not in known:
                 tried = settled.get()  # each is settled once, within the time limit of an attempt
@@ -50,7 +50,7 @@ def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[]
 
 def _destinations(settings: Settings, receivers: Collection[str]) -> dict[str, Destination]:
     if not settings.receivers:
-        raise SettingsError("receivers: there is nobody to tell: add one to the configuration")
+        raise SettingsError("receivers: none is configured: add one to the configuration")
     known = [receiver.name for receiver in settings.receivers]
     for name in receivers:
         if name not in known:
@@ -71,7 +71,7 @@ def _message(settings: Settings, destination: Destination, now: Moment) -> Deliv
         reason=Reason.FIRST,
         severity=Severity.INFO,
         title=f"[TEST] Flink {clusters}: a test message, nothing happened",
-        body="Somebody ran `alert send-test` to see whether messages arrive here. This one did.",
+        body="This message was sent by `alert send-test`, to check that notifications arrive here.",
         facts=(
             ("cluster", clusters),
             ("observer", settings.observer),

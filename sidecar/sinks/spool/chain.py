@@ -1,6 +1,6 @@
-"""The segments that are there already: which of them are ours, how far they reach, and which records they hold.
+"""The segments that are already stored: which are this observer's, how far they reach, and which records they hold.
 
-A name alone proves nothing: the folder may be one that others write to, and a journal may have gone back in time.
+A name alone proves nothing: others may write to the folder, and a journal may have gone back in time.
 """
 
 import gzip
@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import DecodeError, Struct, json
 
-from sidecar.sinks.spool.place import SpoolPlace
+from sidecar.sinks.spool.segment_store import SegmentStore
 
 log = logging.getLogger("sidecar.spool")
 
@@ -22,84 +22,84 @@ _LONGEST_LINE: Final = 16 << 20
 
 
 class Chain(Struct, frozen=True):
-    """What the segments say."""
+    """What the stored segments contain."""
 
     end: int
-    """Up to which number they follow each other without a gap, from where the journal knows them to be."""
+    """The last number reached without a gap, from the end that the journal knows."""
     newest: int
-    """The highest number in any of them."""
+    """The highest number in any segment."""
     held: frozenset[int]
-    """The journal's numbers of those records asked for that they hold."""
+    """The journal's numbers of the `wanted` records that the segments hold."""
 
 
-class _Head(Struct):
+class _RecordHead(Struct):
     id: str
     observer: str
 
 
 class _NotOursError(Exception):
-    """Why a file with a segment's name is none of this observer's."""
+    """Why a file with a segment's name is not this observer's segment."""
 
 
-class _Named(Struct, frozen=True, order=True):
+class _SegmentName(Struct, frozen=True, order=True):
     first: int
     last: int
     name: str
 
 
-def start_of(sealed: int) -> str:
-    """How the name of the segment begins that follows `sealed`."""
+def prefix_after(sealed: int) -> str:
+    """The first part of the name of the segment that follows `sealed`."""
     return f"{sealed + 1:016d}"
 
 
-def read_chain(place: SpoolPlace, observer: str, sealed: int, wanted: Mapping[str, int], latest: int) -> Chain:
-    """Read the segments in `place` that hold more than `sealed`, or any of the `wanted` records (number by id).
+def read_chain(store: SegmentStore, observer: str, sealed: int, wanted: Mapping[str, int], latest: int) -> Chain:
+    """Read the segments in `store` that hold more than `sealed`, or any of the `wanted` records (number by id).
 
-    Numbers above `latest` were not given yet. Raises OSError.
+    Numbers above `latest` are not in use yet. Raises OSError.
     """
     lowest = min([sealed + 1, *wanted.values()])
     found = {}
     held = set[int]()
-    for segment in sorted(_named(place.recover(start_of(lowest - 1)))):
+    for segment in sorted(_segment_names(store.recover(prefix_after(lowest - 1)))):
         if segment.last < lowest:
             continue
         try:
             if segment.last > latest:
                 raise _NotOursError("numbers that high are not in use yet")
-            ids = _ids(place, segment, observer, wanted)
+            ids = _ids(store, segment, observer, wanted)
         except _NotOursError as error:
-            log.warning("ignoring %s in %s: not a segment of this observer: %s", segment.name, place.name, error)
+            log.warning("ignoring %s in %s: not a segment of this observer: %s", segment.name, store.name, error)
             continue
-        held |= {wanted[each] for each in ids if each in wanted}
-        found[segment.first] = segment.last  # of two that begin together, the longer one
+        held |= {wanted[name] for name in ids if name in wanted}
+        found[segment.first] = segment.last  # of two with the same start, the longer one
     end = sealed
     while end + 1 in found:
         end = found[end + 1]
     return Chain(end, max([end, *found.values()]), frozenset(held))
 
 
-def _named(names: list[str]) -> Iterator[_Named]:
+def _segment_names(names: list[str]) -> Iterator[_SegmentName]:
     for name in names:
         match = _SEGMENT.fullmatch(name)
         if match and int(match[1]) <= int(match[2]):
-            yield _Named(int(match[1]), int(match[2]), name)
+            yield _SegmentName(int(match[1]), int(match[2]), name)
 
 
-def _ids(place: SpoolPlace, segment: _Named, observer: str, wanted: Mapping[str, int]) -> list[str]:
-    """The ids of its records: ours, or in our journal, if it was another's name for us. Raises OSError and _NotOursError."""
+def _ids(store: SegmentStore, segment: _SegmentName, observer: str, wanted: Mapping[str, int]) -> list[str]:
+    """The ids of the records, all of this observer or in its journal (under an earlier name). Raises OSError, _NotOursError."""
     ids = []
     span = segment.last - segment.first + 1
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(place.read(segment.name))) as file:
+        with gzip.GzipFile(fileobj=io.BytesIO(store.read(segment.name))) as file:
             while line := file.readline(_LONGEST_LINE):
-                head = json.decode(line, type=_Head)
+                head = json.decode(line, type=_RecordHead)
                 if head.observer != observer and head.id not in wanted:
                     raise _NotOursError(f"it holds a record of {head.observer[:100]!r}")
                 ids.append(head.id)
                 if len(ids) > span:
                     raise _NotOursError("it holds more records than its name says")
     except PermissionError as error:
-        raise _NotOursError("it belongs to somebody else") from error
+        raise _NotOursError("it belongs to another user") from error
     except (gzip.BadGzipFile, EOFError, zlib.error, DecodeError, UnicodeDecodeError) as error:
         raise _NotOursError(f"it cannot be read: {error}") from error
     if not ids:

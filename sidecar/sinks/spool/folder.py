@@ -1,70 +1,59 @@
-"""Segments in a folder of this machine, which others may be able to write to as well."""
+"""Segments in a folder of this machine, to which other users may be able to write."""
 
 import logging
 import os
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
+
+from sidecar.sinks import durable_file
 
 log = logging.getLogger("sidecar.spool")
 
 _UNFINISHED: Final = re.compile(r"\.\d{16}-\d{16}\.jsonl\.gz(\.[0-9a-f]{16})?\.tmp")
 _READABLE: Final = 0o644
-"""Whoever ingests segments may be another user. The umask may take more away."""
+"""Segments may be ingested by another user. The umask may restrict it further."""
 
 
 class Folder:
-    """A segment is written aside, synced, renamed and its folder synced: it is whole from the moment that it can be seen."""
+    """A segment appears whole: it is written to a temporary file, synced, renamed, and its folder synced."""
 
     def __init__(self, path: Path) -> None:
+        """`path` is created when the first segment is stored."""
         self.path = path
-        """Made when it is needed."""
 
     @property
     def name(self) -> str:
-        """What to call it, to people."""
+        """The name for logs and errors."""
         return str(self.path)
 
     def recover(self, _first: str) -> list[str]:
-        """The names of the files that are there, once what a crash left unfinished is gone. Raises OSError."""
+        """The names of the existing files. Removes what a crash left unfinished. Raises OSError."""
         if not self.path.is_dir():
             return []
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
                 if _UNFINISHED.fullmatch(entry.name):
-                    with suppress(OSError):  # a folder, or somebody else's: it is in nobody's way
+                    with suppress(OSError):  # a folder, or another user's file: it does no harm
                         Path(entry.path).unlink()
                 elif entry.is_file(follow_symlinks=False):
                     found.append(entry.name)
         return found
 
     def read(self, name: str) -> bytes:
-        """A segment as it was stored. Raises OSError."""
+        """A stored segment. Raises OSError."""
         descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             return file.read()
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a segment; what else has its name is renamed, never overwritten. Raises OSError."""
+        """Store a segment. A foreign file of that name is renamed, never overwritten. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
-        # Never through a link that somebody has put there, and under a name that nobody can have guessed.
-        aside = self.path / f".{name}.{token_hex(8)}.tmp"
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _READABLE)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            self._make_room(name, content)
-            aside.rename(self.path / name)
-        except OSError:
-            with suppress(OSError):
-                aside.unlink()
-            raise
-        _sync(self.path)
+        durable_file.write(self.path / name, content, _READABLE, ".tmp", partial(self._make_room, name, content))
 
     def _make_room(self, name: str, content: bytes) -> None:
         target = self.path / name
@@ -72,15 +61,7 @@ class Folder:
             return
         with suppress(OSError):
             if self.read(name) == content:
-                return  # it is stored already: a crash came before the journal knew
+                return  # already stored: a crash came before the journal recorded it
         away = target.with_name(f"{name}.not-ours-{token_hex(4)}")
         target.rename(away)
         log.warning("%s exists but is not a segment of this observer: renamed to %s", target, away.name)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

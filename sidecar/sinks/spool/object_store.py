@@ -1,7 +1,7 @@
-"""Segments in an object store: S3 and what speaks like it, Google Cloud Storage, Azure. The only importer of obstore.
+"""Segments in an object store: S3 and compatible stores, Google Cloud Storage, Azure. The only importer of obstore.
 
-obstore finds credentials, endpoint and region by itself: in the environment, or where the cloud hands them out. Without AWS_TIMEOUT, … a
-request may take 30 s, connecting 5 s. The texts of its errors hold what the store answered, access keys among it: they are never shown.
+obstore finds credentials, endpoint and region in the environment or the cloud's metadata. Unless AWS_TIMEOUT and the like are set, a
+request may take 30 s and connecting 5 s. Its error texts hold the store's answer, sometimes with access keys: they are never shown.
 """
 
 import os
@@ -16,7 +16,7 @@ from obstore.store import from_url
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _RETRIES: Final = 2
-"""For a connection that was dropped, or a server that was busy for a moment. Longer pauses are the spool's."""
+"""For short interruptions. The spool retries after longer ones."""
 _RETRY_FOR: Final = timedelta(seconds=10)
 
 _NO_CREDENTIALS: Final = "there are no credentials, neither in the environment nor from this machine"
@@ -42,13 +42,13 @@ _REASONS: Final = {
     "did not match any known pattern": "it must be like abfss://container@account.dfs.core.windows.net/prefix",
     "Config error": "a variable of the environment (AWS_…, AZURE_…, GOOGLE_…) is not understood",
 }
-"""By what stands in the text of an error; the first that fits."""
+"""By a fragment of the error's text; the first match counts."""
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 
 
-class Objects:
-    """A segment is one object, put only where there is none: what was put by somebody else is never overwritten."""
+class ObjectStore:
+    """A segment is one object. Objects of others are never overwritten."""
 
     def __init__(self, url: str, folder: str) -> None:
         for variable in _ENDPOINTS:
@@ -61,34 +61,34 @@ class Objects:
 
     @property
     def name(self) -> str:
-        """What to call it, to people."""
+        """The name for logs and errors."""
         return f"{self._url}/{self._folder}"
 
     def recover(self, first: str) -> list[str]:
-        """The names of the objects that are there from `first` on; an object is never unfinished. Raises OSError."""
+        """The names of the stored segments from `first` on. Raises OSError."""
         with _converted_errors():
             found = self._store.list(self._folder, offset=f"{self._folder}/{first}").collect()
-        return [there["path"].removeprefix(f"{self._folder}/") for there in found]
+        return [entry["path"].removeprefix(f"{self._folder}/") for entry in found]
 
     def read(self, name: str) -> bytes:
-        """A segment as it was stored. Raises OSError."""
+        """A stored segment. Raises OSError."""
         with _converted_errors():
             return bytes(self._store.get(f"{self._folder}/{name}").bytes())
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a segment, unless it is there already: of an earlier put only the answer may have been lost. Raises OSError."""
+        """Store a segment, unless it exists: an earlier put may have lost only its answer. Raises OSError."""
         path = f"{self._folder}/{name}"
         with _converted_errors():
             try:
                 self._store.put(path, content, mode="create")
             except AlreadyExistsError:
-                there = self._store.get(path)
-                same = there.meta["size"] == len(content) and bytes(there.bytes()) == content
+                stored = self._store.get(path)
+                same = stored.meta["size"] == len(content) and bytes(stored.bytes()) == content
             else:
                 return
         if not same:
             raise OSError(
-                f"{name} is there already, is not ours, and is left as it is: give every sidecar an observer or a spool.url of its own, "
+                f"{name} exists, is not ours, and is not overwritten: give every sidecar an observer or a spool.url of its own, "
                 "or remove that object"
             )
 

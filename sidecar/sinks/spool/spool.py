@@ -1,7 +1,7 @@
-"""The spool: records leave the journal as sealed segments, `<spool>/<observer>/<first>-<last>.jsonl.gz`, for the audit to take in.
+"""The spool: records leave the journal as sealed segments, `<spool>/<observer>/<first>-<last>.jsonl.gz`, which the audit ingests.
 
-A segment never changes. Segments follow each other without a gap, by the journal's numbers. Records stay in the journal until the place
-that segments go to has them.
+A segment never changes. Segments follow each other without a gap, by the journal's numbers. Records stay in the journal until their
+segment is stored.
 """
 
 import gzip
@@ -15,20 +15,20 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.journal import JournalError, JournalReader, continue_behind
-from sidecar.sinks.spool.chain import read_chain, start_of
-from sidecar.sinks.spool.place import SpoolPlace
+from sidecar.sinks.spool.chain import prefix_after, read_chain
+from sidecar.sinks.spool.segment_store import SegmentStore
 from sidecar.threads import ServiceThread
 
 log = logging.getLogger("sidecar.spool")
 
 _POLL_SECONDS: Final = 1.0
 _MOST_DOUBLINGS: Final = 6
-"""The longest pause after a failure is about a minute."""
+"""The longest pause after failures is about a minute."""
 _JOIN_SECONDS: Final = 10.0
 
 
-class Segment(Struct, frozen=True):
-    """What is to be stored: a name, gzipped JSON lines that depend on the records alone, and the last record's number."""
+class PendingSegment(Struct, frozen=True):
+    """A segment to store: its name, gzipped JSON lines determined by the records alone, and the last record's number."""
 
     name: str
     content: bytes
@@ -36,18 +36,18 @@ class Segment(Struct, frozen=True):
 
 
 class Spool:
-    """Seals a segment when `roll_records` wait, or the oldest has waited for `roll_interval` seconds, and once more at the end."""
+    """Seals a segment when `roll_records` wait, when the oldest has waited for `roll_interval` seconds, and at the end."""
 
     def __init__(
-        self, place: SpoolPlace, journal: JournalReader, *, observer: str, roll_interval: float, roll_records: int
+        self, store: SegmentStore, journal: JournalReader, *, observer: str, roll_interval: float, roll_records: int
     ) -> None:
-        self._place = place
+        self._store = store
         self._journal = journal
         self._observer = observer
         self._roll_interval = roll_interval
         self._roll_records = roll_records
         self._sealed = 0
-        self._under_way: Segment | None = None
+        self._pending: PendingSegment | None = None
         self._waiting_since: float | None = None
         self._problem = ""
         self._stopping = threading.Event()
@@ -56,15 +56,15 @@ class Spool:
 
     @property
     def sealed(self) -> int:
-        """Up to which record of the journal the segments reach. 0 until that is known."""
+        """The number of the last record in a segment. 0 until it is known."""
         return self._sealed
 
     def start(self) -> None:
-        """Begin in the background."""
+        """Start in the background."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Seal what is left and end, within 10 s: what is not sealed by then is so after the next start.
+        """Seal the remaining records and end, within 10 s. What is not sealed by then is sealed after the next start.
 
         May be called twice, and before `start`.
         """
@@ -88,13 +88,13 @@ class Spool:
             if str(error) != self._problem:
                 log.error(
                     "cannot write segments to %s: %s; records stay in the journal, retrying",
-                    self._place.name,
+                    self._store.name,
                     error,
                 )
             self._problem = str(error)
             return False
         if self._problem:
-            log.warning("writing segments to %s again", self._place.name)
+            log.warning("writing segments to %s again", self._store.name)
         self._problem = ""
         return True
 
@@ -102,16 +102,16 @@ class Spool:
         """Seal one segment if it is time; whether there may be more to seal."""
         if not self._sealed:
             self._sealed = self._find_end()
-        # Of a failure one does not know how far it got. The segment stays what it was, so that it is not there twice, cut differently.
-        self._under_way = self._under_way or self._next(everything=everything)
-        if self._under_way is None:
+        # A failed put may have stored the segment: retry the same one, or records would be stored twice in different segments.
+        self._pending = self._pending or self._next(everything=everything)
+        if self._pending is None:
             return False
-        self._place.put(self._under_way.name, self._under_way.content)
-        self._sealed = self._under_way.last
-        self._under_way = None
+        self._store.put(self._pending.name, self._pending.content)
+        self._sealed = self._pending.last
+        self._pending = None
         return True
 
-    def _next(self, *, everything: bool) -> Segment | None:
+    def _next(self, *, everything: bool) -> PendingSegment | None:
         """The segment that is due, if any."""
         records = self._journal.records(self._sealed, self._roll_records)
         if not records:
@@ -123,27 +123,27 @@ class Spool:
             return None
         self._waiting_since = None
         last = records[-1][0]
-        # Named from the number that follows the last segment, so that the chain has no gap where numbers do.
-        return Segment(f"{start_of(self._sealed)}-{last:016d}.jsonl.gz", _packed(records), last)
+        # The name starts at the number after the last segment: the chain has no gap even where the numbers have.
+        return PendingSegment(f"{prefix_after(self._sealed)}-{last:016d}.jsonl.gz", _packed(records), last)
 
     def _find_end(self) -> int:
-        """Where the chain of segments ends: some may have been sealed that the journal does not know of, or not any more.
+        """The end of the chain of segments. The journal may not know all of them, or may have gone back in time.
 
-        Then its next record gets a number behind them, and so does what they do not hold.
+        In that case the numbering continues after the segments, and records that they do not hold are renumbered.
         """
         sealed, newest = self._journal.sealed(), self._journal.newest()
-        # A journal that had gone back in time, and an earlier version that did not notice: any record that it has may be in no segment.
+        # `newest` is lower if the journal went back and an earlier version did not notice: any of its records may be missing.
         after = sealed if sealed <= newest else 0
         doubtful = self._journal.numbers(after)
         latest = max(newest, sealed, time.time_ns() // 1000)
-        chain = read_chain(self._place, self._observer, sealed, doubtful, latest)
+        chain = read_chain(self._store, self._observer, sealed, doubtful, latest)
         if newest < chain.newest or any(n <= chain.end and n not in chain.held for n in doubtful.values()):
             moved = continue_behind(self._journal.folder, after, chain.newest, chain.held)
             log.warning(
                 "the journal went back in time: its last record was number %d, but segments in %s reach %d. Continuing after "
                 "them; %d records that are in no segment got new numbers",
                 newest,
-                self._place.name,
+                self._store.name,
                 chain.newest,
                 moved,
             )
@@ -158,6 +158,6 @@ def _packed(records: list[tuple[int, bytes]]) -> bytes:
 
 
 def _pause(failures: int) -> float:
-    """Seconds until the next attempt after so many failures in a row."""
+    """Seconds until the next attempt, after this many failures in a row."""
     longest = _POLL_SECONDS * (1 << min(failures, _MOST_DOUBLINGS))
-    return longest * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, hides nothing
+    return longest * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, not for secrecy

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.evidence import CaptureOutcome as EvidenceOutcome
-from sidecar.core.evidence import EvidenceKind, Piece
+from sidecar.core.evidence import EvidenceItem, EvidenceKind
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
@@ -97,7 +97,7 @@ class Observer:
 
     def brings(self, which: int, pieces: int) -> None:
         if self._asked:
-            found = Piece(EvidenceKind.JOB, JOB, EvidenceOutcome.CAPTURED, "restored from checkpoint 1")
+            found = EvidenceItem(EvidenceKind.JOB, JOB, EvidenceOutcome.CAPTURED, "restored from checkpoint 1")
             self.observe(EvidenceGathered(self.now, self._asked[which % len(self._asked)], (found,) * pieces))
 
 

@@ -15,7 +15,7 @@ from sidecar.core.cluster.evidence_requests import (
     SOON,
 )
 from sidecar.core.cluster.record_lines import record_line
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceKind, Occasion, Piece
+from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import EvidenceGathered
@@ -26,7 +26,7 @@ from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
 from tests.kit.fake_flink import Flink
 
 EVERYTHING = replace(POLICY, evidence=frozenset(Source))
-DUMP = Piece(
+DUMP = EvidenceItem(
     EvidenceKind.THREAD_DUMP,
     "pid 17 (java)",
     CaptureOutcome.CAPTURED,
@@ -35,7 +35,7 @@ DUMP = Piece(
     sha256="ab",
     attributes={"threads": "3"},
 )
-RESTORED = Piece(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, f"orders ({JOB}): restored from checkpoint 17")
+RESTORED = EvidenceItem(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, f"orders ({JOB}): restored from checkpoint 17")
 
 
 def gathering(policy: Policy = EVERYTHING) -> tuple[Flink, Sidecar]:
@@ -46,7 +46,7 @@ def asked(sidecar: Sidecar) -> list[tuple[Occasion, Source]]:
     return [(capture.occasion, capture.source) for capture in sidecar.asked]
 
 
-def answer(sidecar: Sidecar, capture: Capture, *pieces: Piece) -> None:
+def answer(sidecar: Sidecar, capture: Capture, *pieces: EvidenceItem) -> None:
     sidecar.observe(EvidenceGathered(sidecar.moment, capture.id, pieces))
 
 

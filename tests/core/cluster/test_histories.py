@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.evidence import CaptureOutcome, EvidenceKind, Piece
+from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, LeaderInformation
 from sidecar.core.flink.znode_paths import Layout
@@ -19,7 +19,7 @@ from tests.kit.core_witness import UNKNOWN, VACANT, Known, Witness, known
 from tests.kit.fake_flink import Flink
 from tests.kit.znodes import ZNodes
 
-FOUND = Piece(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, "restored from checkpoint 1")
+FOUND = EvidenceItem(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, "restored from checkpoint 1")
 JOB_MANAGERS = [job_manager(host, term) for host in ("jm-a", "jm-b") for term in (0, 1)]
 
 

@@ -15,7 +15,7 @@ from queue import Queue
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceKind, Occasion, Piece
+from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
 from sidecar.settings.model import Secret, TlsSettings
@@ -24,7 +24,7 @@ from sidecar.sinks.evidence.collector import CAPACITY, Collector
 from tests.kit.flink_rest_server import JOB, Answer, RestServer, flink, silence
 
 DAY = 24 * 3600.0
-Told = Queue[tuple[str, tuple[Piece, ...]]]
+Told = Queue[tuple[str, tuple[EvidenceItem, ...]]]
 Eventually = Callable[[Callable[[], bool]], bool]
 
 
@@ -45,7 +45,7 @@ def request(address: str | None, number: int = 1, *jobs: str) -> Capture:
 
 @pytest.fixture
 def told() -> Told:
-    """What was told, in order."""
+    """The reported results, in order."""
     return Queue()
 
 
@@ -72,7 +72,7 @@ def collect(told: Told, folder: Path) -> Iterator[Callable[..., Collector]]:
 
 @pytest.fixture
 def hanging() -> Iterator[RestServer]:
-    """A Flink that takes a request and says nothing."""
+    """A Flink that accepts a request and never answers."""
     with RestServer({"/jobmanager/thread-dump": [Answer(raw=silence)]}) as server:
         yield server
 
@@ -92,9 +92,9 @@ def children() -> list[int]:
 
 
 def described(told: Told) -> tuple[str, EvidenceKind, CaptureOutcome, str | None]:
-    """The one piece that was told next."""
-    key, [piece] = told.get(timeout=30)
-    return key, piece.kind, piece.outcome, piece.detail
+    """The only item of the next result."""
+    key, [item] = told.get(timeout=30)
+    return key, item.kind, item.outcome, item.detail
 
 
 def stored(folder: Path) -> set[str]:
@@ -115,7 +115,7 @@ def put(folder: Path, name: str, *, age: float, size: int = 10) -> str:
     return name
 
 
-def test_what_flink_says_is_captured(collect: Callable[..., Collector], told: Told, folder: Path) -> None:
+def test_answers_of_flink_are_captured(collect: Callable[..., Collector], told: Told, folder: Path) -> None:
     """The whole way: a child asks, writes the file and answers; only we may read what it wrote."""
     with RestServer(flink()) as server:
         collect().gather(request(server.address, 1, JOB))
@@ -131,18 +131,20 @@ def test_what_flink_says_is_captured(collect: Callable[..., Collector], told: To
     assert stored(folder) == {file}
 
 
-def test_requests_are_answered_in_their_order(collect: Callable[..., Collector], told: Told) -> None:
+def test_requests_are_answered_in_order(collect: Callable[..., Collector], told: Told) -> None:
     """Also those that were made before the start."""
     collector = collect()
     for number in range(3):
         collector.gather(request(None, number))
     assert [described(told) for _ in range(3)] == [
-        (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.ABSENT, "nobody leads the REST server")
+        (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.ABSENT, "the REST server has no leader")
         for number in range(3)
     ]
 
 
-def test_an_id_that_is_no_name_is_not_made_one(collect: Callable[..., Collector], told: Told, folder: Path) -> None:
+def test_an_unsafe_episode_id_is_not_used_as_a_folder_name(
+    collect: Callable[..., Collector], told: Told, folder: Path
+) -> None:
     """Nothing is written outside the folder."""
     with RestServer(flink()) as server:
         collect().gather(replace(request(server.address), episode_id="../../etc"))
@@ -151,8 +153,8 @@ def test_an_id_that_is_no_name_is_not_made_one(collect: Callable[..., Collector]
     assert stored(folder) == {dump.file}
 
 
-def test_a_child_that_hangs_is_ended(collect: Callable[..., Collector], told: Told, eventually: Eventually) -> None:
-    """It is told as what it is, and the next request is served. (SIGSTOP: so the child cannot end by itself.)"""
+def test_a_hanging_child_is_killed(collect: Callable[..., Collector], told: Told, eventually: Eventually) -> None:
+    """It is reported, and the next request is served. (SIGSTOP: the child cannot end by itself.)"""
     collector = collect(time_limit=2.0)
     with RestServer({"/jobmanager/thread-dump": [Answer(raw=silence)]}) as server:
         collector.gather(request(server.address))
@@ -180,13 +182,13 @@ def test_a_flink_that_does_not_answer_delays_no_look_at_processes(
     assert told.get(timeout=30)[0] == "c-2"
 
 
-def test_what_has_waited_for_too_long_is_not_captured_any_more(
+def test_a_request_that_waited_too_long_is_dropped(
     collect: Callable[..., Collector], told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What there was to be seen is gone, and the core does not wait for ever."""
     monkeypatch.setattr(collector, "_LATE", -1.0)
     collect().gather(request(None))
-    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: it had to wait for -1 s")
+    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: the request waited longer than -1 s")
 
 
 def test_the_second_failover_of_an_episode_has_files_of_its_own(
@@ -201,10 +203,10 @@ def test_the_second_failover_of_an_episode_has_files_of_its_own(
     assert stored(folder) == {"ep-1/led_again-thread_dump-0.txt", "ep-1/led_again-2-thread_dump-0.txt"}
 
 
-def test_a_child_that_is_killed_is_told(
+def test_a_killed_child_is_reported(
     collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
 ) -> None:
-    """By the kernel, for want of memory, say."""
+    """For example by the OOM killer."""
     collect().gather(request(hanging.address))
     assert eventually(lambda: bool(hanging.asked))
     os.kill(children()[0], signal.SIGKILL)
@@ -214,7 +216,7 @@ def test_a_child_that_is_killed_is_told(
     )
 
 
-def test_a_child_that_cannot_be_started_is_told(
+def test_a_child_that_cannot_be_started_is_reported(
     collect: Callable[..., Collector], told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too many processes, or no memory."""
@@ -231,7 +233,7 @@ def test_a_child_that_cannot_be_started_is_told(
 
 
 @pytest.mark.timing
-def test_stop_ends_what_is_being_captured_and_answers_what_waits(
+def test_stop_kills_running_requests_and_answers_waiting_ones(
     collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
 ) -> None:
     """Within seconds, each once; stop may be called twice."""
@@ -253,7 +255,7 @@ def test_stop_ends_what_is_being_captured_and_answers_what_waits(
     assert children() == []
 
 
-def test_stop_before_start_answers_what_waits(told: Told, folder: Path) -> None:
+def test_stop_before_start_answers_waiting_requests(told: Told, folder: Path) -> None:
     """And it is not started any more."""
     collector = Collector(folder, lambda *answer: told.put(answer))
     collector.gather(request(None))
@@ -290,14 +292,14 @@ def test_beyond_the_capacity_a_request_is_refused_at_once(
     assert told.empty()
 
 
-def test_the_worker_outlives_whoever_cannot_be_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_worker_survives_a_failing_report(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The next request is served."""
     told: Told = Queue()
 
-    def tell(key: str, pieces: tuple[Piece, ...]) -> None:
+    def tell(key: str, items: tuple[EvidenceItem, ...]) -> None:
         if key == "c-1":
             raise RuntimeError
-        told.put((key, pieces))
+        told.put((key, items))
 
     collector = Collector(folder, tell)
     collector.start()
@@ -310,7 +312,7 @@ def test_the_worker_outlives_whoever_cannot_be_told(folder: Path, caplog: pytest
     assert "could not record the evidence of ep-1" in caplog.text
 
 
-def test_a_folder_that_cannot_be_written_is_told_by_the_piece(
+def test_an_unwritable_folder_is_reported_in_the_item(
     collect: Callable[..., Collector], told: Told, folder: Path
 ) -> None:
     """What is in short known of it is there all the same."""
@@ -322,14 +324,14 @@ def test_a_folder_that_cannot_be_written_is_told_by_the_piece(
     assert (dump.detail or "").startswith(f"could not write {folder}/ep-1/led_again-thread_dump-0.txt: ")
 
 
-def test_what_is_old_is_removed(
+def test_old_files_are_removed(
     collect: Callable[..., Collector],
     told: Told,
     folder: Path,
     caplog: pytest.LogCaptureFixture,
     eventually: Eventually,
 ) -> None:
-    """At the start already; one line tells how much. What is not ours stays, and no link is followed."""
+    """At the start; one log line has the total. Foreign files stay, and links are not followed."""
     caplog.set_level(logging.INFO)
     other = folder.parent / "other"
     for name in ("old/opened-thread_dump-1.txt", "old/led_again-py_spy-2.txt", "mixed/opened-thread_dump-1.txt"):
@@ -351,13 +353,13 @@ def test_what_is_old_is_removed(
     assert stored(folder) == kept | {"link", "mixed/opened-thread_dump-9.txt"}
     assert stored(other) == {"opened-thread_dump-1.txt"}
     assert not (folder / "old").exists()
-    assert caplog.messages == [f"removed 3 old files of evidence (1.5 MB) from {folder}"]
+    assert caplog.messages == [f"removed 3 old evidence files (1.5 MB) from {folder}"]
 
 
-def test_the_oldest_is_removed_where_it_is_too_much(
+def test_the_oldest_files_are_removed_beyond_the_size_limit(
     collect: Callable[..., Collector], told: Told, folder: Path, eventually: Eventually
 ) -> None:
-    """After each request; what it has just written stays, whatever its size."""
+    """After each request; its own files stay, whatever their size."""
     names = [put(folder, f"ep-{age}/opened-thread_dump-1.txt", age=age, size=1000) for age in (40, 30, 20, 10)]
     collector = collect(most_bytes=2500)
     assert eventually(lambda: stored(folder) == {*names[2:]})
@@ -373,10 +375,10 @@ def test_the_oldest_is_removed_where_it_is_too_much(
     assert eventually(lambda: stored(folder) == {"new/led_again-thread_dump-0.txt"})
 
 
-def test_the_password_of_a_key_is_seen_by_nobody(
+def test_the_password_of_a_key_is_not_exposed(
     collect: Callable[..., Collector], told: Told, hanging: RestServer, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """Neither in the command line nor in the environment of the child, nor in what it tells."""
+    """Not in the command line, the environment or the answer of the child."""
     tls = TlsSettings(certificate_file=tmp_path / "no.pem", key_password=Secret("s3cret"))
     collector = collect(tls=tls)
     collector.gather(request(hanging.address, 1))

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.core.evidence import CaptureOutcome, EvidenceKind, Piece
+from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.lab import rest
 from sidecar.lab.java import java_command, java_environment
 from sidecar.lab.processes import Process, free_port
@@ -54,21 +54,21 @@ def jobmanager(tmp_path_factory: pytest.TempPathFactory, java: Path, flink_2_hom
     process.kill()
 
 
-def captured(monkeypatch: pytest.MonkeyPatch, folder: Path, *pids: int) -> list[Piece]:
-    """The pieces of these processes alone: whatever else of Flink runs on this machine is not disturbed."""
+def captured(monkeypatch: pytest.MonkeyPatch, folder: Path, *pids: int) -> list[EvidenceItem]:
+    """The items of these processes only: other Flink processes of this machine are not disturbed."""
     find = processes.find
     monkeypatch.setattr(processes, "find", lambda ours: [found for found in find(ours) if found.pid in pids])
-    return msgspec.convert(evidence_child.capture("processes", str(folder), "ep/opened", 30.0), list[Piece])
+    return msgspec.convert(evidence_child.capture("processes", str(folder), "ep/opened", 30.0), list[EvidenceItem])
 
 
 @pytest.mark.timing
 def test_a_jobmanager_is_captured(jobmanager: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernel says of it and what its threads do; nothing of its command line but the main class."""
+    """Its attributes and its thread dump; nothing of its command line except the main class."""
     began = time.monotonic()
     [kernel, dump] = captured(monkeypatch, tmp_path, jobmanager.pid)
     assert time.monotonic() - began < 5
     subject = f"pid {jobmanager.pid} (StandaloneSessionClusterEntrypoint)"
-    assert [(piece.kind, piece.subject, piece.outcome) for piece in (kernel, dump)] == [
+    assert [(item.kind, item.subject, item.outcome) for item in (kernel, dump)] == [
         (EvidenceKind.PROCESS, subject, CaptureOutcome.CAPTURED),
         (EvidenceKind.THREAD_DUMP, subject, CaptureOutcome.CAPTURED),
     ]
@@ -91,7 +91,7 @@ def test_a_jobmanager_is_captured(jobmanager: Process, tmp_path: Path, monkeypat
     assert jobmanager.running
 
 
-def test_what_cannot_be_written_is_told_with_what_is_known(
+def test_a_file_that_cannot_be_written_keeps_its_attributes(
     jobmanager: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that cannot be made, as on a disk that is read-only: the attributes are there all the same."""
@@ -124,21 +124,21 @@ time.sleep(60)
 """
 
 
-def test_what_is_called_java_and_is_none_gets_no_signal(python: Run, alive: Alive) -> None:
-    """It might take it for something else."""
+def test_a_process_named_java_that_is_no_jvm_gets_no_signal(python: Run, alive: Alive) -> None:
+    """It might react to SIGQUIT in any way."""
     name = "org.apache.flink.Pretender"
     process = python(JAVA_IN_NAME_ONLY, name, name=name, argv0="java")
     [found] = [found for found in processes.find(set()) if found.pid == process.pid]
     assert (found.is_java, found.subject) == (True, f"pid {process.pid} (Pretender)")
     assert refused(lambda: jvm_attach.thread_dump(found, 5)) == (
         "refused",
-        "it is no HotSpot JVM, whatever its command line says",
+        "not a HotSpot JVM, despite its command line",
     )
     assert alive(process.pid)
 
 
 def test_a_python_below_a_jvm_of_flink_is_found(python: Run) -> None:
-    """Whatever it runs, it works for Flink."""
+    """Whatever it runs."""
     name = "org.apache.flink.Pretender"
     process = python(JAVA_IN_NAME_ONLY, name, name=name, argv0="java")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -179,21 +179,21 @@ def test_a_python_of_pyflink_is_captured(python: Run, tmp_path: Path, monkeypatc
 
 
 def test_a_python_of_another_user_is_not_read(python: Run) -> None:
-    """One line tells what the container would need."""
+    """One line names the missing right."""
     assert as_nobody("py_spy", "stacks", python(PYFLINK)) == (
         "refused",
         "py-spy is not permitted to read it: the container needs the capability SYS_PTRACE",
     )
 
 
-def test_what_py_spy_cannot_read_is_told_in_one_line(jvm: Run, python: Run) -> None:
+def test_a_failure_of_py_spy_is_one_line(jvm: Run, python: Run) -> None:
     """No Python, one that has ended, and no time."""
     outcome, detail = refused(lambda: py_spy.stacks(jvm(), 10))
     assert (outcome, detail.partition(":")[0], "\n" in detail) == ("failed", "py-spy", False)
     process = python(PYFLINK)
     assert refused(lambda: py_spy.stacks(process, 0)) == ("failed", "py-spy has not answered in time")
     kill(process)
-    assert refused(lambda: py_spy.stacks(process, 10)) == ("failed", "it has ended")
+    assert refused(lambda: py_spy.stacks(process, 10)) == ("failed", "the process has ended")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_what_py_spy_cannot_read_is_told_in_one_line(jvm: Run, python: Run) -> N
         ("", None),
     ],
 )
-def test_flinks_processes_are_known_by_what_they_run(
+def test_flink_processes_are_identified_by_their_main_class_or_module(
     command: str, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by what else is in a command line."""
@@ -230,24 +230,22 @@ def test_flinks_processes_are_known_by_what_they_run(
 
 def test_under_cgroup_version_1_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no line of version 2, and no number of kills."""
-    read = processes._read
-    monkeypatch.setattr(processes, "_read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
+    read = processes.read
+    monkeypatch.setattr(processes, "read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
     found = processes.attributes(known(os.getpid()))
     assert {"state", "threads", "rss_bytes", "uid"} <= found.keys()
     assert "cgroup_oom_kills" not in found
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
-def test_what_another_container_has_in_place_of_a_file_is_not_read(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
-    """Whoever is root there may put there what hangs, or what never ends."""
+def test_only_regular_files_of_another_container_are_read(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """Root of that container can create devices and pipes that hang or never end."""
     make(tmp_path / "memory.events")
     with pytest.raises(OSError):  # noqa: PT011  which one does not matter
         processes._file(tmp_path / "memory.events")
 
 
-def test_what_a_child_has_started_ends_with_its_parent(alive: Alive, eventually: Eventually) -> None:
+def test_processes_started_by_a_child_end_with_its_parent(alive: Alive, eventually: Eventually) -> None:
     """py-spy hangs, and the sidecar is killed."""
     code = """
 import subprocess
@@ -273,26 +271,26 @@ answer_once(lambda: subprocess.run(["sh", "-c", "echo $$ >&2; exec sleep 600"]))
         assert eventually(lambda: not alive(started))
 
 
-def test_that_nothing_of_flink_is_visible_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_visible_flink_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual reason is one line in the pod."""
-    [piece] = captured(monkeypatch, tmp_path)
-    assert (piece.kind, piece.outcome, piece.detail) == (
+    [item] = captured(monkeypatch, tmp_path)
+    assert (item.kind, item.outcome, item.detail) == (
         EvidenceKind.PROCESS,
         CaptureOutcome.ABSENT,
-        "no process of Flink is visible from here: in a pod, set shareProcessNamespace: true",
+        "no Flink process is visible: in a pod, set shareProcessNamespace: true",
     )
 
 
 def test_of_very_many_processes_the_first_are_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That there are others is told."""
+    """The number of the others is reported."""
     gone = [FlinkProcess(2**22 + number, 1, True, "org.apache.flink.X") for number in range(13)]
     monkeypatch.setattr(processes, "find", lambda _: gone)
-    pieces = msgspec.convert(evidence_child.capture("processes", str(tmp_path), "ep/opened", 30.0), list[Piece])
-    assert [piece.detail for piece in pieces] == [
-        *["it has ended"] * 20,
-        "3 more processes of Flink are visible, and are not captured: 10 are",
+    items = msgspec.convert(evidence_child.capture("processes", str(tmp_path), "ep/opened", 30.0), list[EvidenceItem])
+    assert [item.detail for item in items] == [
+        *["the process has ended"] * 20,
+        "3 more Flink processes are visible and not captured: the limit is 10",
     ]
-    assert len({(piece.kind, piece.subject) for piece in pieces}) == 21
+    assert len({(item.kind, item.subject) for item in items}) == 21
 
 
 def test_the_child_starts_fast() -> None:

@@ -1,4 +1,4 @@
-"""What Flink's REST server says is captured, and whatever else answers there is told in one line, in time."""
+"""Answers of Flink's REST server are captured; any other answer becomes one line, in time."""
 
 import copy
 import socket
@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecar.core.evidence import CaptureOutcome, EvidenceKind, Piece
+from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.lab.flink import Lab
 from sidecar.lab.processes import free_port
 from sidecar.sinks.evidence import flink_rest
-from sidecar.sinks.evidence.evidence_files import Shelf
+from sidecar.sinks.evidence.evidence_files import EvidenceFolder
 from tests.kit.certificates import Authority
 from tests.kit.flink_rest_server import (
     ELECTING,
@@ -35,31 +35,37 @@ from tests.kit.flink_rest_server import (
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def evidence_folder(tmp_path: Path) -> EvidenceFolder:
     """Where files are written."""
-    return Shelf(str(tmp_path), "ep/led_again")
+    return EvidenceFolder(str(tmp_path), "ep/led_again")
 
 
 def captured(
-    shelf: Shelf, address: str | None, *jobs: str, tls: Mapping[str, str | None] | None = None, seconds: float = 20.0
-) -> list[Piece]:
-    """The pieces as the sidecar reads them."""
-    return msgspec.convert(list(flink_rest.capture(address, jobs, tls, seconds, shelf)), list[Piece])
+    evidence_folder: EvidenceFolder,
+    address: str | None,
+    *jobs: str,
+    tls: Mapping[str, str | None] | None = None,
+    seconds: float = 20.0,
+) -> list[EvidenceItem]:
+    """The items as the sidecar reads them."""
+    return msgspec.convert(list(flink_rest.capture(address, jobs, tls, seconds, evidence_folder)), list[EvidenceItem])
 
 
-def told(shelf: Shelf, answers: dict[str, list[Answer]], seconds: float = 20.0) -> tuple[CaptureOutcome, str | None]:
-    """What becomes of the one job."""
+def job_item(
+    evidence_folder: EvidenceFolder, answers: dict[str, list[Answer]], seconds: float = 20.0
+) -> tuple[CaptureOutcome, str | None]:
+    """Outcome and detail of the only job."""
     with RestServer(answers) as server:
-        job = captured(shelf, server.address, JOB, seconds=seconds)[0]
+        job = captured(evidence_folder, server.address, JOB, seconds=seconds)[0]
     assert (job.kind, job.subject, job.file) == (EvidenceKind.JOB, JOB, None)
     return job.outcome, job.detail
 
 
-def test_a_job_is_told_with_the_checkpoint_it_was_restored_from(shelf: Shelf) -> None:
+def test_a_job_is_reported_with_its_restored_checkpoint(evidence_folder: EvidenceFolder) -> None:
     """As Flink 2.3.0 and 1.20.5 answer after a failover."""
     with RestServer(flink()) as server:
-        [job, _] = captured(shelf, server.address, JOB)
-    assert job == Piece(
+        [job, _] = captured(evidence_folder, server.address, JOB)
+    assert job == EvidenceItem(
         kind=EvidenceKind.JOB,
         subject=JOB,
         outcome=CaptureOutcome.CAPTURED,
@@ -75,11 +81,11 @@ def test_a_job_is_told_with_the_checkpoint_it_was_restored_from(shelf: Shelf) ->
     )
 
 
-def test_a_savepoint_is_called_one(shelf: Shelf) -> None:
-    """Whoever started the job from it finds it by that word."""
+def test_a_savepoint_is_named_as_such(evidence_folder: EvidenceFolder) -> None:
+    """Not as a checkpoint."""
     answer = copy.deepcopy(RESTORED)
     answer["latest"]["restored"] |= {"id": 153, "is_savepoint": True}
-    assert told(shelf, flink(checkpoints=[Answer(answer)])) == (
+    assert job_item(evidence_folder, flink(checkpoints=[Answer(answer)])) == (
         CaptureOutcome.CAPTURED,
         "orders (c6d22602…): restored from savepoint 153 at 2026-11-22T00:06:03Z",
     )
@@ -96,43 +102,52 @@ def test_a_savepoint_is_called_one(shelf: Shelf) -> None:
         ),
     ],
 )
-def test_a_job_that_lost_its_state_is_told_so(shelf: Shelf, answers: dict[str, list[Answer]], expected: str) -> None:
-    """The line that nobody wants to miss; for checkpointing that is off, newer Flink says 200 and older says 404."""
+def test_a_job_that_lost_its_state_is_reported(
+    evidence_folder: EvidenceFolder, answers: dict[str, list[Answer]], expected: str
+) -> None:
+    """The most important line. With checkpointing off, newer Flink answers 200 and older 404."""
     answers = flink(**{"checkpoints": [Answer(NEVER_RESTORED)]} | answers)
-    assert told(shelf, answers) == (CaptureOutcome.CAPTURED, f"orders (c6d22602…): {expected}")
+    assert job_item(evidence_folder, answers) == (CaptureOutcome.CAPTURED, f"orders (c6d22602…): {expected}")
 
 
-def test_a_job_that_flink_does_not_know_is_absent(shelf: Shelf) -> None:
+def test_a_job_that_flink_does_not_know_is_absent(evidence_folder: EvidenceFolder) -> None:
     """It has ended meanwhile; Flink's stack trace is not repeated."""
-    assert told(shelf, flink(checkpoints=[UNKNOWN_JOB])) == (
+    assert job_item(evidence_folder, flink(checkpoints=[UNKNOWN_JOB])) == (
         CaptureOutcome.ABSENT,
         f"orders (c6d22602…): Flink does not know this job: Job {JOB} not found",
     )
 
 
 @pytest.mark.parametrize("passing", [ELECTING, INITIALIZING])
-def test_an_election_is_waited_for(shelf: Shelf, passing: Answer) -> None:
-    """What passes is tried again."""
-    outcome, detail = told(shelf, flink(checkpoints=[passing, passing, Answer(RESTORED)], jobs=[ELECTING, overview()]))
+def test_an_election_is_retried(evidence_folder: EvidenceFolder, passing: Answer) -> None:
+    """Temporary failures are retried."""
+    outcome, detail = job_item(
+        evidence_folder, flink(checkpoints=[passing, passing, Answer(RESTORED)], jobs=[ELECTING, overview()])
+    )
     assert (outcome, detail) == (
         CaptureOutcome.CAPTURED,
         "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z",
     )
 
 
-def test_a_job_that_is_not_restored_yet_is_waited_for(shelf: Shelf) -> None:
+def test_a_job_that_is_not_restored_yet_is_waited_for(evidence_folder: EvidenceFolder) -> None:
     """A scheduler that waits for slots restores late: until then there is no word of its state."""
     answers = flink(
         checkpoints=[Answer(NEVER_RESTORED), Answer(RESTORED)], jobs=[overview(state="CREATED"), overview()]
     )
-    assert told(shelf, answers)[1] == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
+    assert (
+        job_item(evidence_folder, answers)[1]
+        == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
+    )
 
 
 @pytest.mark.parametrize("later", [Answer(NEVER_RESTORED), Answer(raw=silence)], ids=["as before", "no answer"])
-def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state(shelf: Shelf, later: Answer) -> None:
+def test_a_job_not_restored_in_time_is_not_reported_as_lost_state(
+    evidence_folder: EvidenceFolder, later: Answer
+) -> None:
     """Not restored yet, and started without state, are two things."""
     answers = flink(checkpoints=[Answer(NEVER_RESTORED), later], jobs=[overview(state="CREATED")])
-    assert told(shelf, answers, seconds=3.0) == (
+    assert job_item(evidence_folder, answers, seconds=3.0) == (
         CaptureOutcome.ABSENT,
         "orders (c6d22602…): not restored yet, it is CREATED",
     )
@@ -154,14 +169,14 @@ def test_a_job_that_is_never_restored_in_time_is_not_said_to_have_lost_its_state
         (Answer({"latest": {"restored": {"id": 7, "restore_timestamp": 1 << 80}}}), "cannot be read: latest.restored"),
         (Answer({"errors": "\x1b[2J"}, 403), "answers with status 403: no reason given"),
         (ELECTING, "status 503: Service temporarily unavailable due to an ongoing leader election. Please refresh."),
-        (Answer(raw=lambda _: [b"nonsense\r\n\r\n"]), "cannot be asked: BadStatusLine"),
-        (Answer(raw=lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"]), "cannot be asked: IncompleteRead"),
+        (Answer(raw=lambda _: [b"nonsense\r\n\r\n"]), "server failed: BadStatusLine"),
+        (Answer(raw=lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"]), "server failed: IncompleteRead"),
     ],
 )
-def test_what_is_no_good_answer_is_told_in_one_line(shelf: Shelf, answer: Answer, expected: str) -> None:
+def test_a_bad_answer_is_one_line(evidence_folder: EvidenceFolder, answer: Answer, expected: str) -> None:
     """In bounded time, and printable."""
     began = time.monotonic()
-    outcome, detail = told(shelf, flink(checkpoints=[answer]), seconds=1.5)
+    outcome, detail = job_item(evidence_folder, flink(checkpoints=[answer]), seconds=1.5)
     assert outcome is CaptureOutcome.FAILED
     assert detail is not None
     assert expected in detail
@@ -176,27 +191,27 @@ def test_what_is_no_good_answer_is_told_in_one_line(shelf: Shelf, answer: Answer
         *("100.100.100.200", "168.63.129.16", "[fd00:ec2::254]", "2852039166", "0xa9fea9fe"),
     ],
 )
-def test_where_no_jobmanager_can_be_nobody_is_asked(host: str, shelf: Shelf) -> None:
-    """An address is published by whoever may write there: it does not lead us to a cloud's metadata, however it is spelled."""
-    [dump] = captured(shelf, f"http://{host}:8081")
+def test_addresses_where_no_jobmanager_can_be_are_refused(host: str, evidence_folder: EvidenceFolder) -> None:
+    """A published address never leads to a cloud's metadata server, however it is written."""
+    [dump] = captured(evidence_folder, f"http://{host}:8081")
     assert dump.outcome is CaptureOutcome.REFUSED
-    assert (dump.detail or "").startswith("no JobManager has the address ")
+    assert (dump.detail or "").startswith("no JobManager can have the address ")
 
 
-def test_other_services_than_web_servers_are_not_asked(shelf: Shelf) -> None:
+def test_ports_of_other_services_are_refused(evidence_folder: EvidenceFolder) -> None:
     """The ports below 1024 belong to mail, SSH and the like."""
-    [dump] = captured(shelf, "http://127.0.0.1:25")
+    [dump] = captured(evidence_folder, "http://127.0.0.1:25")
     assert (dump.outcome, dump.detail) == (
         CaptureOutcome.REFUSED,
-        "no REST server is asked on port 25: below 1024 on 80 and 443 alone",
+        "port 25 is not allowed: below 1024 only 80 and 443 are",
     )
 
 
-def test_a_redirect_is_not_followed(shelf: Shelf) -> None:
+def test_a_redirect_is_not_followed(evidence_folder: EvidenceFolder) -> None:
     """An answer must not choose whom we ask."""
     with RestServer(flink()) as other:
         moved = Answer({"errors": ["Moved."]}, 307, f"Location: {other.address}/jobs/{JOB}/checkpoints\r\n")
-        outcome, detail = told(shelf, flink(checkpoints=[moved]))
+        outcome, detail = job_item(evidence_folder, flink(checkpoints=[moved]))
     assert (outcome, detail) == (
         CaptureOutcome.FAILED,
         "job c6d22602…: Flink's REST server answers with status 307: Moved.",
@@ -204,48 +219,48 @@ def test_a_redirect_is_not_followed(shelf: Shelf) -> None:
     assert other.asked == []
 
 
-def test_no_proxy_is_asked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flink is near, whatever the environment says about the world."""
+def test_no_proxy_is_used(evidence_folder: EvidenceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the environment configures one."""
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
-    assert told(shelf, flink())[0] is CaptureOutcome.CAPTURED
+    assert job_item(evidence_folder, flink())[0] is CaptureOutcome.CAPTURED
 
 
-def test_names_of_jobs_are_bounded_and_printable(shelf: Shelf) -> None:
+def test_names_of_jobs_are_bounded_and_printable(evidence_folder: EvidenceFolder) -> None:
     """A job may be called anything."""
-    _, detail = told(shelf, flink(jobs=[overview(name="\x1b]0;x\x07\n" + "x" * 10_000)]))
+    _, detail = job_item(evidence_folder, flink(jobs=[overview(name="\x1b]0;x\x07\n" + "x" * 10_000)]))
     assert detail is not None
     assert detail.isprintable()
     assert len(detail) < 250
 
 
 @pytest.mark.timing
-def test_hanging_does_not_add_up(shelf: Shelf) -> None:
+def test_hanging_does_not_add_up(evidence_folder: EvidenceFolder) -> None:
     """Twenty jobs of a server that hangs take as long as all may take together, and each is answered."""
     jobs = [f"{number:032x}" for number in range(20)]
     hanging = Answer(raw=silence)
     with RestServer({f"/jobs/{job}/checkpoints": [hanging] for job in jobs}) as server:
         began = time.monotonic()
-        pieces = captured(shelf, server.address, *jobs, seconds=2.0)
+        items = captured(evidence_folder, server.address, *jobs, seconds=2.0)
         took = time.monotonic() - began
-    assert [piece.subject for piece in pieces] == [*jobs, server.address]
-    assert {piece.outcome for piece in pieces} == {CaptureOutcome.FAILED}
+    assert [item.subject for item in items] == [*jobs, server.address]
+    assert {item.outcome for item in items} == {CaptureOutcome.FAILED}
     assert took < 4
 
 
-def test_a_server_that_is_not_there_is_told(shelf: Shelf) -> None:
+def test_a_refused_connection_is_reported(evidence_folder: EvidenceFolder) -> None:
     """The refusal of the connection is what people can work with."""
-    pieces = captured(shelf, f"http://127.0.0.1:{free_port()}", JOB, seconds=1.0)
+    items = captured(evidence_folder, f"http://127.0.0.1:{free_port()}", JOB, seconds=1.0)
     reason = "Flink's REST server cannot be reached: connection refused"
-    assert [piece.detail for piece in pieces] == [f"job c6d22602…: {reason}", reason]
+    assert [item.detail for item in items] == [f"job c6d22602…: {reason}", reason]
 
 
-def test_what_was_wrong_is_told_also_of_what_there_is_no_time_for(shelf: Shelf) -> None:
-    """The second job is not asked for any more; the reason is the one of the first."""
+def test_without_time_for_another_request_the_earlier_failure_is_reported(evidence_folder: EvidenceFolder) -> None:
+    """The second job gets the reason of the first."""
     capturing = flink_rest.capture(f"http://127.0.0.1:{free_port()}", [JOB, "f" * 32], None, 0.4, None)
     first = next(capturing)
     time.sleep(0.5)
     reason = "Flink's REST server cannot be reached: connection refused"
-    assert [first["detail"], *(piece["detail"] for piece in capturing)] == [
+    assert [first["detail"], *(item["detail"] for item in capturing)] == [
         f"job c6d22602…: {reason}",
         f"job ffffffff…: {reason}",
     ]
@@ -256,73 +271,73 @@ def test_what_was_wrong_is_told_also_of_what_there_is_no_time_for(shelf: Shelf) 
     ["", "ftp://h:1", "http://h", "http://u:p@h:1", "http://h:0", "http://h:65536", "http://h:1/x", "http://a b:1",
      "http://h:1\r\nX: y", "http://h:\uff11", "file:///etc/passwd", "http://h:1/\n", "http://\ud800:1"],
 )  # fmt: skip
-def test_what_is_no_address_is_not_asked(shelf: Shelf, address: str) -> None:
-    """Whoever can write to the store can write anything there."""
-    pieces = captured(shelf, address, JOB)
-    assert [piece.outcome for piece in pieces] == [CaptureOutcome.FAILED] * 2
-    assert pieces[0].detail is not None
-    assert pieces[0].detail.startswith("this is no address of a REST server: ")
-    assert pieces[0].detail.isprintable()
+def test_an_invalid_address_is_refused(evidence_folder: EvidenceFolder, address: str) -> None:
+    """Anything can be in the store."""
+    items = captured(evidence_folder, address, JOB)
+    assert [item.outcome for item in items] == [CaptureOutcome.FAILED] * 2
+    assert items[0].detail is not None
+    assert items[0].detail.startswith("not the address of a REST server: ")
+    assert items[0].detail.isprintable()
 
 
 @pytest.mark.parametrize("job", ["../../jars", "x" * 32, JOB.upper(), JOB + "\n", ""])
-def test_what_is_no_id_of_a_job_is_not_asked_for(shelf: Shelf, job: str) -> None:
+def test_an_invalid_job_id_is_not_requested(evidence_folder: EvidenceFolder, job: str) -> None:
     """It would be part of a path."""
     with RestServer(flink()) as server:
-        pieces = captured(shelf, server.address, job)
-    assert (pieces[0].outcome, server.asked) == (CaptureOutcome.FAILED, ["/jobmanager/thread-dump"])
+        items = captured(evidence_folder, server.address, job)
+    assert (items[0].outcome, server.asked) == (CaptureOutcome.FAILED, ["/jobmanager/thread-dump"])
 
 
-def test_without_a_leader_nobody_is_asked(shelf: Shelf) -> None:
-    """That nobody leads is no failure of ours."""
-    pieces = captured(shelf, None, JOB)
-    assert {piece.kind: (piece.outcome, piece.detail) for piece in pieces} == dict.fromkeys(
-        (EvidenceKind.THREAD_DUMP, EvidenceKind.JOB), (CaptureOutcome.ABSENT, "nobody leads the REST server")
+def test_without_a_leader_there_is_no_request(evidence_folder: EvidenceFolder) -> None:
+    """The outcome is ABSENT, not FAILED."""
+    items = captured(evidence_folder, None, JOB)
+    assert {item.kind: (item.outcome, item.detail) for item in items} == dict.fromkeys(
+        (EvidenceKind.THREAD_DUMP, EvidenceKind.JOB), (CaptureOutcome.ABSENT, "the REST server has no leader")
     )
 
 
-def test_the_thread_dump_of_the_jobmanager_is_a_file(shelf: Shelf, tmp_path: Path) -> None:
+def test_the_thread_dump_of_the_jobmanager_is_a_file(evidence_folder: EvidenceFolder, tmp_path: Path) -> None:
     """All threads as text; what would command a terminal is not in it."""
     with RestServer(flink()) as server:
-        [piece] = captured(shelf, server.address)
+        [item] = captured(evidence_folder, server.address)
     file = "ep/led_again-thread_dump-0.txt"
-    assert (piece.kind, piece.outcome, piece.file) == (EvidenceKind.THREAD_DUMP, CaptureOutcome.CAPTURED, file)
-    assert piece.attributes == {"threads": "2"}
+    assert (item.kind, item.outcome, item.file) == (EvidenceKind.THREAD_DUMP, CaptureOutcome.CAPTURED, file)
+    assert item.attributes == {"threads": "2"}
     assert (tmp_path / file).read_text() == (
         '"main" Id=1 WAITING\n\tat java.base@17.0.15/jdk.Unsafe.park\n\n"evil�[2J" Id=2 RUNNABLE �\n'
     )
 
 
 @pytest.mark.parametrize("address", ["http://a..b:8081", f"http://{'a' * 64}.b:8081", "http://[....]:8081"])
-def test_a_name_that_is_none_is_a_failure_and_nothing_worse(shelf: Shelf, address: str) -> None:
-    """Whoever can write the leader's address writes what he likes."""
-    [job, dump] = captured(shelf, address, JOB)
+def test_an_invalid_host_name_is_a_failure(evidence_folder: EvidenceFolder, address: str) -> None:
+    """Not an exception."""
+    [job, dump] = captured(evidence_folder, address, JOB)
     assert {job.outcome, dump.outcome} == {CaptureOutcome.FAILED}
 
 
 @pytest.mark.timing
-def test_a_name_that_is_resolved_slowly_takes_no_longer_than_it_may(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+def test_a_slow_name_resolution_ends_at_the_deadline(
+    evidence_folder: EvidenceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else bounds the resolver."""
+    """The resolver itself has no limit."""
     resolved = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved.wait(60) and [])
     began = time.monotonic()
-    [job, _] = captured(shelf, "http://jm:8081", JOB, seconds=1.0)
+    [job, _] = captured(evidence_folder, "http://jm:8081", JOB, seconds=1.0)
     assert job.outcome is CaptureOutcome.FAILED
     assert "has not answered in time" in (job.detail or "")
     assert time.monotonic() - began < 10
     resolved.set()
 
 
-def test_an_old_flink_has_no_thread_dump(shelf: Shelf) -> None:
+def test_an_old_flink_has_no_thread_dump(evidence_folder: EvidenceFolder) -> None:
     """1.14 answers as for every path that it does not know."""
     answer = Answer({"errors": ["Unable to load requested file /jobmanager/thread-dump."]}, 404)
     with RestServer(flink(threads=[answer])) as server:
-        [piece] = captured(shelf, server.address)
-    assert (piece.outcome, piece.detail) == (
+        [item] = captured(evidence_folder, server.address)
+    assert (item.outcome, item.detail) == (
         CaptureOutcome.ABSENT,
-        "this Flink has no thread dump: 1.15 and newer have",
+        "this Flink has no thread dump over REST: 1.15 and newer have",
     )
 
 
@@ -344,35 +359,37 @@ class _Secured:
         self.files = {name: str(file) for name, file in files.items()} | {"key_password": PASSWORD}
 
 
-def test_with_tls_both_know_who_the_other_is(shelf: Shelf, tmp_path: Path) -> None:
-    """`security.ssl.rest` with mutual authentication; and a server that we have no reason to trust is told nothing."""
+def test_with_tls_both_sides_authenticate(evidence_folder: EvidenceFolder, tmp_path: Path) -> None:
+    """`security.ssl.rest` with mutual authentication; an untrusted server gets no request."""
     secured = _Secured(tmp_path)
     with RestServer(flink(), secured.context) as server:
-        trusted = captured(shelf, server.address, JOB, tls=secured.files)
-        untrusted = captured(shelf, server.address, JOB)
+        trusted = captured(evidence_folder, server.address, JOB, tls=secured.files)
+        untrusted = captured(evidence_folder, server.address, JOB)
         assert server.asked.count(f"/jobs/{JOB}/checkpoints") == 1
-    assert {piece.outcome for piece in trusted} == {CaptureOutcome.CAPTURED}
-    assert {piece.outcome for piece in untrusted} == {CaptureOutcome.FAILED}
+    assert {item.outcome for item in trusted} == {CaptureOutcome.CAPTURED}
+    assert {item.outcome for item in untrusted} == {CaptureOutcome.FAILED}
     assert "CERTIFICATE_VERIFY_FAILED" in str(untrusted[0].detail)
 
 
-def test_tls_files_that_cannot_be_used_are_named(shelf: Shelf, tmp_path: Path) -> None:
+def test_tls_files_that_cannot_be_used_are_named(evidence_folder: EvidenceFolder, tmp_path: Path) -> None:
     """And the password is not."""
     secured = _Secured(tmp_path)
     wrong = {**secured.files, "key_password": "wr0ng"}
-    [piece] = captured(shelf, "https://127.0.0.1:1", tls=wrong)
-    assert piece.detail == f"the TLS file {secured.files['certificate_file']} cannot be used"
-    [piece] = captured(shelf, "https://127.0.0.1:1", tls={"ca_file": "/no/ca.pem"})
-    assert piece.detail == "the TLS file /no/ca.pem cannot be used"
+    [item] = captured(evidence_folder, "https://127.0.0.1:1", tls=wrong)
+    assert item.detail == f"the TLS file {secured.files['certificate_file']} cannot be used"
+    [item] = captured(evidence_folder, "https://127.0.0.1:1", tls={"ca_file": "/no/ca.pem"})
+    assert item.detail == "the TLS file /no/ca.pem cannot be used"
 
 
 @pytest.mark.e2e
-def test_flink_tells_what_its_job_was_restored_from(lab: Lab, shelf: Shelf, tmp_path: Path) -> None:
+def test_a_real_flink_reports_the_restored_checkpoint(
+    lab: Lab, evidence_folder: EvidenceFolder, tmp_path: Path
+) -> None:
     """Right after a failover of a real Flink, while the job still begins: the checkpoint, and a thread dump of the new leader."""
     job = lab.submit_job()
     lab.wait_for_leader().kill()
     leader = lab.wait_for_leader()
-    [restored, dump] = captured(shelf, leader.rest_address, job)
+    [restored, dump] = captured(evidence_folder, leader.rest_address, job)
     assert restored.outcome is CaptureOutcome.CAPTURED
     number = restored.attributes["restored_checkpoint_id"]
     assert (restored.detail or "").startswith(f"never-ending ({job[:8]}…): restored from checkpoint {number} at 20")

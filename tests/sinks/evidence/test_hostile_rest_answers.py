@@ -1,4 +1,4 @@
-"""Whatever stands at the address that Flink's leader published: pieces of evidence come of it, and no exception."""
+"""Any answer from the leader's published address becomes an evidence item, never an exception."""
 
 import json
 from typing import Any
@@ -58,14 +58,14 @@ def answers(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Answer]:
 @settings(deadline=None, max_examples=60)
 def test_any_answer_makes_one_piece_that_can_be_recorded(checkpoints: Answer, overview: Answer, config: Answer) -> None:
     """Captured, absent or failed, in words without a control character, and it can be written as JSON."""
-    (piece,) = captured(checkpoints, overview, config)
-    assert piece["outcome"] in {"captured", "absent", "failed"}
-    assert piece["detail"].isprintable()
-    assert len(json.dumps(piece)) < 20_000
+    (item,) = captured(checkpoints, overview, config)
+    assert item["outcome"] in {"captured", "absent", "failed"}
+    assert item["detail"].isprintable()
+    assert len(json.dumps(item)) < 20_000
 
 
 @pytest.mark.parametrize("body", hostile.nested({"latest": {"restored": None}, "counts": {}}))
 def test_an_answer_nested_too_deep_is_a_failed_piece(body: bytes) -> None:
     """As any other that is no JSON object."""
-    (piece,) = captured(Answer(body), Answer(body), Answer(body))
-    assert (piece["outcome"], "no JSON object" in piece["detail"]) == ("failed", True)
+    (item,) = captured(Answer(body), Answer(body), Answer(body))
+    assert (item["outcome"], "no JSON object" in item["detail"]) == ("failed", True)

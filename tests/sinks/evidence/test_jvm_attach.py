@@ -23,7 +23,7 @@ def test_a_jvm_is_asked_twice_and_no_file_of_ours_stays(jvm: Run) -> None:
 
 
 def test_a_file_that_was_left_behind_is_no_hindrance(jvm: Run) -> None:
-    """Somebody who asked before was killed: an old file is removed, one of this moment is somebody else's."""
+    """An old trigger file was left by a killed tool and is removed; a new one belongs to another tool and stays."""
     process = jvm()
     left = Path(f"/proc/{process.pid}/cwd/.attach_pid{process.pid}")
     left.touch()
@@ -38,7 +38,7 @@ def test_a_jvm_that_does_not_catch_sigquit_lives_on(jvm: Run, alive: Alive) -> N
     process = jvm("-Xrs", "-XX:+DisableAttachMechanism")
     assert refused(lambda: jvm_attach.thread_dump(process, 10)) == (
         "refused",
-        "it does not catch SIGQUIT: to ask it would be to end it",
+        "the process does not catch SIGQUIT, which would end it",
     )
     assert alive(process.pid)
 
@@ -48,7 +48,7 @@ def test_a_jvm_that_must_not_listen_is_not_asked_to(jvm: Run, alive: Alive) -> N
     process = jvm("-XX:+DisableAttachMechanism")
     assert refused(lambda: jvm_attach.thread_dump(process, 5)) == (
         "refused",
-        "it must not listen: -XX:+DisableAttachMechanism",
+        "attaching is disabled: -XX:+DisableAttachMechanism",
     )
     assert alive(process.pid)
     assert not Path(f"/.attach_pid{process.pid}").exists()
@@ -63,21 +63,21 @@ def test_a_stopped_jvm_is_not_waited_for(jvm: Run, alive: Alive) -> None:
     began = time.monotonic()
     assert refused(lambda: jvm_attach.thread_dump(process, 10)) == (
         "failed",
-        "it is stopped (state T (stopped)), and answers nobody",
+        "the process is stopped (state T (stopped)) and cannot answer",
     )
     assert time.monotonic() - began < 1
     assert alive(process.pid)
 
 
-def test_a_process_that_has_ended_is_told_so(jvm: Run) -> None:
+def test_an_ended_process_is_reported(jvm: Run) -> None:
     """Also where its number belongs to another one by now."""
     process = jvm()
     assert refused(lambda: jvm_attach.thread_dump(process._replace(started=process.started - 1), 10)) == (
         "failed",
-        "it has ended",
+        "the process has ended",
     )
     kill(process)
-    assert refused(lambda: jvm_attach.thread_dump(process, 10)) == ("failed", "it has ended")
+    assert refused(lambda: jvm_attach.thread_dump(process, 10)) == ("failed", "the process has ended")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to run a JVM as somebody else takes root")
@@ -88,7 +88,7 @@ def test_root_asks_a_jvm_of_another_user(jvm: Run) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else takes root")
 def test_root_asks_as_the_user_of_the_jvm(pretender: Callable[..., FlinkProcess]) -> None:
-    """An old JVM talks to nobody else; afterwards we are root again."""
+    """An old JVM accepts only its own user; afterwards the sidecar is root again."""
     become = (
         f"import ctypes; os.setresgid(*[{NOBODY}] * 3); os.setresuid(*[{NOBODY}] * 3); ctypes.CDLL(None).prctl(4, 1)"
     )
@@ -98,11 +98,11 @@ def test_root_asks_as_the_user_of_the_jvm(pretender: Callable[..., FlinkProcess]
 
 
 def test_a_jvm_of_another_user_is_not_asked(jvm: Run) -> None:
-    """One line tells who would have to ask."""
+    """One line names both users."""
     ours = NOBODY if os.geteuid() == 0 else os.geteuid()
     assert as_nobody("jvm_attach", "thread_dump", jvm()) == (
         "refused",
-        f"it is of user 0 and we are {ours}: only that user may ask it",
+        f"the process runs as user 0, the sidecar as {ours}: they must be the same",
     )
 
 
@@ -138,12 +138,12 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("answer", "seconds", "expected"),
     [
-        ("b'101\\nBad \\x1b version\\n'", 5.0, "it has refused with error 101: Bad � version"),
-        ("b''", 5.0, "it has refused without a word"),
-        ("b'0\\n' + time.sleep(60)", 0.5, "it does not answer (state S (sleeping))"),
+        ("b'101\\nBad \\x1b version\\n'", 5.0, "the JVM refused with error 101: Bad � version"),
+        ("b''", 5.0, "the JVM refused without a reason"),
+        ("b'0\\n' + time.sleep(60)", 0.5, "the JVM did not answer in time (state S (sleeping))"),
     ],
 )
-def test_a_jvm_that_answers_badly_is_told_in_one_line(
+def test_a_bad_answer_of_a_jvm_is_one_line(
     pretender: Callable[..., FlinkProcess], answer: str, seconds: float, expected: str
 ) -> None:
     """In bounded time."""
@@ -172,12 +172,12 @@ def test_a_socket_of_another_process_is_not_spoken_to(jvm: Run) -> None:
             server.listen()
             assert refused(lambda: jvm_attach.thread_dump(process, 5)) == (
                 "refused",
-                "another process is behind its socket",
+                "its attach socket belongs to another process",
             )
         place.unlink()
         place.symlink_to("/dev/null")
         assert refused(lambda: jvm_attach.thread_dump(process, 5))[1] == (
-            "what stands at the place of its socket is not its own"
+            "the file at the path of its attach socket is not the JVM's"
         )
     finally:
         place.unlink()

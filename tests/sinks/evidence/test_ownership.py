@@ -8,7 +8,7 @@ from queue import Queue
 import msgspec
 import pytest
 
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceKind, Occasion, Piece
+from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
 from sidecar.settings import KubernetesSettings, ZooKeeperSettings
@@ -68,14 +68,14 @@ def flink(python: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FlinkPr
     return start
 
 
-def captured(folder: Path, cluster: dict[str, str] | None = OURS) -> list[Piece]:
+def captured(folder: Path, cluster: dict[str, str] | None = OURS) -> list[EvidenceItem]:
     return msgspec.convert(
-        evidence_child.capture("processes", str(folder), "ep/opened", 30.0, cluster=cluster), list[Piece]
+        evidence_child.capture("processes", str(folder), "ep/opened", 30.0, cluster=cluster), list[EvidenceItem]
     )
 
 
-def subjects(pieces: list[Piece]) -> set[str]:
-    return {piece.subject for piece in pieces if piece.subject != "other clusters"}
+def subjects(items: list[EvidenceItem]) -> set[str]:
+    return {item.subject for item in items if item.subject != "other clusters"}
 
 
 def test_another_clusters_process_is_left_alone(
@@ -84,9 +84,9 @@ def test_another_clusters_process_is_left_alone(
     """It is neither described nor signalled, and that it was left out is a record."""
     ours = flink("--configDir", str(conf()))
     other = flink("--configDir", str(conf("/billing")))
-    pieces = captured(tmp_path)
-    assert subjects(pieces) == {ours.subject}
-    [left] = [piece for piece in pieces if piece.subject == "other clusters"]
+    items = captured(tmp_path)
+    assert subjects(items) == {ours.subject}
+    [left] = [item for item in items if item.subject == "other clusters"]
     assert (left.kind, left.outcome, left.detail) == (
         EvidenceKind.PROCESS,
         CaptureOutcome.ABSENT,
@@ -100,33 +100,33 @@ def test_that_only_other_clusters_are_visible_is_recorded(
 ) -> None:
     """As when our own JobManager has ended by then."""
     flink("--configDir", str(conf("/billing")))
-    [piece] = captured(tmp_path)
-    assert piece.detail == "not captured: 1 of another cluster; none of this cluster is visible"
+    [item] = captured(tmp_path)
+    assert item.detail == "not captured: 1 of another cluster; none of this cluster is visible"
 
 
-def test_what_works_for_another_clusters_process_is_left_alone(
+def test_a_python_of_another_clusters_jvm_is_not_captured(
     conf: Conf, flink: Callable[..., FlinkProcess], tmp_path: Path
 ) -> None:
     """A Python belongs to the cluster of the JVM that started it."""
     flink("--configDir", str(conf("/billing")), "parent")
-    [piece] = captured(tmp_path)
-    assert piece.detail == "not captured: 2 of another cluster; none of this cluster is visible"
+    [item] = captured(tmp_path)
+    assert item.detail == "not captured: 2 of another cluster; none of this cluster is visible"
 
 
-def test_where_nothing_tells_all_are_captured(flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
+def test_processes_of_unknown_owner_are_captured(flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
     """In a pod with one process namespace all of Flink is the pod's."""
     found = [flink(), flink("--configDir", "/no/such/folder")]
     assert subjects(captured(tmp_path)) == {each.subject for each in found}
 
 
-def test_where_others_are_visible_what_nothing_tells_of_is_left_alone(
+def test_processes_of_unknown_owner_are_not_captured_beside_another_cluster(
     conf: Conf, flink: Callable[..., FlinkProcess], tmp_path: Path
 ) -> None:
     """It may be theirs."""
     ours, _, _ = flink("--configDir", str(conf())), flink(), flink("--configDir", str(conf("/billing")))
-    pieces = captured(tmp_path)
-    assert subjects(pieces) == {ours.subject}
-    assert {piece.detail for piece in pieces if piece.subject == "other clusters"} == {
+    items = captured(tmp_path)
+    assert subjects(items) == {ours.subject}
+    assert {item.detail for item in items if item.subject == "other clusters"} == {
         "not captured: 1 of another cluster, 1 of a cluster that cannot be determined"
     }
 
@@ -196,7 +196,7 @@ def test_the_environment_names_the_configuration_too(
 
 
 def test_a_configuration_that_hangs_is_not_read(flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
-    """Whoever may write there may put a FIFO in its place."""
+    """Its owner can replace it by a FIFO."""
     os.mkfifo(tmp_path / "config.yaml")
     assert ownership._owner(flink("--configDir", str(tmp_path)), OURS).name == "UNKNOWN"
 
@@ -204,14 +204,14 @@ def test_a_configuration_that_hangs_is_not_read(flink: Callable[..., FlinkProces
 def test_a_request_is_for_one_cluster(conf: Conf, flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
     """The capturing process knows which one: of all that it sees on this machine it takes no other's."""
     other = flink("--configDir", str(conf("/billing")))
-    told: Queue[tuple[str, tuple[Piece, ...]]] = Queue()
+    told: Queue[tuple[str, tuple[EvidenceItem, ...]]] = Queue()
     orders = ZooKeeperSettings("zk-1:2181", "/flink/orders", "orders", 60.0, 15.0, False)
     collector = Collector(tmp_path / "evidence", lambda *answer: told.put(answer), clusters=[orders])
     collector.start()
     try:
         collector.gather(Capture("c-1", "orders", "ep-1", Occasion.OPENED, Moment(0, 0), Source.PROCESSES))
-        _, pieces = told.get(timeout=60)
+        _, items = told.get(timeout=60)
     finally:
         collector.stop()
-    assert {piece.subject for piece in pieces} == {"other clusters"}
-    assert str(other.pid) not in repr(pieces)
+    assert {item.subject for item in items} == {"other clusters"}
+    assert str(other.pid) not in repr(items)

@@ -67,7 +67,7 @@ def arrived(mail: MailReceiver) -> EmailMessage:
 
 
 def part(message: EmailMessage, kind: str) -> str:
-    """What it says in HTML, or in plain text."""
+    """Its text in HTML, or in plain text."""
     found = message.get_body((kind,))
     assert found is not None
     return "\n".join(str(found.get_content()).splitlines())
@@ -88,7 +88,7 @@ def test_a_mail_is_a_small_page(mail: MailReceiver) -> None:
 
 
 def test_a_mail_can_be_read_as_plain_text(mail: MailReceiver) -> None:
-    """The same in the other part of it, for those who like it so."""
+    """The plain-text part has the same content."""
     send(mail.url)
 
     assert part(arrived(mail), "plain").splitlines() == [TITLE, "", *PLAIN.splitlines()]
@@ -102,7 +102,7 @@ def test_a_url_may_ask_for_plain_mail(mail: MailReceiver) -> None:
     assert part(arrived(mail), "plain").splitlines() == PLAIN.splitlines()
 
 
-def test_what_would_be_cut_is_sent_as_plain_text(mail: MailReceiver) -> None:
+def test_a_page_that_is_too_long_is_sent_as_plain_text(mail: MailReceiver) -> None:
     """Half a page is none."""
     send(mail.url, body="<" * 30_000)
 
@@ -119,7 +119,7 @@ def test_only_a_web_address_is_a_link(mail: MailReceiver, link: str | None) -> N
     assert "alert(1)\n" not in part(arrived(mail), "plain").replace("</script>", "")
 
 
-def test_a_program_gets_what_was_written(web: HttpReceiver) -> None:
+def test_a_program_gets_the_text_unchanged(web: HttpReceiver) -> None:
     """A webhook of one's own: nothing is added, removed or interpreted."""
     send(web.url)
 
@@ -140,7 +140,7 @@ def chat(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver, url: str) -> dict[s
     return payload
 
 
-def test_slack_gets_text_that_calls_nobody(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
+def test_slack_gets_text_without_mentions(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
     """Title, lines, facts and link, coloured by how bad it is; `<!channel>` in an address does not wake everybody."""
     payload = chat(monkeypatch, web, SLACK)
     (attachment,) = payload["attachments"]
@@ -153,7 +153,7 @@ def test_slack_gets_text_that_calls_nobody(monkeypatch: pytest.MonkeyPatch, web:
     assert re.search(r"<(?!\Z)", attachment["title"] + attachment["text"]) is None
 
 
-def test_discord_gets_text_that_calls_nobody(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
+def test_discord_gets_text_without_mentions(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
     """There, `@everyone` in a text does wake everybody."""
     payload = chat(monkeypatch, web, DISCORD)
 

@@ -1,4 +1,4 @@
-"""Each way in which an attempt may end is told apart, and an answer can do no harm. Run in this process: the sender's own part."""
+"""Every result of an attempt has its outcome, and no answer can do harm. The sender runs in this process."""
 
 import gzip
 import math
@@ -61,7 +61,7 @@ def send(url: str, seconds: float = 10.0) -> dict[str, Any]:
         (504, "timed_out"),
     ],
 )
-def test_a_status_tells_what_to_do(web: HttpReceiver, status: int, outcome: str) -> None:
+def test_a_status_determines_the_outcome(web: HttpReceiver, status: int, outcome: str) -> None:
     """Refused as it is, in trouble, too much, or, where something broke on the way or a gateway has waited in vain, perhaps arrived."""
     web.status = status
 
@@ -85,10 +85,10 @@ def test_a_status_tells_what_to_do(web: HttpReceiver, status: int, outcome: str)
         *((429, {"Retry-After": garbage}, "rate_limited", None) for garbage in GARBAGE),
     ],
 )
-def test_a_service_says_how_long_to_wait(
+def test_a_service_determines_how_long_to_wait(
     status: int, headers: Mapping[str, str], outcome: str, retry_after: int | None
 ) -> None:
-    """In seconds, or as a date by its own clock; what cannot be read is as if it had not been said."""
+    """In seconds, or as a date by its own clock; an invalid value is ignored."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
     with RawServer(lambda: [b"HTTP/1.1 %d x\r\n%sContent-Length: 0\r\n\r\n" % (status, lines)]) as server:
         answer = send(server.url)
@@ -105,8 +105,10 @@ def test_a_date_counts_from_the_date_of_the_answer(web: HttpReceiver) -> None:
 
 
 @pytest.mark.timing
-def test_who_is_told_to_wait_does_not_knock_again(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
-    """Discord's plugin would wait, out of sight, and send once more: then nobody knew that it was limited."""
+def test_a_rate_limited_attempt_is_not_repeated_by_the_plugin(
+    monkeypatch: pytest.MonkeyPatch, web: HttpReceiver
+) -> None:
+    """Discord's plugin would wait and send once more, and the limit would not be reported."""
     from apprise.plugins.discord import NotifyDiscord
 
     monkeypatch.setattr(NotifyDiscord, "notify_url", f"http://{web.address}")
@@ -135,14 +137,14 @@ def test_a_mail_server_says_whether_to_try_again(mail: MailReceiver, status: int
 
 
 class Picky(MailReceiver):
-    """A mail server that knows nobody."""
+    """A mail server without users."""
 
     async def handle_RCPT(self, _server: SMTP, *_: Any) -> str:  # noqa: N802  aiosmtpd calls it so
         """Refuses a recipient. Called by aiosmtpd."""
         return "550 5.1.1 no such user here"
 
 
-def test_a_recipient_that_nobody_knows_is_rejected() -> None:
+def test_an_unknown_recipient_is_rejected() -> None:
     """Before any of the message was sent."""
     picky = Picky()
     picky.start()
@@ -163,8 +165,8 @@ def test_a_recipient_that_nobody_knows_is_rejected() -> None:
         "mailto://127.0.0.1?smtp=mx.example.com&mode=insecure&from=a@b.example&to=c@d.example",
     ],
 )
-def test_a_name_that_nobody_knows_has_received_nothing(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """The resolver says no: to be tried again."""
+def test_an_unknown_host_has_received_nothing(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """The name is not resolved: the attempt is retried."""
 
     def unknown(*_: object, **__: object) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -177,7 +179,7 @@ def test_a_name_that_nobody_knows_has_received_nothing(monkeypatch: pytest.Monke
     assert "Name or service not known" in answer["detail"]
 
 
-def test_nobody_there_has_received_nothing() -> None:
+def test_a_refused_connection_has_received_nothing() -> None:
     """A connection that was never made."""
     assert send(f"json://127.0.0.1:{free_port()}/")["outcome"] == "failed"
 
@@ -190,7 +192,7 @@ def test_a_connection_that_is_reset_may_have_delivered() -> None:
 
 
 def test_a_service_that_hangs_may_have_delivered(web: HttpReceiver) -> None:
-    """Nobody knows what it does with what it has."""
+    """It may or may not deliver the message."""
     web.answer_after = math.inf
 
     assert send(web.url, seconds=1.0)["outcome"] == "timed_out"
@@ -248,8 +250,8 @@ def test_a_hostile_answer_does_no_harm(head: bytes, tail: Callable[[], Iterable[
     assert server.sent < 16 * MOST_BYTES
 
 
-def test_nobody_else_is_listened_to(web: HttpReceiver) -> None:
-    """Whoever uses `requests` after an attempt uses it as it was."""
+def test_requests_after_an_attempt_are_not_observed(web: HttpReceiver) -> None:
+    """`requests` works as before."""
     from requests.adapters import HTTPAdapter
 
     before = HTTPAdapter.send

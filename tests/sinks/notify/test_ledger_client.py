@@ -1,4 +1,4 @@
-"""One voice: what the ledger allows an attempt to do, over a store that several share, loses races and goes away.
+"""What the ledger permits an attempt to do, over a shared store with write conflicts and outages.
 
 The store here is memory with faults on demand; the real ones have their own tests (tests/integration/test_ledgers.py), and real sidecars
 speak with one voice in tests/e2e/test_one_voice.py.
@@ -45,11 +45,11 @@ class Memory:
         self.shared = shared
         self.fault: LedgerError | None = None
         self.races = 0
-        """So many writes lose to somebody faster."""
+        """Writes that lose a conflict."""
         self.rests = 0
         self.reads = 0
         self.slow = 0.0
-        """So many seconds a call takes."""
+        """Seconds that a call takes."""
 
     def read(self) -> Document:
         self.reads += 1
@@ -94,16 +94,16 @@ class Observers:
 
 @pytest.fixture
 def observers() -> Observers:
-    """A ledger that nobody has used yet."""
+    """An unused ledger."""
     return Observers()
 
 
-def test_one_sends_and_the_others_find_it_told(observers: Observers) -> None:
-    """Claimed by one: held for the other; marked: told, and by whom. Then the connection is given back."""
+def test_one_sends_and_the_others_find_it_sent(observers: Observers) -> None:
+    """A claim holds it for the others; a mark names the sender. Then the connection is released."""
     a, b = observers.make("a"), observers.make("b")
     permit = a.claim(FIRST)
     assert (permit.outcome, permit.possible_duplicate) == (None, False)
-    assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.HELD, detail="a is about to tell it")
+    assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.HELD, detail="a is about to send it")
     a.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
     assert b.claim(FIRST) == Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail="by a")
     assert (observers.stores["a"].rests, observers.stores["b"].rests) == (1, 1)
@@ -113,15 +113,17 @@ def test_one_sends_and_the_others_find_it_told(observers: Observers) -> None:
     ("outcome", "doubtful"),
     [(DeliveryOutcome.FAILED, False), (DeliveryOutcome.REJECTED, False), (DeliveryOutcome.TIMED_OUT, True)],
 )
-def test_what_failed_may_be_told_by_another(observers: Observers, outcome: DeliveryOutcome, doubtful: bool) -> None:
-    """At once, and as a possible duplicate where nobody knows whether it arrived."""
+def test_after_a_failure_another_sidecar_may_send(
+    observers: Observers, outcome: DeliveryOutcome, doubtful: bool
+) -> None:
+    """At once, and as a possible duplicate if it may have arrived."""
     a, b = observers.make("a"), observers.make("b")
     a.settle(FIRST, a.claim(FIRST).claim, outcome)
     permit = b.claim(FIRST)
     assert (permit.outcome, permit.possible_duplicate) == (None, doubtful)
 
 
-def test_the_claim_of_one_that_is_gone_is_taken_over(observers: Observers) -> None:
+def test_the_claim_of_a_dead_sidecar_is_taken_over(observers: Observers) -> None:
     """When it has stood unchanged for long enough by our own clock; it may have arrived."""
     observers.make("a").claim(FIRST)
     patient, impatient = observers.make("patient"), observers.make("impatient", take_over=0)
@@ -141,8 +143,8 @@ def test_a_claim_that_changes_hands_is_watched_anew(observers: Observers) -> Non
         assert watcher.claim(FIRST).outcome is DeliveryOutcome.HELD
 
 
-def test_our_own_claim_of_before_a_crash_is_ours(observers: Observers) -> None:
-    """No waiting: nobody else has it. It may have arrived."""
+def test_our_own_claim_from_before_a_crash_is_ours(observers: Observers) -> None:
+    """Without waiting, as a possible duplicate."""
     observers.make("a").claim(FIRST)
     permit = observers.make("a").claim(replace(FIRST, attempt=2))
     assert (permit.outcome, permit.possible_duplicate) == (None, True)
@@ -151,7 +153,7 @@ def test_our_own_claim_of_before_a_crash_is_ours(observers: Observers) -> None:
 def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
     observers: Observers, web: HttpReceiver, eventually: Callable[[Callable[[], bool]], bool]
 ) -> None:
-    """Sent while nobody could be asked, by a sidecar that has nothing more to send: who looks later finds it told."""
+    """Also when the sidecar has nothing else to send: the others find it sent."""
     a, b = observers.make("a"), observers.make("b")
     observers.stores["a"].fault = LedgerError("no quorum")
     settled: list[Attempt] = []
@@ -160,16 +162,16 @@ def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
     try:
         notifier.send(replace(FIRST, fails_open=True))
         assert eventually(lambda: bool(settled))
-        assert a.owes
+        assert a.has_unmarked
         observers.stores["a"].fault = None
-        assert eventually(lambda: not a.owes)
+        assert eventually(lambda: not a.has_unmarked)
     finally:
         notifier.stop()
     assert b.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
 
 
-def test_who_waited_through_a_long_outage_is_not_sure(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others may have sent without the ledger, and not have marked it yet. After a short one nobody has."""
+def test_after_a_long_outage_a_duplicate_is_possible(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have sent without the ledger and without a mark. Not so after a short outage."""
     monkeypatch.setattr(sidecar.sinks.notify.ledger_client, "DOUBT_AFTER", 0.2)
     observers.make("first").begin()
     for pause, doubtful in ((0.0, False), (0.25, True)):
@@ -231,14 +233,14 @@ def test_many_at_once_and_one_of_them_sends(observers: Observers) -> None:
     assert sorted(str(permit.outcome) for permit in permits) == ["None", *["held"] * 4]
 
 
-def test_a_ledger_out_of_reach_is_said(observers: Observers) -> None:
+def test_an_unreachable_ledger_is_reported(observers: Observers) -> None:
     """Nothing is sent by that attempt."""
     a = observers.make("a")
     observers.stores["a"].fault = LedgerError("no quorum")
     assert a.claim(FIRST) == Permit(outcome=DeliveryOutcome.NO_LEDGER, detail="no quorum")
 
 
-def test_who_waits_while_the_ledger_is_out_of_reach_has_the_answer(observers: Observers) -> None:
+def test_waiting_callers_share_the_failure_of_an_unreachable_ledger(observers: Observers) -> None:
     """A message to each of four destinations waits no longer than one of them; the next one asks again."""
     a = observers.make("a")
     store = observers.stores["a"]
@@ -258,7 +260,7 @@ def test_who_waits_while_the_ledger_is_out_of_reach_has_the_answer(observers: Ob
 def test_a_store_that_refuses_leaves_us_alone_or_waiting(
     observers: Observers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`auto`: we speak for ourselves, say so once, and do not ask again for a while. `store`: it is out of reach."""
+    """`auto`: send without it, log once, and do not try again for a while. `store`: it is unreachable."""
     auto, strict = observers.make("auto"), observers.make("strict", alone=False)
     for store in observers.stores.values():
         store.fault = LedgerRefusedError("no permission")
@@ -273,8 +275,8 @@ def test_a_store_that_refuses_leaves_us_alone_or_waiting(
     ]
 
 
-def test_a_store_that_refuses_after_it_had_let_us_is_out_of_reach(observers: Observers) -> None:
-    """Who has had a ledger is not alone: others may have one still, and what is sent without says that it may be a duplicate."""
+def test_a_store_that_refuses_after_a_ledger_existed_is_unreachable(observers: Observers) -> None:
+    """Others may still use it: what is sent without it is a possible duplicate."""
     auto = observers.make("auto")
     auto.settle(FIRST, auto.claim(FIRST).claim, DeliveryOutcome.DELIVERED)
     observers.stores["auto"].fault = LedgerRefusedError("no permission")
@@ -283,8 +285,8 @@ def test_a_store_that_refuses_after_it_had_let_us_is_out_of_reach(observers: Obs
 
 @pytest.mark.parametrize("left", [b"", b"\xff garbage"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_after_a_ledger_was_lost_nobody_is_sure(observers: Observers, left: bytes, restarted: bool) -> None:
-    """Whatever waited to be told may have been told by somebody: it says so, whoever looks first. What comes later does not."""
+def test_after_a_lost_ledger_duplicates_are_possible(observers: Observers, left: bytes, restarted: bool) -> None:
+    """Waiting notifications may have been sent and are possible duplicates, later ones not."""
     waits = replace(FIRST, queued_at=NOW)
     a, b, c = (observers.make(name) for name in "abc")
     a.begin()
@@ -301,8 +303,8 @@ def test_after_a_ledger_was_lost_nobody_is_sure(observers: Observers, left: byte
     ]
 
 
-def test_a_ledger_is_made_before_there_is_anything_to_tell(observers: Observers) -> None:
-    """And only once: what comes then is told by nobody yet, and does not say that it may be a duplicate."""
+def test_a_ledger_is_created_before_the_first_notification(observers: Observers) -> None:
+    """Only once: later notifications are not possible duplicates."""
     made = []
     for name in "abc":
         observers.make(name).begin()
@@ -312,9 +314,7 @@ def test_a_ledger_is_made_before_there_is_anything_to_tell(observers: Observers)
     assert (permit.outcome, permit.possible_duplicate) == (None, False)
 
 
-def test_that_no_ledger_can_be_made_is_said_at_the_start(
-    observers: Observers, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refused_ledger_is_logged_at_the_start(observers: Observers, caplog: pytest.LogCaptureFixture) -> None:
     """Refused: with what it means. Out of reach: nothing is decided."""
     refused, away = observers.make("refused"), observers.make("away")
     observers.stores["refused"].fault = LedgerRefusedError("no permission")
@@ -329,17 +329,15 @@ def test_that_no_ledger_can_be_made_is_said_at_the_start(
 
 
 def test_a_mark_leaves_the_claims_of_others(observers: Observers) -> None:
-    """One that could not ask tells something of a group, while another is about to tell more of it: a third one keeps waiting."""
+    """One sidecar sent part of a group without the ledger, another claims more of it: a third one keeps waiting."""
     blind, sender, third = (observers.make(name) for name in ("blind", "sender", "third"))
     assert sender.claim(LATER).outcome is None
     blind.settle(FIRST, None, DeliveryOutcome.DELIVERED)
     assert third.claim(LATER).outcome is DeliveryOutcome.HELD
 
 
-def test_a_mark_that_cannot_be_made_is_tried_again_and_said(
-    observers: Observers, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It was sent: others may tell it again, and say that it may be a duplicate."""
+def test_a_failed_mark_is_retried_and_logged(observers: Observers, caplog: pytest.LogCaptureFixture) -> None:
+    """It was sent: others may send it again, as a possible duplicate."""
     a, b = observers.make("a"), observers.make("b", take_over=0)
     permit = a.claim(FIRST)
     observers.stores["a"].fault = LedgerError("no quorum")
@@ -349,7 +347,7 @@ def test_a_mark_that_cannot_be_made_is_tried_again_and_said(
 
 
 def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Observers, web: HttpReceiver) -> None:
-    """Somebody may have taken its claim over: it gives it back, and asks again. Here the time to begin is over at once."""
+    """Its claim may have been taken over: it is released and made again. Here the deadline has passed at once."""
     settled: list[Attempt] = []
     notifier = Notifier(
         {"ops#0": web.url}, lambda _, each: settled.append(each), {"default": observers.make("a", take_over=0)}
@@ -370,7 +368,7 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
 
 
 def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: HttpReceiver) -> None:
-    """The second finds it told; what belongs to one observer alone, or waits for a ledger for too long, asks nobody."""
+    """The second finds it sent. Notifications of one observer alone, or that waited too long, need no claim."""
     settled: dict[str, list[tuple[str, Attempt]]] = {"a": [], "b": []}
     lone = replace(FIRST, id="lone", parts=())
     blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)

@@ -1,4 +1,4 @@
-"""What the store says of a leader is text in every chat: it links nowhere, loads nothing and calls nobody, and can still be read."""
+"""Text from the store is plain text in every chat: no links, no images, no mentions, and still readable."""
 
 import json
 import re
@@ -70,7 +70,7 @@ def test_markup_from_the_store_is_text(chat: str, web: HttpReceiver) -> None:
     assert found.count("evil.example") >= 5  # it is shown for what it is
 
 
-def test_what_is_no_markup_arrives_as_it_was_written(chat: str, web: HttpReceiver) -> None:
+def test_text_without_markup_arrives_unchanged(chat: str, web: HttpReceiver) -> None:
     """But for `@`, which is one in some chat or other."""
     found = arrived(web, chat, "title", READABLE, [("cluster", "default")], None)
     assert READABLE.replace("@", "@\u200b") in found

@@ -44,8 +44,8 @@ def service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, web
 
 
 @pytest.mark.parametrize("notify_type", ["success", "info"])
-def test_what_makes_no_request_is_not_delivered(service: str, web: HttpReceiver, notify_type: str) -> None:
-    """These plugins close, or comment on, what this very process has opened: else they do nothing, and say it went well."""
+def test_a_message_without_a_request_is_not_delivered(service: str, web: HttpReceiver, notify_type: str) -> None:
+    """These plugins close or comment on what the same process opened; otherwise they do nothing and report success."""
     scheme = service.partition(":")[0]
     assert send(service, notify_type) == {
         "outcome": "not_sent",
@@ -55,7 +55,7 @@ def test_what_makes_no_request_is_not_delivered(service: str, web: HttpReceiver,
     assert web.received == []
 
 
-def test_what_makes_a_request_is_delivered(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
+def test_a_message_with_a_request_is_delivered(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
     """The same services, for an alert."""
     answer = b'HTTP/1.1 202 x\r\nContent-Length: 18\r\n\r\n{"requestId": "1"}'
     with RawServer(lambda: [answer]) as server:
@@ -65,7 +65,7 @@ def test_what_makes_a_request_is_delivered(monkeypatch: pytest.MonkeyPatch, serv
 
 
 def test_a_failure_without_a_request_is_a_failure(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
-    """Nothing was sent, and the plugin says so: it is tried again."""
+    """Nothing was sent, and the plugin reports it: the attempt is retried."""
     from apprise import NotifyBase
 
     monkeypatch.setattr(NotifyBase, "notify", lambda *_, **__: False)
@@ -91,7 +91,7 @@ def test_a_datagram_is_sent_without_a_connection() -> None:
 
 
 def test_each_attempt_counts_for_itself(service: str, web: HttpReceiver) -> None:
-    """What an earlier one sent says nothing of this one."""
+    """Requests of an earlier attempt do not count."""
     with RawServer(lambda: [b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n"]) as server:
         assert send(server.url, "info")["outcome"] == "delivered"
     assert send(service, "success")["outcome"] == "not_sent"

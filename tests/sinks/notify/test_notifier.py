@@ -118,7 +118,7 @@ def eventually(condition: Callable[[], object], seconds: float = 20.0) -> bool:
 def test_delivers_title_and_body_as_they_are_to_a_webhook(
     notify: MakeNotifier, outbox: Outbox, web: HttpReceiver
 ) -> None:
-    """What looks like markup to somebody is text: nothing is added, removed or interpreted."""
+    """Text that looks like markup stays text: nothing is added, removed or interpreted."""
     notify({"ops#0": web.url}).send(DELIVERY)
 
     assert outbox.next() == ("d-1", DeliveryOutcome.DELIVERED, "")
@@ -145,7 +145,7 @@ def test_the_service_is_told_how_bad_it_is(
 
 
 def test_a_possible_duplicate_says_so(notify: MakeNotifier, outbox: Outbox, web: HttpReceiver) -> None:
-    """Whoever reads it twice knows why."""
+    """A reader of both messages knows why."""
     notify({"ops#0": web.url}).send(replace(DELIVERY, possible_duplicate=True))
 
     assert outbox.next()[1] is DeliveryOutcome.DELIVERED
@@ -205,7 +205,7 @@ def test_facts_and_link_arrive_below_the_text(notify: MakeNotifier, outbox: Outb
         (500, {}, DeliveryOutcome.TIMED_OUT, None),
     ],
 )
-def test_what_the_service_answers_is_told(
+def test_the_answer_of_the_service_is_reported(
     notify: MakeNotifier,
     outbox: Outbox,
     web: HttpReceiver,
@@ -214,7 +214,7 @@ def test_what_the_service_answers_is_told(
     outcome: DeliveryOutcome,
     asked: int | None,
 ) -> None:
-    """What to do next, why, and how long it asks us to wait. Every way is in `test_outcomes`."""
+    """The outcome, its reason, and how long to wait. All outcomes are in `test_http_outcome`."""
     web.status, web.headers = status, headers
     notify({"ops#0": WITH_SECRETS.format(web.address)}).send(DELIVERY)
 
@@ -236,7 +236,7 @@ def test_options_of_the_url_neither_hide_a_failure_nor_repeat_it(
     assert len(web.received) == 1
 
 
-def test_nobody_there_is_a_failure_with_its_reason(notify: MakeNotifier, outbox: Outbox) -> None:
+def test_a_refused_connection_is_a_failure_with_its_reason(notify: MakeNotifier, outbox: Outbox) -> None:
     """What was never sent cannot have arrived."""
     notify({"ops#0": WITH_SECRETS.format(f"127.0.0.1:{free_port()}")}).send(DELIVERY)
 
@@ -265,7 +265,7 @@ def test_a_service_that_hangs_is_cut_off_at_the_limit(notify: MakeNotifier, outb
 def test_a_connection_lost_before_the_answer_may_have_delivered(
     notify: MakeNotifier, outbox: Outbox, web: HttpReceiver
 ) -> None:
-    """The message is there although nobody said so: the next attempt must be labelled."""
+    """The message arrived without an answer: the next attempt must be labelled."""
     web.answer_after = math.inf
     notify({"ops#0": web.url}).send(DELIVERY)
     assert eventually(lambda: web.received)
@@ -317,7 +317,7 @@ def test_a_sender_that_dies_is_settled_and_the_next_one_sends(
     assert outbox.next()[1] is DeliveryOutcome.DELIVERED
 
 
-def test_a_worker_outlives_what_fails_outside(web: HttpReceiver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_survives_errors_of_others(web: HttpReceiver, caplog: pytest.LogCaptureFixture) -> None:
     """A destination is not silent for ever because one outcome could not be recorded."""
     settled: Queue[str] = Queue()
 
@@ -384,7 +384,7 @@ def test_stop_before_start_is_quiet(outbox: Outbox, web: HttpReceiver) -> None:
 
 
 def test_more_than_fits_is_refused_at_once(outbox: Outbox, web: HttpReceiver) -> None:
-    """The queue is bounded, and a full one is told rather than waited for."""
+    """The queue is bounded; a full one is reported at once."""
     notifier = Notifier({"ops#0": web.url}, outbox.settle)
     for number in range(CAPACITY + 1):
         notifier.send(replace(DELIVERY, id=f"d-{number}"))
@@ -415,7 +415,7 @@ UNUSABLE = {
 }
 
 
-def test_check_urls_names_what_nothing_can_be_sent_to(
+def test_check_urls_names_unusable_urls(
     web: HttpReceiver, mail: MailReceiver, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line each, without the secret, and nothing is sent to those that are right."""
@@ -477,7 +477,7 @@ def test_secrets_stay_between_the_url_and_its_service(
     ],
 )
 def test_a_reason_that_quotes_the_url_is_scrubbed(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """Whatever a plugin or a service says about the URL. Run in this process, to put words into a plugin's mouth."""
+    """Whatever text a plugin or a service returns. The sender runs in this process, to replace the plugin's text."""
     from apprise.plugins.custom_json import NotifyJSON
 
     from sidecar.sinks.notify import sender
@@ -509,7 +509,7 @@ threading.Event().wait()
 
 
 def test_a_sender_ends_with_its_parent(web: HttpReceiver) -> None:
-    """Also when the sidecar is killed and cannot say goodbye."""
+    """Also when the sidecar is killed."""
     web.answer_after = math.inf
     parent = subprocess.Popen([sys.executable, "-c", PARENT, web.url], cwd=ROOT)
     try:

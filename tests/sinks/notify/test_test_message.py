@@ -1,4 +1,4 @@
-"""`alert send-test` tells people what an alert would, and the operator whether it arrived."""
+"""`alert send-test` sends like an alert, and shows the operator whether the message arrived."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ SECRET = "xoxb-very-secret"
 
 @pytest.fixture
 def config(web: HttpReceiver, mail: MailReceiver, tmp_path: Path) -> Path:
-    """Two receivers: `ops` with a webhook and a mailbox, `oncall` with a webhook that nobody answers."""
+    """Two receivers: `ops` with a webhook and a mailbox, `oncall` with a webhook that does not answer."""
     file = tmp_path / "sidecar.yaml"
     file.write_text(f"""
 zookeeper: {{quorum: "127.0.0.1:{free_port()}"}}
@@ -31,7 +31,7 @@ receivers:
 def test_every_destination_gets_a_message_that_is_called_a_test(
     config: Path, web: HttpReceiver, mail: MailReceiver
 ) -> None:
-    """It names the sidecar that sent it. Where one does not arrive, the line says why, and the status is 1."""
+    """It names the sidecar that sent it. If one does not arrive, the line has the reason, and the status is 1."""
     ended = command("alert", "send-test", "--config", str(config))
 
     *delivered, failed = ended.stdout.splitlines()
@@ -47,7 +47,7 @@ def test_every_destination_gets_a_message_that_is_called_a_test(
     assert "receiver: ops#1" in mail.received[0].body.splitlines()
 
 
-def test_only_who_is_named_gets_one(config: Path, web: HttpReceiver, mail: MailReceiver) -> None:
+def test_only_named_receivers_get_one(config: Path, web: HttpReceiver, mail: MailReceiver) -> None:
     """All of them arrived: the status is 0."""
     ended = command("alert", "send-test", "--config", str(config), "--receiver", "ops")
 
@@ -55,7 +55,7 @@ def test_only_who_is_named_gets_one(config: Path, web: HttpReceiver, mail: MailR
     assert (len(web.received), len(mail.received)) == (1, 1)
 
 
-def test_what_the_service_says_is_what_is_printed(config: Path, web: HttpReceiver) -> None:
+def test_the_answer_of_the_service_is_printed(config: Path, web: HttpReceiver) -> None:
     """So that a wrong token is found before it matters."""
     web.status = 403
 
@@ -81,13 +81,13 @@ def test_a_receiver_that_is_not_known_is_one_line(config: Path, web: HttpReceive
 @pytest.mark.parametrize(
     ("receivers", "told"),
     [
-        ("[]", "nobody to tell"),
+        ("[]", "none is configured"),
         (f"[{{name: ops, urls: ['nonsense://{SECRET}@host/x']}}]", "no service is called nonsense://"),
         ("[{name: ops, ulrs: []}]", "urls"),
     ],
     ids=["nobody", "no such service", "unknown key"],
 )
-def test_a_configuration_that_tells_nobody_is_one_line(receivers: str, told: str, tmp_path: Path) -> None:
+def test_a_configuration_without_receivers_is_one_line(receivers: str, told: str, tmp_path: Path) -> None:
     """The status is 2, and no secret is in it."""
     file = tmp_path / "sidecar.yaml"
     file.write_text(f"zookeeper: {{quorum: '127.0.0.1:1'}}\nreceivers: {receivers}\n")

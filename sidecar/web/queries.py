@@ -1,6 +1,6 @@
-"""What happened, for scripts and people: from the journal, and of what is not over from the newest snapshot."""
+"""Recorded transitions and failovers for the pages and the API: from the journal, and failovers in progress from the newest snapshot."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from threading import BoundedSemaphore
 from typing import Final
@@ -15,30 +15,30 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
 
 _READERS: Final = 2
-"""Readings at one time: health and metrics have threads left while a disk hangs."""
+"""Concurrent queries. Fewer than the server's threads, so that metrics are served while a disk hangs."""
 
 
 class BusyError(Exception):
-    """Others are reading."""
+    """Too many queries are running."""
 
 
-class Story(Struct, frozen=True):
-    """All that is told of one episode."""
+class EpisodeDetails(Struct, frozen=True):
+    """Everything known of one episode."""
 
     episode: EpisodeView | None
-    """Null: it was left before its end, by a sidecar that has lost its state."""
+    """Null: its end was not recorded, because the sidecar lost its state."""
     words: list[str]
-    """What `explain` says."""
-    transitions: list[TransitionRecord]
+    """The text of `explain`."""
+    transitions: Sequence[TransitionRecord]
     transitions_total: int
-    notifications: list[Notification]
-    annotations: list[Annotation]
-    evidence: list[Evidence]
-    """What was captured, or why it was not: its files are with the sidecar, and are not served."""
+    notifications: Sequence[Notification]
+    annotations: Sequence[Annotation]
+    evidence: Sequence[Evidence]
+    """What was captured, or why it was not. The files stay with the sidecar and are not served."""
 
 
-class Past:
-    """Ask it from any thread. Everything raises JournalError when the journal cannot be read, and BusyError while others read it."""
+class Queries:
+    """Thread-safe. Every method raises JournalError if the journal cannot be read, and BusyError while others read it."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], journal: Callable[[], JournalReader]) -> None:
         self._snapshot = snapshot
@@ -46,43 +46,36 @@ class Past:
         self._readers = BoundedSemaphore(_READERS)
 
     def transitions(self, last: int) -> list[TransitionRecord]:
-        """The last so many, the newest first."""
+        """The last `last` transitions, newest first."""
         with self._reading() as journal:
             return journal.latest(TransitionRecord, last)
 
     def episodes(self, last: int) -> list[EpisodeView]:
-        """The last so many, the newest first: what is not over leads."""
+        """The last `last` failovers: those in progress, then the newest first."""
         with self._reading() as journal:
             recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, last)]
         known = {episode.id for episode in recorded}
-        # One that has just been recorded may not have left the snapshot yet.
+        # An episode that has just been recorded may still be in the snapshot.
         return [*(each for each in episode_view.under_way(self._snapshot()) if each.id not in known), *recorded][:last]
 
     def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
-        """That whose id begins with `name`. Raises UnknownEpisodeError."""
+        """The episode whose id begins with `name`. Raises UnknownEpisodeError."""
         with self._reading() as journal:
             under_way = {each.id: each for each in episode_view.under_way(self._snapshot())}
             explained = find(journal.remembered(), name, under_way)
         recorded = episode_view.closed(explained.episode) if explained.episode else None
         return explained, recorded or under_way.get(explained.id)
 
-    def story(self, name: str) -> Story:
-        """The same, as data."""
+    def details(self, name: str) -> EpisodeDetails:
+        """The same as data for the API."""
         found, episode = self.episode(name)
-        return Story(
-            episode,
-            list(in_words(found)),
-            list(found.transitions),
-            found.transitions_total,
-            list(found.notifications),
-            list(found.annotations),
-            list(found.evidence),
-        )
+        records = found.transitions, found.transitions_total, found.notifications, found.annotations, found.evidence
+        return EpisodeDetails(episode, list(in_words(found)), *records)
 
     @contextmanager
     def _reading(self) -> Iterator[JournalReader]:
         if not self._readers.acquire(blocking=False):
-            raise BusyError("others are reading the journal: ask again")
+            raise BusyError("other requests are reading the journal: try again")
         try:
             with closing(self._journal()) as journal:
                 yield journal

@@ -1,0 +1,44 @@
+"""Where segments are stored: a folder on this machine, or an object store."""
+
+import re
+from pathlib import Path
+from typing import Final, Protocol
+
+from sidecar.settings import SettingsError
+from sidecar.sinks.spool.folder import Folder
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class SegmentStore(Protocol):
+    """Where one observer's segments go. Every problem is an OSError, whose text is one line without any secret."""
+
+    @property
+    def name(self) -> str:
+        """The name for logs and errors."""
+
+    def recover(self, first: str) -> list[str]:
+        """The names of the stored segments, at least those from `first` on. Removes what a crash left unfinished."""
+
+    def read(self, name: str) -> bytes:
+        """A stored segment."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Store a segment: readers see all of it or nothing, and it survives a crash. Idempotent."""
+
+
+def segment_store(where: Path | str, observer: str) -> SegmentStore:
+    """The store of `observer` in a folder, or below a URL of an object store. Connects to nothing. Raises SettingsError."""
+    own = _UNSAFE.sub("_", observer).lstrip(".") or "_"
+    if isinstance(where, Path):
+        return Folder(where / own)
+    try:
+        from sidecar.sinks.spool.object_store import ObjectStore  # noqa: PLC0415  imports obstore: 6 MiB, and an extra
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"spool.url: {where} needs one more package: pip install 'flink-ha-sidecar[spool-remote]'"
+        ) from error
+    try:
+        return ObjectStore(where, own)
+    except OSError as error:
+        raise SettingsError(f"spool.url: {where} cannot be used: {error}") from error
