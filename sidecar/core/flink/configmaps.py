@@ -23,7 +23,7 @@ from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformat
 from sidecar.core.moment import SECOND
 
 
-class Layout(StrEnum):
+class ConfigMapLayout(StrEnum):
     """An era of Flink's ConfigMaps, named by the versions that write it."""
 
     K1 = "1.14 or older"
@@ -120,13 +120,13 @@ def is_leaders(cluster_id: str, name: str) -> bool:
     return name == cluster_config_map(cluster_id) or owner_of(cluster_id, name) is not None
 
 
-def layout_of(cluster_id: str, name: str, key: str) -> Layout | None:
+def layout_of(cluster_id: str, name: str, key: str) -> ConfigMapLayout | None:
     """The only layout that has this place, or None where several share it."""
     if owner_of(cluster_id, name):
-        return Layout.K1
+        return ConfigMapLayout.K1
     if not _JOB.fullmatch(key.removeprefix(_LEADER)):
         return None
-    return Layout.K3 if key.startswith(f"{_LEADER}job-") else Layout.K2
+    return ConfigMapLayout.K3 if key.startswith(f"{_LEADER}job-") else ConfigMapLayout.K2
 
 
 def relevant(data: Mapping[str, str]) -> dict[str, str]:

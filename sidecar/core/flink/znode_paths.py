@@ -20,7 +20,7 @@ from msgspec import Struct
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 
 
-class Layout(StrEnum):
+class ZNodeLayout(StrEnum):
     """An era of Flink's paths in ZooKeeper, named by the versions that write it."""
 
     Z1 = "1.13 or older"
@@ -39,13 +39,13 @@ JOB_STORES = ("/jobgraphs", "/execution-plans")
 _NODE = "/connection_info"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 _CLUSTER_NAMES = "|".join(c.component.value for c in CLUSTER_COMPONENTS)
-_LEADER_NODES: tuple[tuple[Layout | None, re.Pattern[str]], ...] = (
-    (Layout.Z1, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})_lock")),
+_LEADER_NODES: tuple[tuple[ZNodeLayout | None, re.Pattern[str]], ...] = (
+    (ZNodeLayout.Z1, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})_lock")),
     (None, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})/connection_info")),
-    (Layout.Z1, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/job_manager_lock")),
-    (Layout.Z2, re.compile(r"/jobs/(?P<job>[0-9a-f]{32})/leader/connection_info")),
-    (Layout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
-    (Layout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
+    (ZNodeLayout.Z1, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/job_manager_lock")),
+    (ZNodeLayout.Z2, re.compile(r"/jobs/(?P<job>[0-9a-f]{32})/leader/connection_info")),
+    (ZNodeLayout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
+    (ZNodeLayout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
 )
 _COUNTED = {f"{LEADER}/{c.component.value}{_NODE}": f"{LEADER}/{c.component.value}" for c in CLUSTER_COMPONENTS}
 _LATCHES = re.compile(rf"/leader/latch|/leader/({_CLUSTER_NAMES})/latch|/leaderlatch/({_CLUSTER_NAMES})_lock")
@@ -78,7 +78,7 @@ def component_of(path: str) -> ComponentId | None:
     return None
 
 
-def layout_of(path: str) -> Layout | None:
+def layout_of(path: str) -> ZNodeLayout | None:
     """The only layout that has this leader path, or None where several share it."""
     return next((layout for layout, pattern in _LEADER_NODES if pattern.fullmatch(path)), None)
 
