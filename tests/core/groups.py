@@ -63,7 +63,7 @@ class Groups:
 
     def ends(self, *alerts: Alert) -> "Groups":
         over = {each.id for each in alerts}
-        self.alerts = grouping.end(self.alerts, self.policy, lambda each: each.id in over, self.now, _as_it_is)
+        self.alerts = grouping.resolve(self.alerts, self.policy, over, self.now, _as_it_is)
         return self
 
     def loads(self, policy: Policy) -> "Groups":

@@ -181,9 +181,7 @@ def _evaluate_cluster(alerts: Alerts, policy: Policy, name: str, cluster: Cluste
                 alerts = grouping.recounted(alerts, firing[component].id, alert.count)
         over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
     if over:
-        alerts = grouping.end(
-            alerts, policy, lambda alert: alert.id in over, now, lambda alert: _ended(alert, cluster, now)
-        )
+        alerts = grouping.resolve(alerts, policy, over, now, lambda alert: _completed(alert, cluster, now))
     if pending == alerts.pending and alerts.evaluated.get(name) is cluster:
         return alerts
     return replace(alerts, pending=pending, evaluated={**alerts.evaluated, name: cluster})
@@ -264,7 +262,7 @@ def _in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
     return episode is not None and episode.id == episode_id and bool(episode.away or episode.jobs_away)
 
 
-def _ended(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
+def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
     """The alert with its new leader and its duration; an event stays as it is."""
     if alert.is_event:
         return alert
