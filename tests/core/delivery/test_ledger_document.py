@@ -204,7 +204,7 @@ def test_the_document_is_bounded() -> None:
     full = Ledger()
     for number in range(100):
         full = marked(full, replace(storm, fingerprint=f"{number}"), "sidecar-a", NOW + number)
-        assert len(full.entries[f"ops#0 {number}"].told) == ledger_document.MOST_ALERTS
+        assert len(full.entries[f"ops#0 {number}"].sent) == ledger_document.MOST_ALERTS
     content = ledger_document.written(claimed(full, replace(storm, fingerprint="held"), A, NOW + 1000), NOW)
     assert ledger_document.MOST_BYTES // 2 < len(content) <= ledger_document.MOST_BYTES
     left = ledger_document.read(content).entries
