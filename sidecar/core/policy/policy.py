@@ -105,7 +105,7 @@ class Heartbeat(Struct, frozen=True):
     interval: int
 
 
-NOBODY: Final = Route("")
+NO_RECEIVER: Final = Route("")
 """The route where there is no receiver."""
 
 
@@ -118,7 +118,7 @@ class Policy(Struct, frozen=True):
     external_labels: dict[str, str] = {}
     trust_window: int = 3 * SECOND
     rules: tuple[Rule, ...] = ()
-    route: Route = NOBODY
+    route: Route = NO_RECEIVER
     inhibit_rules: tuple[InhibitRule, ...] = ()
     receivers: Mapping[str, tuple[Destination, ...]] = {}
     heartbeats: tuple[Heartbeat, ...] = ()

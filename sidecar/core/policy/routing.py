@@ -29,7 +29,7 @@ class Route(Struct, frozen=True):
     group_wait: int = 5 * SECOND
     group_interval: int = 60 * SECOND
     repeat_interval: int = 4 * 3600 * SECOND
-    goes_on: bool = False
+    continues: bool = False
     """Alertmanager's `continue`: siblings behind it are asked as well."""
     routes: "tuple[Route, ...]" = ()
     mute: "tuple[TimeInterval, ...]" = ()
@@ -55,7 +55,7 @@ def matching(route: Route, labels: Labels) -> list[Route]:
     for child in route.routes:
         found = matching(child, labels)
         taken += found
-        if found and not child.goes_on:
+        if found and not child.continues:
             break
     return taken or [route]
 
