@@ -62,7 +62,7 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
         "leader     jm-a:6123 → jm-b:6123",
         f"no leader  published: {vacant}",
         f"           working: {working}",
-        "jobs       1 of 1 moved",
+        "jobs       1 of 1 failed over",
     ]
     assert lines[11] == ""
     assert [line.split()[1] for line in lines[12:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4

@@ -159,4 +159,4 @@ def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
     if episode.jobs_total:
         missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
         ended = f", {episode.jobs_ended} ended in it" if episode.jobs_ended else ""
-        yield "jobs", [f"{episode.jobs_affected} of {episode.jobs_total} moved{ended}{missing}"]
+        yield "jobs", [f"{episode.jobs_affected} of {episode.jobs_total} failed over{ended}{missing}"]
