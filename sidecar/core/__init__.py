@@ -1,5 +1,5 @@
 """The pure core: what Flink's leader information means, and what follows from it.
 
-Nothing here knows a clock, a thread, a file, a socket or a log. Time, ids and bytes arrive as arguments; everything that must happen
-leaves as an effect. Read `leadership` (the words), `transitions` (the table) and `step` (the one way a change takes), in that order.
+Nothing here uses a clock, thread, file, socket or log. Time, ids and bytes arrive as arguments; whatever must happen leaves as an effect.
+Read `flink.leadership` (the terms), `cluster.leadership_table` and `step` (the path of every change), in that order.
 """

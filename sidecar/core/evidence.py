@@ -1,4 +1,4 @@
-"""Evidence of a failover: what may be captured while it still exists, and what became of it. Values alone: `gathering` says when."""
+"""Evidence of a failover: requests to capture it while it still exists, and their results. `cluster.evidence_requests` decides when."""
 
 from enum import StrEnum
 
@@ -9,42 +9,42 @@ from sidecar.core.policy.policy import Source
 
 
 class Occasion(StrEnum):
-    """When something is captured."""
+    """When evidence is captured."""
 
     OPENED = "opened"
-    """A component has left its leader: whoever led may still run, and not for long."""
+    """A component lost its leader: the old leader's process may still run for a moment."""
     LED_AGAIN = "led_again"
-    """All are led again."""
+    """All components have a leader again."""
 
 
 class EvidenceKind(StrEnum):
-    """What a piece of evidence is."""
+    """The kinds of evidence."""
 
     PROCESS = "process"
-    """What the kernel says of a process of Flink."""
+    """The kernel's facts about a Flink process."""
     THREAD_DUMP = "thread_dump"
-    """Of a JVM."""
+    """The threads of a JVM."""
     PY_SPY = "py_spy"
     """The stacks of a Python process."""
     JOB = "job"
-    """What Flink says of a job: from which checkpoint it was restored."""
+    """The checkpoint from which Flink restored a job."""
 
 
 class CaptureOutcome(StrEnum):
-    """What became of it."""
+    """The result of a capture."""
 
     CAPTURED = "captured"
     ABSENT = "absent"
-    """There is nothing of this kind to be captured."""
+    """Evidence of this kind does not exist."""
     REFUSED = "refused"
-    """We are not permitted to."""
+    """The sidecar lacks the permission."""
     FAILED = "failed"
     LOST = "lost"
-    """It is not known: the sidecar ended, or did not answer."""
+    """The result is not known: the sidecar ended, or did not answer."""
 
 
 class Capture(Struct, frozen=True):
-    """A request to capture from `source`. `rest_address`: where Flink's REST server leads, as it says itself: untrusted."""
+    """A request to capture from `source`. `rest_address`: the leading REST server's address as it published it, untrusted."""
 
     id: str
     cluster_id: str
@@ -54,40 +54,40 @@ class Capture(Struct, frozen=True):
     source: Source
     rest_address: str | None = None
     jobs: tuple[str, ...] = ()
-    """Of whom Flink is asked."""
+    """The jobs that Flink is asked about."""
     jobs_beyond: int = 0
-    """How many more moved, of whom it is not."""
+    """How many more jobs failed over that Flink is not asked about."""
     thread_dump: bool = False
-    """Whether Flink is asked for one of its JobManager."""
+    """Whether Flink is asked for a thread dump of its JobManager."""
     round: int = 1
-    """Which failover of its episode this is."""
+    """The number of this failover in its episode."""
 
 
 class EvidenceItem(Struct, frozen=True):
-    """One piece of evidence, or why there is none. Texts may hold whatever a process or Flink says: untrusted."""
+    """One piece of evidence, or why there is none. All texts are untrusted."""
 
     kind: EvidenceKind
     subject: str
-    """Whose: `pid 17 (java)`, an address, a job id."""
+    """A process (`pid 17 (java)`), an address, or a job id."""
     outcome: CaptureOutcome
     detail: str | None = None
     """One line for people."""
     file: str | None = None
-    """Its name below the folder for evidence."""
+    """Name in the evidence folder."""
     size_bytes: int | None = None
     sha256: str | None = None
     attributes: dict[str, str] = {}
-    """What is in short to be known of it, by name."""
+    """A summary, by name."""
 
 
 class Gathered(Struct, frozen=True):
-    """What is known of the evidence of one failover."""
+    """The evidence of one episode so far."""
 
     asked: tuple[Occasion, ...] = ()
-    """What has been requested, once a round."""
+    """The requests made in this round."""
     round: int = 1
-    """Which failover of its episode this is: the next one may come before it is over."""
+    """The number of this failover in its episode: the next one may come before the episode is over."""
     files: int = 0
     jobs: tuple[str, ...] = ()
-    """What is known of jobs, a line each: the first of `jobs_total`."""
+    """A line about each job, the first ones of `jobs_total`."""
     jobs_total: int = 0

@@ -69,7 +69,7 @@ class Handover(Struct, frozen=True):
             for component, known in self.cluster.components.items()
         }
         alerts = {
-            (fingerprint, key, member.told, member.alert.ended is None)
+            (fingerprint, key, member.notified, member.alert.ended is None)
             for fingerprint, group in self.alerts.groups.items()
             for key, member in group.members.items()
             if "observer" not in member.alert.labels
@@ -207,15 +207,15 @@ def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery
                 known,
                 members={**known.members, **members},
                 flush_at=delivery.queued_at.steady,
-                told_at=None if delivery.reason is Reason.FIRST else known.told_at or delivery.queued_at.steady,
+                notified_at=None if delivery.reason is Reason.FIRST else known.notified_at or delivery.queued_at.steady,
             )
     return found
 
 
 def _ended_meanwhile(group: Group, delivery: Delivery) -> dict[str, Member]:
     """What `delivery` owes, as it is now."""
-    owed = {member.alert.id: member.told for member in delivery.owed}
-    return {key: replace(member, told=owed[key]) for key, member in group.members.items() if key in owed}
+    owed = {member.alert.id: member.notified for member in delivery.owed}
+    return {key: replace(member, notified=owed[key]) for key, member in group.members.items() if key in owed}
 
 
 def _is_taken(member: Member, cluster_id: str, *, own: bool) -> bool:

@@ -1,4 +1,4 @@
-"""What earlier versions wrote to the journal, brought to the present format: one step for each format, in order."""
+"""Rows that earlier versions wrote to the journal, migrated to the current format: one step per format, in order."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ _FOR_SECONDS: Final = re.compile(r" for (\d+\.\d) s$")
 
 
 def _typed_transitions(row: Row) -> Row:
-    """Format 1 had the record of a job that has just left in place of the transition, and in words for how long a lease was not renewed."""
+    """Format 1 kept a departed job's record instead of its transition, and as text for how long a lease was not renewed."""
     if row.value is None:
         return row
     match row.kind:
@@ -34,27 +34,18 @@ def _typed_transitions(row: Row) -> Row:
 
 
 _MIGRATIONS: Final[tuple[Callable[[Row], Row], ...]] = (_typed_transitions,)
-"""The first one is that from format 1 to 2."""
-
+"""The first one is from format 1 to 2."""
 FORMAT: Final = 1 + len(_MIGRATIONS)
-"""Of the rows that are written now."""
+"""The current format of rows."""
 
 
 def migrated(rows: Iterable[Row], found: int) -> Iterator[Row]:
-    """Rows of format `found` as they are written now. A row that its format does not allow stays as it is: whoever reads it reports it."""
+    """Rows of format `found` in the current format. An invalid row stays as it is: its reader reports it."""
     for row in rows:
         try:
             now = row
             for migrate in _MIGRATIONS[found - 1 :]:
                 now = migrate(now)
             yield now
-        except (
-            msgspec.MsgspecError,
-            UnicodeDecodeError,
-            ValueError,
-            KeyError,
-            AttributeError,
-            TypeError,
-            RecursionError,
-        ):
+        except (msgspec.MsgspecError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             yield row

@@ -1,4 +1,4 @@
-"""The state as rows of a journal, and back. Only what a step touched becomes rows: untouched values are the same objects."""
+"""The state as rows of a journal, and back. Only values that a step replaced become rows: the others are the same objects."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -40,11 +40,9 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
 KINDS: Final = frozenset(_TYPES)
 """All kinds of rows."""
 
-_NO_COMPONENTS: Final[Mapping[ComponentId, ComponentState]] = {}
-
 
 class Row(Struct, frozen=True):
-    """One value of the state as JSON, or that it is gone (`value` None)."""
+    """One value of the state as JSON; `value` None: the value was removed."""
 
     kind: str
     key: bytes
@@ -66,19 +64,13 @@ def changes(before: State, after: State) -> Iterator[Row]:
             yield from _diff("episode", _one(name, old and old.episode), _one(name, new and new.episode))
             yield from _diff("last_episode", _one(name, old and old.last_episode), _one(name, new and new.last_episode))
             yield from _diff("standby", _one(name, old and old.standby), _one(name, new and new.standby))
-            components = _diff(
-                "component",
-                old.components if old else _NO_COMPONENTS,
-                new.components if new else _NO_COMPONENTS,
-                prefix=name,
-            )
-            yield from components
+            yield from _diff("component", old.components if old else {}, new.components if new else {}, prefix=name)
             yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
             yield from _diff("departed", old.departed if old else {}, new.departed if new else {}, prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
-    """The state that the rows hold, and one line for each row that is not understood (and left out)."""
+    """The state that the rows hold, and one line for each row that could not be decoded (and is left out)."""
     found: dict[str, dict[Any, Any]] = {kind: {} for kind in _TYPES}
     problems = []
     for row in rows:
@@ -87,18 +79,16 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             try:
                 found[row.kind][json.decode(row.key, type=key_type)] = json.decode(row.value, type=value_type)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                problems.append(f"a row of kind {row.kind} is not understood and left out: {error}")
+                problems.append(f"a row of kind {row.kind} cannot be decoded and is left out: {error}")
     clusters = {}
     for name, view in found["view"].items():
         components = {component: known for (cluster, component), known in found["component"].items() if cluster == name}
-        contested = frozenset(component for component, known in components.items() if known.contest.since)
         lapsed = {lease: record for (cluster, lease), record in found["lapsed"].items() if cluster == name}
-        leases = {lease: Lease(record=record, lapsed=True) for lease, record in lapsed.items()}
         clusters[name] = ClusterState(
             view,
             components,
-            contested=contested,
-            leases=leases,
+            contested=frozenset(component for component, known in components.items() if known.contest.since),
+            leases={lease: Lease(record=record, lapsed=True) for lease, record in lapsed.items()},
             episode=found["episode"].get(name),
             last_episode=found["last_episode"].get(name),
             standby=found["standby"].get(name, Standby()),
@@ -131,7 +121,9 @@ def _one(name: str, value: _S | None) -> Mapping[str, _S]:
 
 
 def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:
-    """The leases that have run out: a new process must not take them for alive."""
-    leases = cluster.leases if cluster else {}
-    records = {name: lease.record for name, lease in leases.items() if lease.lapsed}
-    return {name: record for name, record in records.items() if isinstance(record, LeaderElectionRecord)}
+    """The expired leases: a new process must not take them for valid."""
+    return {
+        name: lease.record
+        for name, lease in (cluster.leases if cluster else {}).items()
+        if lease.lapsed and isinstance(lease.record, LeaderElectionRecord)
+    }

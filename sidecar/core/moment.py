@@ -18,10 +18,9 @@ _LATEST_MILLIS = 253_402_300_799_999
 
 
 class Moment(Struct, frozen=True, order=True):
-    """One instant on two clocks.
+    """One instant on two clocks, in microseconds since the epoch.
 
-    `steady` never jumps and decides every duration and deadline; `wall` is what people and records get. Both are microseconds since
-    the epoch, and `steady` goes on where it was after a restart.
+    `steady` never jumps: every duration and deadline uses it, and after a restart it continues. `wall` is for people and records.
     """
 
     steady: int
@@ -34,7 +33,7 @@ def timestamp(wall: int) -> Timestamp:
 
 
 def parsed(text: str) -> int:
-    """`timestamp` read back. Raises ValueError."""
+    """The microseconds of a `timestamp`. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time without its distance from UTC")
@@ -42,17 +41,17 @@ def parsed(text: str) -> int:
 
 
 def stored_at(millis: int) -> Timestamp | None:
-    """A store's own time of a write, `millis` since the epoch, as text; None where no store can mean it: before 1970, after 9999."""
+    """The store's own time of a write, in milliseconds since the epoch, as text; None if it is before 1970 or after 9999."""
     return timestamp(millis * 1000) if 0 <= millis <= _LATEST_MILLIS else None
 
 
 def in_seconds(duration: int) -> float:
-    """A duration as records have it."""
+    """A duration in seconds, as in records."""
     return round(duration / SECOND, 6)
 
 
 def micros(recorded: float) -> int:
-    """A duration that was recorded in seconds."""
+    """A recorded duration in microseconds."""
     return round(recorded * SECOND)
 
 
@@ -63,10 +62,7 @@ def seconds(micros: int) -> str:
 
 
 def bounds(at_least: int, at_most: int | None) -> str:
-    """A duration of which bounds are known, for people: `8.8 to 16 s`, `at least 2.0 s` where the upper one is not known (None).
-
-    The bounds are rounded outwards.
-    """
+    """The bounds of a duration for people, rounded outwards: `8.8 to 16 s`; `at least 2.0 s` without an upper bound."""
     if at_least == at_most:
         return seconds(at_least)
     low = floor(at_least / SECOND * 10) / 10 if at_least < 10 * SECOND else floor(at_least / SECOND)

@@ -1,4 +1,4 @@
-"""What drivers and sinks report to the core: raw, undecoded, with the time of observation."""
+"""Observations: what drivers and sinks report to the core, raw and undecoded, with the time of observation."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,7 +12,7 @@ from sidecar.core.policy.policy import Policy
 
 
 class ConnectionState(StrEnum):
-    """Our own connection to the store, in the words of Curator's `ConnectionState`."""
+    """This observer's connection to the store. Mirrors Curator's `ConnectionState`."""
 
     CONNECTED = "CONNECTED"
     SUSPENDED = "SUSPENDED"
@@ -24,17 +24,17 @@ class DeliveryOutcome(StrEnum):
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    """Not reached, or the service is in trouble: tried again soon."""
+    """The service was unreachable or reported an error of its own. Retried soon."""
     RATE_LIMITED = "rate_limited"
     """The service asks to retry later."""
     TIMED_OUT = "timed_out"
-    """Cut off at the time limit or while the answer was awaited: it may have arrived, so the next attempt is a possible duplicate."""
+    """No answer within the time limit: it may have arrived, so the next attempt is a possible duplicate."""
     REJECTED = "rejected"
-    """Refused: an address, a token or a limit that somebody may repair. Retried slowly."""
+    """Refused because of an address, a token or a limit that the operator may repair. Retried slowly."""
     UNDELIVERABLE = "undeliverable"
-    """Trying again cannot help: no such receiver, or a URL that nothing can send to."""
+    """A retry cannot succeed: no such receiver, or a URL of an unknown kind."""
     NOT_SENT = "not_sent"
-    """The service's plugin sends nothing for such a message: nothing went out, and trying again changes nothing."""
+    """The service's plugin sends nothing for such a message. Not retried."""
     ALREADY_TOLD = "already_told"
     """Another observer has sent it: nothing was sent."""
     HELD = "held"
@@ -44,85 +44,83 @@ class DeliveryOutcome(StrEnum):
 
 
 class Observed(Struct, frozen=True):
-    """Anything that was observed, and when."""
+    """An observation, and when it was made."""
 
     at: Moment
 
 
 class SeenInCluster(Observed, frozen=True):
-    """Anything that a driver saw in one cluster's store."""
+    """A driver's observation of one cluster's store."""
 
     cluster_id: str
 
 
 class ViewObserved(SeenInCluster, frozen=True):
-    """Our connection to the store changed. CONNECTED begins a re-read of everything, which `SnapshotCompleted` ends."""
+    """The connection to the store changed. CONNECTED begins a re-read of everything, which `SnapshotCompleted` ends."""
 
     connection: ConnectionState
 
 
 class SnapshotCompleted(SeenInCluster, frozen=True):
-    """Every path that exists, and every one that was known, has been told of since the last CONNECTED: of what was not, there is
-    nothing.
-    """
+    """Every existing and every known path has been reported since the last CONNECTED. A path that was not reported does not exist."""
 
 
 class ViewConfirmed(SeenInCluster, frozen=True):
     """The view is no older than `at`: everything that was in the store at that moment has been observed.
 
-    A driver confirms again within `again_within` microseconds while it can see. Observations arrive in order, so that a confirmation that
-    is late, wherever it is delayed, means that the view is old.
+    A connected driver confirms again within `again_within` microseconds. Observations arrive in order, so a late confirmation means that
+    the view is old, wherever the delay is.
     """
 
     again_within: int
 
 
 class NodeObserved(SeenInCluster, frozen=True):
-    """The value of a path that may hold leader information, or that there is nothing (`position` None)."""
+    """The value of a path that may hold leader information. `position` None: the path does not exist."""
 
     path: str
     data: bytes = b""
     position: ZNodePosition | None = None
     writes: int | None = None
-    """How often the path was created, set or deleted since it was last reported; None if that could not be counted."""
+    """How often the path was created, set or deleted since it was last reported; None: not counted."""
     births: Births | None = None
-    """How often there was a new node at this path until now, where its parent counts nothing else."""
+    """How often a node was created at this path, if its parent counts nothing else."""
 
 
 class PlaceRemoved(SeenInCluster, frozen=True):
-    """The parent of a leader's path is gone too. Since 1.15 a leader that ends in order removes it; when its session ends, it stays."""
+    """The parent of a leader's path was removed. Since 1.15 a leader removes it on a clean shutdown; if its session expires, it stays."""
 
     path: str
 
 
 class NodeRefused(SeenInCluster, frozen=True):
-    """The store has the path and would not show it (for example: no permission)."""
+    """The path exists and could not be read (for example: no permission)."""
 
     path: str
     reason: str
 
 
 class ChildrenObserved(SeenInCluster, frozen=True):
-    """The children of a path: contenders of a latch, or the jobs in a job store. None where the path does not exist."""
+    """The children of a path: contenders of a latch, or the jobs in a job store. Empty if the path does not exist."""
 
     path: str
     names: tuple[str, ...] = ()
 
 
 class NothingFound(SeenInCluster, frozen=True):
-    """Everything was read, and nothing of a Flink cluster has been there since the driver began."""
+    """Everything was read, and no trace of a Flink cluster was found since the driver started."""
 
     place: str
-    """Where it was looked for, in words."""
+    """Where the driver looked, as text."""
     beside: tuple[str, ...] | None = None
-    """The ids of the clusters that are beside it; None: which there are cannot be read."""
+    """The ids of other clusters in the same place; None: they could not be read."""
 
 
 class ConfigMapObserved(SeenInCluster, frozen=True):
-    """One ConfigMap as it stands, or that there is none (`uid` None). Told again, unchanged, when somebody looked and nothing had changed.
+    """One ConfigMap. `uid` None: it does not exist. A read that finds no change reports it again, unchanged.
 
-    `data` holds the keys that matter; of those that are there for their name alone (job graphs), the values are left out. `leader`: the
-    annotation `control-plane.alpha.kubernetes.io/leader`, or None where there is none.
+    `data` holds the relevant keys; the values of those whose name is enough (job graphs) are empty. `leader`: the annotation
+    `control-plane.alpha.kubernetes.io/leader`, if there is one.
     """
 
     name: str
@@ -133,13 +131,13 @@ class ConfigMapObserved(SeenInCluster, frozen=True):
 
 
 class StoreObserved(SeenInCluster, frozen=True):
-    """How far the store is: ZooKeeper's newest transaction. Told when the connection is made, in a new epoch, and now and then."""
+    """ZooKeeper's newest transaction. Reported on connecting, in a new epoch, and periodically."""
 
     zxid: int
 
 
 class NotProcessed(SeenInCluster, frozen=True):
-    """An observation of a cluster that could not be processed: what it was about is not known from then on."""
+    """An observation could not be processed: the state of its path is unknown from then on."""
 
     path: str
     """The znode's, or the name of the ConfigMap."""
@@ -153,30 +151,30 @@ class HandoverRead(SeenInCluster, frozen=True):
 
 
 class DeliverySettled(Observed, frozen=True):
-    """One attempt to deliver ended. `detail` is one line for people, free of secrets."""
+    """An attempt to deliver ended. `detail` is one line for people, without secrets."""
 
     delivery_id: str
     outcome: DeliveryOutcome
     detail: str = ""
     retry_after: int | None = None
-    """How long the service asks us to wait, in microseconds."""
+    """The pause that the service asks for, in microseconds."""
     possible_duplicate: bool = False
-    """Somebody else may have sent it before."""
+    """Another observer may have sent it before."""
 
 
 class EvidenceGathered(Observed, frozen=True):
-    """A request to capture was answered, in whichever way."""
+    """A request to capture evidence was answered, successfully or not."""
 
     capture_id: str
     pieces: tuple[EvidenceItem, ...]
 
 
 class Started(Observed, frozen=True):
-    """The sidecar began, with whatever state an earlier one left."""
+    """The sidecar started, with the state of an earlier process if there is one."""
 
 
 class PolicyLoaded(Observed, frozen=True):
-    """The operator decided anew: from here on `policy` counts."""
+    """The configuration was reloaded: from now on `policy` applies."""
 
     policy: Policy
 
@@ -186,7 +184,7 @@ class Ticked(Observed, frozen=True):
 
 
 class Stopped(Observed, frozen=True):
-    """The sidecar is about to end, in order."""
+    """The sidecar shuts down cleanly."""
 
 
 ClusterObservation = (
@@ -201,18 +199,15 @@ ClusterObservation = (
     | ConfigMapObserved
     | NothingFound
 )
-"""What a driver may report."""
+"""Every observation that a driver may report."""
 
 
 def is_trace(observation: "Observation") -> bool:
-    """Whether it shows that the Flink cluster exists, with a leader or without."""
+    """Whether the observation shows that the Flink cluster exists, with a leader or without."""
     match observation:
         case NodeObserved(position=None) | ChildrenObserved(names=()) | ConfigMapObserved(uid=None):
             return False
-        case NodeObserved() | NodeRefused() | ChildrenObserved() | ConfigMapObserved():
-            return True
-        case _:
-            return False
+    return isinstance(observation, NodeObserved | NodeRefused | ChildrenObserved | ConfigMapObserved)
 
 
 Observation = (

@@ -1,13 +1,12 @@
-"""Text from elsewhere, made fit to be shown. Short-lived processes use it too: it imports next to nothing.
+"""Untrusted text, made safe to show. Short-lived processes use it too: it imports next to nothing.
 
-Unprintable are control characters, which command a terminal, and those that only a layout sees: they turn the direction of what follows, or
-hide in a name.
+Unprintable are control characters, which act on a terminal, and invisible ones, which change the direction of text or hide in a name.
 """
 
 from typing import Final
 
 MOST_CHARACTERS: Final = 200
-"""Of one untrusted value."""
+"""Shown of one untrusted value."""
 _SHORT_ESCAPES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
@@ -25,9 +24,7 @@ def printable(text: str) -> str:
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """A text with its unprintable characters, but for those to `keep`, written as JSON escapes them: one line, in which nothing is hidden
-    or acts on a terminal. JSON stays the same JSON.
-    """
+    """A text whose unprintable characters, except those to `keep`, are escaped as in JSON. A JSON text keeps its meaning."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)

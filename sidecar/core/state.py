@@ -1,4 +1,4 @@
-"""What the owner's thread knows. Values, never changed in place: a step makes new ones and shares what stayed the same."""
+"""The state of the owner's thread. Immutable values: a step makes new ones and shares those that stay the same."""
 
 from collections.abc import Mapping
 
@@ -12,13 +12,13 @@ from sidecar.core.moment import Moment
 
 
 class State(Struct, frozen=True):
-    """The owner's state. The journal keeps it, but for what a new process observes anew: see `journal_rows`."""
+    """The owner's state. The journal keeps all that a new process does not observe itself: see `journal_rows`."""
 
     clusters: Mapping[str, ClusterState] = {}
     alerts: Alerts = Alerts()
     outbox: Mapping[str, Delivery] = {}
-    """What is still to be delivered, oldest first."""
+    """Deliveries in progress, oldest first."""
     captures: Mapping[str, Capture] = {}
-    """What was requested to be captured, and is not answered yet."""
+    """Requests for evidence that are not answered yet."""
     alive: Moment | None = None
-    """Until when the sidecar is known to have run."""
+    """The last moment at which the sidecar is known to have run."""

@@ -10,7 +10,7 @@ from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice, Reason, Suppressed
 from sidecar.core.alerting.message import compose
 from sidecar.core.cluster import cluster_step, evidence_requests
-from sidecar.core.cluster.draft import ClusterStep, Happened
+from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.record_writer import envelope, transition_record
 from sidecar.core.cluster.state import fresh_cluster
 from sidecar.core.cluster.transitions import Transition
@@ -34,7 +34,7 @@ from sidecar.core.records import AnyRecord, Notification, record_id
 from sidecar.core.state import State
 
 ALIVE_INTERVAL = 30 * SECOND
-"""How exactly the journal knows until when the sidecar ran."""
+"""How often the journal records that the sidecar runs."""
 
 
 class Append(Struct, frozen=True):
@@ -65,7 +65,7 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
         case Ticked():
             return _tick(policy, state, observation.at)
         case DeliverySettled() | EvidenceGathered():
-            return _answered(policy, state, observation)
+            return _effect_done(policy, state, observation)
         case Started():
             return _start(policy, state, observation.at)
         case PolicyLoaded() | HandoverRead():
@@ -92,17 +92,13 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     known = {name: state.clusters.get(name) or fresh_cluster(now) for name in policy.stores}
     outbox = released(state.outbox, state.outbox.keys(), now)
     # Nothing has been observed yet, so no condition has begun to hold.
-    told = replace(grouping.rerouted(state.alerts, policy, now), pending={})
-    began = replace(state, clusters=known, alerts=told, outbox=outbox, alive=now)
-    began, effects = _each_cluster(
-        policy, began, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
+    alerts = replace(grouping.rerouted(state.alerts, policy, now), pending={})
+    started = replace(state, clusters=known, alerts=alerts, outbox=outbox, alive=now)
+    started, effects = _each_cluster(
+        policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
-    for capture in state.captures.values():
-        began, more = _gathered(
-            policy, began, capture, evidence_requests.nothing(capture, "the sidecar ended meanwhile"), now
-        )
-        effects += more
-    return began, effects
+    started, lost = _lost(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
+    return started, effects + lost
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
@@ -111,38 +107,32 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     effects += more
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
-    told, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
+    alerts, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
     queued = [delivery for notice in notices for delivery in _deliveries(policy, state, notice, now)]
     outbox, given_up = queue(state.outbox, queued) if queued else (state.outbox, [])
-    told, beats = _heartbeats(policy, told, blind, now)
+    alerts, beats = _heartbeats(policy, alerts, blind, now)
     outbox = with_heartbeats(outbox, beats, blind=bool(blind))
     outbox, claimed = claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
-    if told is not state.alerts or outbox is not state.outbox or alive is not state.alive:
-        state = replace(state, alerts=told, outbox=outbox, alive=alive)
+    if alerts is not state.alerts or outbox is not state.outbox or alive is not state.alive:
+        state = replace(state, alerts=alerts, outbox=outbox, alive=alive)
     effects += (Append(_suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
     effects += (Send(delivery) for delivery in claimed)
     return state, effects
 
 
-def _answered(policy: Policy, state: State, answer: DeliverySettled | EvidenceGathered) -> Step:
-    """The result of an effect."""
-    if isinstance(answer, DeliverySettled):
-        outbox, settled = settle(state.outbox, answer)
-        return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], answer.at)
-    capture = state.captures.get(answer.capture_id)
-    return _gathered(policy, state, capture, answer.pieces, answer.at) if capture else (state, [])
+def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
+    if isinstance(done, DeliverySettled):
+        outbox, settled = settle(state.outbox, done)
+        return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], done.at)
+    capture = state.captures.get(done.capture_id)
+    return _gathered(policy, state, capture, done.pieces, done.at) if capture else (state, [])
 
 
 def _gather(policy: Policy, state: State, now: Moment) -> Step:
-    """Request the evidence that is due, before a failover may be over, and record requests that will not be answered."""
-    effects: list[Effect] = []
-    for capture in evidence_requests.overdue(state.captures, now):
-        state, more = _gathered(
-            policy, state, capture, evidence_requests.nothing(capture, "nobody told what came of it"), now
-        )
-        effects += more
+    """Request the evidence that is due, before a failover may be over, and record requests that were not answered in time."""
+    state, effects = _lost(policy, state, evidence_requests.overdue(state.captures, now), "no result in time", now)
     for name, known in state.clusters.items():
         after, asked = evidence_requests.ask(policy, name, known, now)
         if after is not known:
@@ -152,9 +142,18 @@ def _gather(policy: Policy, state: State, now: Moment) -> Step:
     return state, effects
 
 
+def _lost(policy: Policy, state: State, captures: Iterable[Capture], why: str, at: Moment) -> Step:
+    """Requests for evidence that will not be answered."""
+    effects: list[Effect] = []
+    for capture in captures:
+        state, more = _gathered(policy, state, capture, evidence_requests.nothing(capture, why), at)
+        effects += more
+    return state, effects
+
+
 def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[EvidenceItem], at: Moment) -> Step:
-    """A request for evidence was answered with `pieces`; none: it is lost."""
-    pieces = pieces or evidence_requests.nothing(capture, "nothing came of it")
+    """A request for evidence was answered with `pieces`. Without any, the evidence is lost."""
+    pieces = pieces or evidence_requests.nothing(capture, "no result")
     captures = {key: other for key, other in state.captures.items() if key != capture.id}
     clusters = state.clusters
     if known := clusters.get(capture.cluster_id):
@@ -173,27 +172,25 @@ def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.A
 
 
 def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, at: Moment) -> Step:
-    """Take over one cluster's next state, and let the rules see what happened to it."""
+    """The state with one cluster's next state, after the rules have reacted to what happened to it."""
     after, happened = outcome
     if after is state.clusters.get(cluster_id):
-        return state, []  # nothing happened: the state stays the same object, and the journal has nothing to write
-    reacted = state.alerts
+        return state, []  # the same object: the journal has nothing to write
+    alerts = state.alerts
     for each in happened:
-        reacted = rules.react(reacted, policy, each, after, at)
+        alerts = rules.react(alerts, policy, each, after, at)
+    records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in happened)
     clusters = {**state.clusters, cluster_id: after}
-    return replace(state, clusters=clusters, alerts=reacted), [Append(_record(policy, each)) for each in happened]
-
-
-def _record(policy: Policy, happened: Happened) -> AnyRecord:
-    return transition_record(policy, happened) if isinstance(happened, Transition) else happened
+    return replace(state, clusters=clusters, alerts=alerts), [Append(record) for record in records]
 
 
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
     message = compose(notice, policy, state.clusters)
+    event = ("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady)
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
             yield Delivery(
-                id=_delivery_id(policy, notice, destination.name, now),
+                id=record_id(*event, destination.name),
                 destination=destination.name,
                 receiver=destination.receiver,
                 cluster_id=min(alert.cluster_id for alert in notice.alerts),
@@ -215,35 +212,25 @@ def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> It
             )
 
 
-def _delivery_id(policy: Policy, notice: Notice, destination: str, now: Moment) -> str:
-    return record_id("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady, destination)
-
-
 def _parts(notice: Notice) -> tuple[Part, ...]:
-    """The alerts that are looked up in the ledger. In a storm a sample stands for all; every observer chooses the same."""
+    """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
     if all("observer" in alert.labels for alert in notice.alerts):
         return ()
     alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also those of this observer alone
     return tuple(
-        Part(
-            alert.id,
-            alert.began.wall,
-            alert.ended.wall if alert.ended else 0,
-            alert.is_event,
-            alert.subjects,
-            alert.certain,
-        )
-        for alert in alerts[:MOST_ALERTS]
+        Part(each.id, each.began.wall, each.ended.wall if each.ended else 0, each.is_event, each.subjects, each.certain)
+        for each in alerts[:MOST_ALERTS]
     )
 
 
-def _heartbeats(policy: Policy, told: Alerts, blind: Container[str], now: Moment) -> tuple[Alerts, list[Delivery]]:
+def _heartbeats(policy: Policy, alerts: Alerts, blind: Container[str], now: Moment) -> tuple[Alerts, list[Delivery]]:
     """Heartbeats due now. None while blind, so that the receiver's dead man's switch fires; a missed one is not sent later."""
-    due = [beat for beat in policy.heartbeats if now.steady - told.beats.get(beat.destination.name, 0) >= beat.interval]
+    last = alerts.beats
+    due = [beat for beat in policy.heartbeats if now.steady - last.get(beat.destination.name, 0) >= beat.interval]
     if not due or any(name in blind for name in policy.stores):
-        return told, []
-    beats = {**told.beats, **{beat.destination.name: now.steady for beat in due}}
-    return replace(told, beats=beats), [_heartbeat(policy, beat, now) for beat in due]
+        return alerts, []
+    beats = {**last, **{beat.destination.name: now.steady for beat in due}}
+    return replace(alerts, beats=beats), [_heartbeat(policy, beat, now) for beat in due]
 
 
 def _heartbeat(policy: Policy, beat: Heartbeat, now: Moment) -> Delivery:
@@ -308,7 +295,7 @@ def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
 
 
 def step_all(policy: Policy, state: State, observations: Iterable[Observation]) -> Step:
-    """Several observations in order: what one drain of the inbox does to the state. Behind a PolicyLoaded, its policy counts."""
+    """The state after several observations in order. After a PolicyLoaded its policy applies."""
     effects: list[Effect] = []
     for observation in observations:
         state, more = step(policy, state, observation)

@@ -85,8 +85,8 @@ class RecordReplay:
             if group.flush_at is not None:
                 if group.flush_at >= self._ticked:  # else it waits for what is out of sight, and that is due by itself
                     yield group.flush_at
-            elif group.told_at is not None:
-                yield group.told_at + self._routes[group.route].group_interval
+            elif group.notified_at is not None:
+                yield group.notified_at + self._routes[group.route].group_interval
         for name, cluster in self._clusters.items():
             if self._alerts.evaluated.get(name) is not cluster.state:
                 yield self._now

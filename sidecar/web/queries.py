@@ -56,15 +56,16 @@ class Queries:
             recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, last)]
         known = {episode.id for episode in recorded}
         # An episode that has just been recorded may still be in the snapshot.
-        return [*(each for each in episode_view.under_way(self._snapshot()) if each.id not in known), *recorded][:last]
+        in_progress = episode_view.in_progress(self._snapshot())
+        return [*(each for each in in_progress if each.id not in known), *recorded][:last]
 
     def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
         """The episode whose id begins with `name`. Raises UnknownEpisodeError."""
         with self._reading() as journal:
-            under_way = {each.id: each for each in episode_view.under_way(self._snapshot())}
-            explained = find(journal.remembered(), name, under_way)
+            in_progress = {each.id: each for each in episode_view.in_progress(self._snapshot())}
+            explained = find(journal.remembered(), name, in_progress)
         recorded = episode_view.closed(explained.episode) if explained.episode else None
-        return explained, recorded or under_way.get(explained.id)
+        return explained, recorded or in_progress.get(explained.id)
 
     def details(self, name: str) -> EpisodeDetails:
         """The same as data for the API."""

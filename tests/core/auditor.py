@@ -84,7 +84,7 @@ class Auditor:
         for fingerprint, group in alerts.groups.items():
             for member in group.members.values():
                 key = (fingerprint, member.alert.id)
-                if member.alert.is_event and not member.told and key not in self._settled and key not in self._owed:
+                if member.alert.is_event and not member.notified and key not in self._settled and key not in self._owed:
                     self._owed[key] = member.alert
                     there = sorted(g.route for g in alerts.groups.values() if member.alert.id in g.members)
                     assert not just_seen or there == sorted(
@@ -101,7 +101,7 @@ class Auditor:
                 del self._owed[key]
         for fingerprint, group in alerts.groups.items():  # what moved to another group is told there anew
             for member in group.members.values():
-                if not member.told:
+                if not member.notified:
                     self._settled.pop((fingerprint, member.alert.id), None)
 
     def _check_quiet(self, policy: Policy, after: State, notices: Sequence[Notice], wall: int) -> None:
@@ -195,7 +195,7 @@ class Auditor:
         for fingerprint, route, member in _free(policy, after, ticked):
             key = (fingerprint, member.alert.id)
             since = free[key] = self._free_since.get(key, now)
-            if member.told and not member.alert.ended:
+            if member.notified and not member.alert.ended:
                 last = max(since, self._mentioned.get(key, since))
                 assert now < last + route.repeat_interval + route.group_interval, "silent for too long"
             else:
@@ -214,7 +214,7 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
             for member in group.members.values():
                 alert = member.alert
                 open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
-                if member.told if alert.ended else open_to:
+                if member.notified if alert.ended else open_to:
                     yield fingerprint, route, member
 
 

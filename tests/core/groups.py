@@ -63,7 +63,7 @@ class Groups:
 
     def ends(self, *alerts: Alert) -> "Groups":
         over = {each.id for each in alerts}
-        self.alerts = grouping.end(self.alerts, self.policy, lambda each: each.id in over, self.now, _as_it_is)
+        self.alerts = grouping.resolve(self.alerts, self.policy, over, self.now, _as_it_is)
         return self
 
     def loads(self, policy: Policy) -> "Groups":
@@ -100,7 +100,7 @@ D_EVENT, R_EVENT = alert(EVENT), alert(EVENT, REST_SERVER)
 TWO: Final = replace(
     ALL,
     routes=(
-        Route("oncall", "{}/0", only(LOW), group_wait=1 * SECOND, group_interval=10 * SECOND, goes_on=True),
+        Route("oncall", "{}/0", only(LOW), group_wait=1 * SECOND, group_interval=10 * SECOND, continues=True),
         Route("team", "{}/1", only(LOW), group_wait=2 * SECOND, group_interval=10 * SECOND),
     ),
 )

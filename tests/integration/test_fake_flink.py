@@ -19,8 +19,10 @@ PATIENCE = 120.0
 """Seconds: a busy machine is slow, not wrong."""
 
 
-@pytest.mark.parametrize("era", znode_paths.Layout)
-def test_znodes_are_written_to_a_real_zookeeper(seen: Recorder, flink: KazooClient, era: znode_paths.Layout) -> None:
+@pytest.mark.parametrize("era", znode_paths.ZNodeLayout)
+def test_znodes_are_written_to_a_real_zookeeper(
+    seen: Recorder, flink: KazooClient, era: znode_paths.ZNodeLayout
+) -> None:
     """Leaders come, go and write again, a job comes and goes: what a driver sees is what is in memory."""
     fake = Flink(ZNodes(era, ZooKeeperWriter(flink, "")))
 

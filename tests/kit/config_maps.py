@@ -9,7 +9,7 @@ from typing import Final, Self
 import urllib3
 from msgspec import json
 
-from sidecar.core.flink.configmaps import Layout
+from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from tests.kit.cluster import ALL_FOUR, CLUSTER, JobManager
 
@@ -70,7 +70,7 @@ class ConfigMaps:
 
     def __init__(
         self,
-        era: Layout = Layout.K3,
+        era: ConfigMapLayout = ConfigMapLayout.K3,
         writer: ApiServerWriter | None = None,
         *,
         cluster_id: str = CLUSTER,
@@ -95,14 +95,14 @@ class ConfigMaps:
         return name in self.maps
 
     def name(self, component: ComponentId) -> str:
-        if self.era is not Layout.K1:
+        if self.era is not ConfigMapLayout.K1:
             return f"{self._cluster_id}-cluster-config-map"
         return f"{self._cluster_id}-{component.job_id or _spelled(component)}-{'jobmanager-' if component.job_id else ''}leader"
 
     def key(self, component: ComponentId) -> str:
         if component.job_id is None:
             return f"{LEADER}{_spelled(component)}"
-        return f"{LEADER}{'job-' if self.era is Layout.K3 else ''}{component.job_id}"
+        return f"{LEADER}{'job-' if self.era is ConfigMapLayout.K3 else ''}{component.job_id}"
 
     def grant(self, leader: JobManager, components: tuple[ComponentId, ...]) -> None:
         """`leader` acquires the leases of these components: nothing else is written with that."""
@@ -116,7 +116,7 @@ class ConfigMaps:
                     "acquireTime": self._stamp(),
                     "renewTime": self._stamp(),
                     "leaderTransitions": transitions + 1
-                    if isinstance(transitions, int) and self.era is Layout.K3
+                    if isinstance(transitions, int) and self.era is ConfigMapLayout.K3
                     else 0,
                 }
 
@@ -128,7 +128,7 @@ class ConfigMaps:
                 # Up to Flink 1.17 this counts renewals.
                 count = lease["leaderTransitions"]
                 assert isinstance(count, int)
-                counted = count if self.era is Layout.K3 else count + 1
+                counted = count if self.era is ConfigMapLayout.K3 else count + 1
                 lease |= {"renewTime": self._stamp(), "leaderTransitions": counted}
 
     def release(self) -> None:
@@ -143,7 +143,7 @@ class ConfigMaps:
     def publish(self, component: ComponentId, leader: LeaderInformation, _owner: int) -> None:
         name = self.name(component)
         with self.writing(name):
-            if self.era is Layout.K1:
+            if self.era is ConfigMapLayout.K1:
                 self.maps[name].data |= {"address": leader.address, "sessionId": str(leader.session_id)}
             else:
                 self.maps[name].data[self.key(component)] = f"{leader.session_id},{leader.address}"
@@ -151,7 +151,7 @@ class ConfigMaps:
     def remove(self, component: ComponentId) -> None:
         name = self.name(component)
         with self.writing(name):
-            for key in ("address", "sessionId") if self.era is Layout.K1 else (self.key(component),):
+            for key in ("address", "sessionId") if self.era is ConfigMapLayout.K1 else (self.key(component),):
                 self.maps[name].data.pop(key, None)
 
     def submit(self, job_id: str) -> None:
@@ -201,7 +201,7 @@ class ConfigMaps:
 
     @property
     def _graph(self) -> str:
-        return "executionPlan" if self.era is Layout.K3 else "jobGraph"
+        return "executionPlan" if self.era is ConfigMapLayout.K3 else "jobGraph"
 
     def _stamp(self) -> str:
         return f"2026-11-20T08:00:00.{self._writes:06}Z"

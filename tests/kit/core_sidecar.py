@@ -11,7 +11,7 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import ComponentId
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -217,7 +217,9 @@ class Sidecar:
             self._step(DeliverySettled(self.moment, delivery.id, answer))
 
 
-def watching(leader: JobManager = A, era: Layout = Layout.Z4, policy: Policy = POLICY) -> tuple[Flink, Sidecar]:
+def watching(
+    leader: JobManager = A, era: ZNodeLayout = ZNodeLayout.Z4, policy: Policy = POLICY
+) -> tuple[Flink, Sidecar]:
     """A running cluster with one job, led by `leader`, and a sidecar that has been seeing it for a minute."""
     flink = Flink(ZNodes(era)).submit().elect(leader)
     sidecar = Sidecar(flink, policy).connects().waits(60)
@@ -287,7 +289,7 @@ class LeaseSidecar(Sidecar):
 
 
 def leased(
-    leader: JobManager = A, era: configmaps.Layout = configmaps.Layout.K3, policy: Policy = KUBERNETES
+    leader: JobManager = A, era: configmaps.ConfigMapLayout = configmaps.ConfigMapLayout.K3, policy: Policy = KUBERNETES
 ) -> tuple[Flink, LeaseSidecar]:
     """A running cluster with one job, led by `leader`, and a sidecar that has been seeing it for a minute."""
     flink = Flink(ConfigMaps(era)).grant(leader).submit().publish_all(leader)

@@ -6,7 +6,7 @@ from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import ComponentId, LeaderInformation, ZNodePosition
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from tests.kit.cluster import CLUSTER, START, JobManager
 from tests.kit.java_serialization import connection_info
 from tests.kit.zookeeper_recordings import Tree, ZNode
@@ -55,7 +55,7 @@ class ZooKeeperWriter:
 class ZNodes:
     """The znodes of a cluster, by path below its namespace. Every method that writes is one ZooKeeper transaction."""
 
-    def __init__(self, era: Layout = Layout.Z4, writer: ZooKeeperWriter | None = None) -> None:
+    def __init__(self, era: ZNodeLayout = ZNodeLayout.Z4, writer: ZooKeeperWriter | None = None) -> None:
         """`writer`: does the same in a real ZooKeeper."""
         self.era = era
         self.tree = Tree()
@@ -66,18 +66,18 @@ class ZNodes:
 
     @property
     def job_store(self) -> str:
-        return "/execution-plans" if self.era is Layout.Z4 else "/jobgraphs"
+        return "/execution-plans" if self.era is ZNodeLayout.Z4 else "/jobgraphs"
 
     def path(self, component: ComponentId) -> str:
         """Where the leader of `component` stands."""
         if component.job_id is None:
             name = component.component.value
-            return f"/leader/{name}_lock" if self.era is Layout.Z1 else f"/leader/{name}/connection_info"
+            return f"/leader/{name}_lock" if self.era is ZNodeLayout.Z1 else f"/leader/{name}/connection_info"
         return {
-            Layout.Z1: f"/leader/{component.job_id}/job_manager_lock",
-            Layout.Z2: f"/jobs/{component.job_id}/leader/connection_info",
-            Layout.Z3: f"/leader/{component.job_id}/connection_info",
-            Layout.Z4: f"/leader/job-{component.job_id}/connection_info",
+            ZNodeLayout.Z1: f"/leader/{component.job_id}/job_manager_lock",
+            ZNodeLayout.Z2: f"/jobs/{component.job_id}/leader/connection_info",
+            ZNodeLayout.Z3: f"/leader/{component.job_id}/connection_info",
+            ZNodeLayout.Z4: f"/leader/job-{component.job_id}/connection_info",
         }[self.era]
 
     def submit(self, job_id: str) -> None:
@@ -88,7 +88,7 @@ class ZNodes:
 
     def grant(self, _leader: JobManager, _components: tuple[ComponentId, ...]) -> None:
         """The latch, of which only the folder matters."""
-        if self.era in {Layout.Z3, Layout.Z4}:
+        if self.era in {ZNodeLayout.Z3, ZNodeLayout.Z4}:
             self._parents("/leader/latch/x")
             if self._writer:
                 self._writer.ensure("/leader/latch")

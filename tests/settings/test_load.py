@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import NOBODY, Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import NO_RECEIVER, Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.settings import HttpSettings, LedgerMode, Receiver, Secret, SettingsError, SpoolSettings, load
 from tests.settings.conftest import Write
@@ -71,7 +71,7 @@ def test_a_quorum_is_a_whole_configuration() -> None:
         rules=settings.rules,
         inhibit_rules=settings.inhibit_rules,
     )
-    assert (policy.route, policy.rules[0].alert) == (NOBODY, "FlinkLeaderChanged")
+    assert (policy.route, policy.rules[0].alert) == (NO_RECEIVER, "FlinkLeaderChanged")
 
 
 def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

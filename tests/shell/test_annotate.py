@@ -81,8 +81,8 @@ def test_explain_and_timeline_tell_it(remembered: Sidecar, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("reason", "more", "problem"),
     [
-        ("", (), "the reason of a note is empty: say something in 1 to 2000 characters"),
-        (" \n\t ", (), "the reason of a note is empty: say something in 1 to 2000 characters"),
+        ("", (), "the reason of a note is empty: 1 to 2000 characters are needed"),
+        (" \n\t ", (), "the reason of a note is empty: 1 to 2000 characters are needed"),
         ("x" * 2001, (), "the reason of a note has 2001 characters: at most 2000 are recorded"),
         ("a\x1b[2Jb", (), "the reason of a note holds the control character U+001B: only printable text is recorded"),
         ("a\u202eb", (), "the reason of a note holds the control character U+202E: only printable text is recorded"),
@@ -103,7 +103,7 @@ def test_what_is_no_printable_text_is_refused(
 def test_where_there_is_nothing_to_note_it_on_is_one_line(remembered: Sidecar, tmp_path: Path) -> None:
     """No such episode, no journal, or one of another version."""
     for folder, episode, problem in (
-        (tmp_path, "ffffffff", "no episode that is remembered begins with 'ffffffff'"),
+        (tmp_path, "ffffffff", "no known episode begins with 'ffffffff'"),
         (tmp_path / "no", "ffffffff", "there is no journal in"),
     ):
         status, out, said = annotate(folder, episode, "x")

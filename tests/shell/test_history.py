@@ -62,7 +62,7 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
         "leader     jm-a:6123 → jm-b:6123",
         f"no leader  published: {vacant}",
         f"           working: {working}",
-        "jobs       1 of 1 moved",
+        "jobs       1 of 1 failed over",
     ]
     assert lines[11] == ""
     assert [line.split()[1] for line in lines[12:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4
@@ -90,9 +90,9 @@ def test_what_is_not_over_has_no_cause_yet(remembered: tuple[Path, Sidecar]) -> 
     [
         (
             ["explain", "ffff0000"],
-            "no episode that is remembered begins with 'ffff0000': `timeline` shows which there are",
+            "no known episode begins with 'ffff0000': `timeline` shows which there are",
         ),
-        (["explain", ""], "no episode that is remembered begins with '': `timeline` shows which there are"),
+        (["explain", ""], "no known episode begins with '': `timeline` shows which there are"),
         (["explain", "\x1b[2J" + JOB], "begins with '\N{REPLACEMENT CHARACTER}[2J"),
     ],
 )

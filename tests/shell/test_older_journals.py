@@ -66,5 +66,5 @@ def test_a_row_that_its_format_does_not_allow_is_left_out_alone(
     assert state.outbox
     assert state.clusters["demo"].episode is None
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "a row of kind episode is not understood and left out"
+        "a row of kind episode cannot be decoded and is left out"
     ]

@@ -46,36 +46,36 @@ class Alert(Struct, frozen=True):
     """How long no leader worked before the new one: bounds, as in records."""
     downtime_seconds_at_most: float | None = None
     count: int | None = None
-    """Of what the rule counts."""
+    """How many of what the rule counts."""
     episode_id: str | None = None
     ended: Moment | None = None
     missing: str | None = None
-    """Blind because there is no such cluster: the text for people."""
+    """The message if the observer is blind because there is no such cluster."""
     is_event: bool = False
     """True: an event, notified even if it is already over. False: a condition, firing while it holds."""
     subjects: tuple[str, ...] = ()
-    """Its own subject, then those that include it: what an observer compares that does not know since when a condition holds."""
+    """Its own subject, then wider ones. An observer that does not know when a condition began compares these instead of ids."""
     certain: bool = True
-    """Whether its id includes since when it holds. A sidecar that started in the middle of it does not know."""
+    """Whether the id includes when the condition began. A sidecar that started later does not know."""
 
 
-class Member(Struct, frozen=True):
+class Member(Struct, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):
     """An alert in a group."""
 
     alert: Alert
-    told: bool = False
-    held_back: Reason | None = None
+    notified: bool = False
+    suppressed_by: Reason | None = None
     """Why it was suppressed when its group was last flushed."""
 
 
-class Group(Struct, frozen=True):
+class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
     """Alerts that are notified together."""
 
     route: str
     labels: dict[str, str]
     members: Mapping[str, Member] = {}
     flush_at: int | None = None
-    told_at: int | None = None
+    notified_at: int | None = None
 
 
 PendingKey = tuple[str, str, ComponentId | None]
@@ -90,7 +90,7 @@ class Pending(Struct, frozen=True):
 
 
 class CountedFailover(Struct, frozen=True):
-    """A failover that is over, for rules that count them."""
+    """A closed episode, for rules that count failovers."""
 
     episode_id: str
     at: int
@@ -135,14 +135,13 @@ class Notice(Struct, frozen=True):
     """How many of them are new."""
 
     def is_for(self, destination: Destination) -> bool:
-        """Whether it is sent there: `send_resolved: false` takes no notification of resolved alerts alone."""
-        all_clear = self.reason in {Reason.RESOLVED, Reason.SHRANK} and not self.news
-        return destination.send_resolved or not all_clear
+        """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""
+        return destination.send_resolved or self.news > 0 or self.reason not in {Reason.RESOLVED, Reason.SHRANK}
 
     def owed(self, most: int) -> tuple[Member, ...]:
         """At most so many of the alerts that it notifies of, as they were in their group before."""
         return tuple(
-            Member(alert, told=place >= self.news)
+            Member(alert, notified=place >= self.news)
             for place, alert in enumerate(self.alerts[:most])
             if place < self.news or alert.ended
         )

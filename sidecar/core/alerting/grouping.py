@@ -25,38 +25,34 @@ def fire(alerts: Alerts, policy: Policy, alert: Alert, now: Moment) -> Alerts:
     groups = dict(alerts.groups)
     for route in matching(policy.route, alert.labels):
         fingerprint, group = _group(groups, route, alert)
-        known = group.members.get(alert.id)
-        member = replace(known, alert=alert) if known else Member(alert)
-        group = replace(group, members={**group.members, alert.id: member})
-        groups[fingerprint] = _rescheduled(group, route, now)
+        groups[fingerprint] = _rescheduled(_with(group, alert), route, now)
     return replace(alerts, groups=groups)
 
 
-def end(
-    alerts: Alerts, policy: Policy, over: Callable[[Alert], bool], now: Moment, how: Callable[[Alert], Alert]
+def resolve(
+    alerts: Alerts, policy: Policy, ids: Collection[str], now: Moment, completed: Callable[[Alert], Alert]
 ) -> Alerts:
-    """Resolve the alerts that are `over`; `how` completes them. One that was never notified nor suppressed leaves its group silently."""
+    """Resolve these alerts. A condition that was neither notified nor suppressed leaves its group silently."""
     routes = {route.key: route for route in every(policy.route)}
     changed = {}
     for fingerprint, group in alerts.groups.items():
         members = {}
         for key, member in group.members.items():
-            if member.alert.ended or not over(member.alert):
+            if member.alert.ended or member.alert.id not in ids:
                 members[key] = member
-            elif member.told or member.held_back or member.alert.is_event:
-                members[key] = replace(member, alert=replace(how(member.alert), ended=now))
+            elif member.notified or member.suppressed_by or member.alert.is_event:
+                members[key] = replace(member, alert=replace(completed(member.alert), ended=now))
         if members != group.members:
             changed[fingerprint] = _rescheduled(replace(group, members=members), routes[group.route], now)
     return replace(alerts, groups={**alerts.groups, **changed}) if changed else alerts
 
 
 def recounted(alerts: Alerts, alert_id: str, count: int | None) -> Alerts:
-    """Update the count of an alert, which by itself causes no notification."""
+    """The alerts with another count of one of them, which by itself causes no notification."""
     groups = dict(alerts.groups)
     for fingerprint, group in alerts.groups.items():
         if member := group.members.get(alert_id):
-            counted = replace(member, alert=replace(member.alert, count=count))
-            groups[fingerprint] = replace(group, members={**group.members, alert_id: counted})
+            groups[fingerprint] = _with(group, replace(member.alert, count=count))
     return replace(alerts, groups=groups)
 
 
@@ -64,7 +60,7 @@ def withdraw(alerts: Alerts, turned_out_wrong: Callable[[Alert], bool]) -> Alert
     """Remove alerts that turned out to be something else, unless they were notified."""
     groups = dict(alerts.groups)
     for fingerprint, group in alerts.groups.items():
-        kept = {key: m for key, m in group.members.items() if m.told or not turned_out_wrong(m.alert)}
+        kept = {key: m for key, m in group.members.items() if m.notified or not turned_out_wrong(m.alert)}
         if len(kept) < len(group.members):
             groups[fingerprint] = replace(group, members=kept, flush_at=group.flush_at if kept else None)
     return replace(alerts, groups=groups)
@@ -91,7 +87,9 @@ def flush(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -
             suppressed += dropped
             if rest is not group:
                 groups[fingerprint] = rest
-        elif not group.members and (group.told_at is None or now.steady >= group.told_at + route.group_interval):
+        elif not group.members and (
+            group.notified_at is None or now.steady >= group.notified_at + route.group_interval
+        ):
             groups[fingerprint] = None
     if not groups:
         return alerts, [], []
@@ -100,9 +98,9 @@ def flush(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -
 
 
 def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
-    """The alerts under another policy, in the groups of the routes that they match now. Alerts of rules that are gone are dropped.
+    """The alerts under another policy, in the groups of the routes that they match now. Alerts of removed rules are dropped.
 
-    A group that still exists continues unchanged; for a new group its alerts are not notified yet.
+    A group that still exists continues unchanged; in a new group no alert counts as notified.
     """
     rules = {rule.alert: rule for rule in policy.rules}
     routes = {route.key: route for route in every(policy.route)}
@@ -120,14 +118,13 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
             group = _group(regrouped, route, alert)[1]
             before = alerts.groups.get(fingerprint)
             known = before.members.get(alert.id) if before else None
-            # A new group is not notified of a resolved alert, unless a group that is gone still had to be.
+            # A new group is not notified of a resolved alert, unless a group that no longer exists still had to be.
             if known is None and alert.ended and not is_owed:
                 continue
             if before and fingerprint not in regrouped:
-                group = replace(group, flush_at=before.flush_at, told_at=before.told_at)
-            member = replace(known, alert=alert) if known else Member(alert)
-            group = replace(group, members={**group.members, alert.id: member})
+                group = replace(group, flush_at=before.flush_at, notified_at=before.notified_at)
             waits = known is not None and group.flush_at is not None
+            group = _with(group, alert, known)
             regrouped[fingerprint] = (_brought_forward if waits else _rescheduled)(group, route, now)
     pending = {
         key: replace(waiting, alert=replace(waiting.alert, labels=_relabelled(waiting.alert, policy, rules[key[0]])))
@@ -139,7 +136,7 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
 
 
 def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Mapping[str, Rule]) -> Iterator[tuple[Alert, set[str]]]:
-    """The alerts that some rule of `policy` makes, and the groups (fingerprints) that have not been notified of them yet."""
+    """The alerts that have a rule in `policy`, each with the fingerprints of the groups that have not been notified of it."""
     found: dict[str, Alert] = {}
     waiting: dict[str, set[str]] = {}
     for fingerprint, group in alerts.groups.items():
@@ -147,7 +144,7 @@ def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Mapping[str, Rule]
             if member.alert.rule in rules and member.alert.cluster_id in policy.stores:
                 labels = _relabelled(member.alert, policy, rules[member.alert.rule])
                 found[key] = replace(member.alert, labels=labels)
-                waiting.setdefault(key, set()).update([] if member.told else [fingerprint])
+                waiting.setdefault(key, set()).update([] if member.notified else [fingerprint])
     for key, alert in found.items():
         yield alert, waiting[key]
 
@@ -181,6 +178,13 @@ def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str
     return fingerprint, groups.get(fingerprint) or Group(route.key, labels)
 
 
+def _with(group: Group, alert: Alert, known: Member | None = None) -> Group:
+    """The group with this alert; what is known of it as a member (by default: in this group) is kept."""
+    known = known or group.members.get(alert.id)
+    member = replace(known, alert=alert) if known else Member(alert)
+    return replace(group, members={**group.members, alert.id: member})
+
+
 def _fingerprint(route: Route, labels: Labels) -> str:
     return record_id("group", route.key, route.receiver, *sorted(labels.items()))
 
@@ -190,10 +194,10 @@ def _rescheduled(group: Group, route: Route, now: Moment) -> Group:
     if not group.members:
         return replace(group, flush_at=None)
     due = now.steady + route.group_wait
-    if group.told_at is not None:
+    if group.notified_at is not None:
         if not _has_news(group.members.values()):
-            return replace(group, flush_at=max(group.told_at + route.repeat_interval, now.steady))
-        due = max(due, group.told_at + route.group_interval)
+            return replace(group, flush_at=max(group.notified_at + route.repeat_interval, now.steady))
+        due = max(due, group.notified_at + route.group_interval)
     return replace(group, flush_at=due if group.flush_at is None else min(group.flush_at, due))
 
 
@@ -206,7 +210,7 @@ def _brought_forward(group: Group, route: Route, now: Moment) -> Group:
 
 
 def _has_news(members: Iterable[Member]) -> bool:
-    return any(not member.told or member.alert.ended for member in members)
+    return any(not member.notified or member.alert.ended for member in members)
 
 
 def _flush(
@@ -219,64 +223,65 @@ def _flush(
     now: Moment,
 ) -> tuple[Group | None, Notice | None, list[Suppressed]]:
     """The group after its flush, its notification, and alerts that will never be notified."""
-    held_back = dict(_suppressed_now(group, route, policy, firing, now))
-    open_to = {key: member for key, member in group.members.items() if key not in held_back}
-    news = [m.alert for m in open_to.values() if not m.told and (not m.alert.ended or _is_fresh(m))]
-    over = [m.alert for m in open_to.values() if m.told and m.alert.ended]
-    still = [m.alert for m in open_to.values() if m.told and not m.alert.ended and _is_observable(m.alert, blind)]
-    again = bool(still) and group.told_at is not None and now.steady >= group.told_at + route.repeat_interval
+    suppressed_by = _suppressed_now(group, route, policy, firing, now)
+    open_to = {key: member for key, member in group.members.items() if key not in suppressed_by}
+    news = [m.alert for m in open_to.values() if not m.notified and (not m.alert.ended or _is_fresh(m))]
+    resolved = [m.alert for m in open_to.values() if m.notified and m.alert.ended]
+    still = [m.alert for m in open_to.values() if m.notified and not m.alert.ended and _is_observable(m.alert, blind)]
+    again = bool(still) and group.notified_at is not None and now.steady >= group.notified_at + route.repeat_interval
     notice = None
-    if news or over or again:
-        reason = _reason(group, news, over)
-        notice = Notice(fingerprint, route, reason, (*news, *over, *still), news=len(news))
+    if news or resolved or again:
+        reason = _reason(group, news, resolved)
+        notice = Notice(fingerprint, route, reason, (*news, *resolved, *still), news=len(news))
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert)
         for key, member in group.members.items()
-        if not member.told and member.alert.ended and (why := held_back.get(key, member.held_back))
+        if not member.notified and member.alert.ended and (why := suppressed_by.get(key, member.suppressed_by))
     ]
     left = {
-        key: Member(member.alert, member.told or key in open_to, held_back.get(key))
+        key: Member(member.alert, member.notified or key in open_to, suppressed_by.get(key))
         for key, member in group.members.items()
-        if not member.alert.ended or (member.told and key in held_back)
+        if not member.alert.ended or (member.notified and key in suppressed_by)
     }
-    told_at = now.steady if notice else group.told_at
+    notified_at = now.steady if notice else group.notified_at
     if not left:
-        return (Group(group.route, group.labels, told_at=told_at) if told_at is not None else None), notice, suppressed
-    if notice is None and left == group.members and not held_back:
-        return group, None, []  # it is due, but its cluster cannot be read
-    next_at = now.steady + route.group_interval if held_back else (told_at or now.steady) + route.repeat_interval
-    return Group(group.route, group.labels, left, next_at, told_at), notice, suppressed
+        rest = None if notified_at is None else Group(group.route, group.labels, notified_at=notified_at)
+        return rest, notice, suppressed
+    if notice is None and left == group.members and not suppressed_by:
+        return group, None, []  # due, but its cluster cannot be read
+    pause, since = (route.group_interval, now.steady) if suppressed_by else (route.repeat_interval, notified_at)
+    return Group(group.route, group.labels, left, (since or now.steady) + pause, notified_at), notice, suppressed
 
 
 def _suppressed_now(
     group: Group, route: Route, policy: Policy, firing: Collection[Labels], now: Moment
-) -> Iterator[tuple[str, Reason]]:
+) -> dict[str, Reason]:
     """Alerts that are muted or inhibited now. Inhibition never suppresses the resolve of an alert that was notified."""
-    muted = route.is_muted(now.wall)
-    for key, member in group.members.items():
-        if muted:
-            yield key, Reason.SUPPRESSED_BY_TIME_INTERVAL
-        elif not (member.told and member.alert.ended) and is_inhibited(
-            policy.inhibit_rules, member.alert.labels, firing
-        ):
-            yield key, Reason.SUPPRESSED_BY_INHIBITION
+    if route.is_muted(now.wall):
+        return dict.fromkeys(group.members, Reason.SUPPRESSED_BY_TIME_INTERVAL)
+    return {
+        key: Reason.SUPPRESSED_BY_INHIBITION
+        for key, member in group.members.items()
+        if not (member.notified and member.alert.ended)
+        and is_inhibited(policy.inhibit_rules, member.alert.labels, firing)
+    }
 
 
 def _is_fresh(member: Member) -> bool:
     """Whether it is an event that was neither notified nor suppressed yet."""
-    return member.alert.is_event and member.held_back is None
+    return member.alert.is_event and member.suppressed_by is None
 
 
-def _reason(group: Group, news: Collection[Alert], over: Collection[Alert]) -> Reason:
-    """RESOLVED: every notified alert has ended, even if an event that is already over was added meanwhile."""
-    if group.told_at is None:
+def _reason(group: Group, news: Collection[Alert], resolved: Collection[Alert]) -> Reason:
+    """RESOLVED: every notified alert has ended, even if a finished event was added meanwhile."""
+    if group.notified_at is None:
         return Reason.FIRST
-    lasting = any(member.told and not member.alert.ended for member in group.members.values())
-    if over and not lasting and all(alert.ended for alert in news):
+    lasting = any(member.notified and not member.alert.ended for member in group.members.values())
+    if resolved and not lasting and all(alert.ended for alert in news):
         return Reason.RESOLVED
     if news:
         return Reason.GREW
-    return Reason.SHRANK if over else Reason.REPEAT_INTERVAL_ELAPSED
+    return Reason.SHRANK if resolved else Reason.REPEAT_INTERVAL_ELAPSED
 
 
 def _is_observable(alert: Alert, blind: Collection[str]) -> bool:

@@ -1,7 +1,6 @@
 """The message about a group of alerts: a title, a few lines, and named facts. Plain text; the sender formats it.
 
-Addresses and job ids come from the store and are untrusted: control characters never reach a message, and it is bounded, whatever
-happened to how many jobs.
+Addresses and job ids come from the store and are untrusted: a message has no control characters, and its size is bounded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +18,15 @@ from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
-"""Of alerts: a storm is one message with this many of them, and the number of the others."""
+"""Lines of alerts in a message. The number of omitted alerts follows."""
 MOST_BYTES: Final = 2400
-"""Of the lines about alerts, in UTF-8. With all the rest a message stays below 4 KB."""
+"""UTF-8 bytes of the lines of alerts. With everything else a message stays below 4 KB."""
 MOST_OF_JOBS: Final = 600
-"""The same of the lines that say from where jobs were restored."""
+"""UTF-8 bytes of the lines about restored jobs."""
 MOST_JOBS: Final = 10
-"""Of the jobs of a failover so many are named."""
+"""Jobs of a failover that are named."""
 MOST_SUMMARY: Final = 500
-"""Characters of a title that the operator's own template made."""
-
+"""Characters of a title from the operator's own template."""
 EXAMPLE: Final[Mapping[str, object]] = {
     "alert": "FlinkLeaderChanged",
     "severity": "warning",
@@ -53,8 +51,7 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_away": 1,
     "jobs_total": 5,
 }
-"""What a template may use, as it may look: see docs/rules.md."""
-
+"""The fields of a template, with example values: see docs/rules.md."""
 _WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
@@ -70,28 +67,26 @@ class Message(Struct, frozen=True):
 
 
 class MovedJobs(Struct, frozen=True):
-    """What a failover did to jobs."""
+    """The jobs of a failover."""
 
     moved: int
-    """How many lost their leader, of `total`."""
+    """How many of `total` lost their leader."""
     away: int
-    """How many have none now."""
+    """How many have no leader now."""
     total: int
     ids: tuple[str, ...]
-    """Of those that have none now; if all have one, of those that lost it. The first few."""
+    """The first few jobs that have no leader now; if all have one, of those that lost it."""
 
 
-class _Telling(NamedTuple):
-    """The notification and the rule its title is about."""
+class _Context(NamedTuple):
+    """What a message is made of. `rule` and `alerts` are those that the title is about."""
 
     rule: Rule
     notice: Notice
     alerts: Sequence[Alert]
-    """Those of `rule`: not over, where any is not."""
     policy: Policy
     episode: Episode | None
     found: Verdict | None
-    """Why it happened, as far as that is known."""
     jobs: MovedJobs | None
 
 
@@ -102,7 +97,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     worst = min(alerts, key=lambda alert: _WORST_FIRST.index(rules[alert.rule].severity))
     cluster = clusters.get(worst.cluster_id)
     episode = _episode(cluster, notice.alerts)
-    telling = _Telling(
+    context = _Context(
         rules[worst.rule],
         notice,
         [alert for alert in alerts if alert.rule == worst.rule],
@@ -111,42 +106,43 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         verdict(episode.facts) if episode else None,
         _jobs(episode, cluster) if episode and cluster else None,
     )
-    title, problem = _title(telling)
-    others = len(alerts) - len(telling.alerts)
-    label = "RESOLVED" if notice.reason is Reason.RESOLVED else telling.rule.severity.value.upper()
+    title, problem = _title(context)
+    others = len(alerts) - len(context.alerts)
+    page = f"episodes/{episode.id}" if episode else ""
+    label = "RESOLVED" if notice.reason is Reason.RESOLVED else context.rule.severity.value.upper()
     lines = [phrases.line(rules[alert.rule], alert) for alert in notice.alerts]
     return Message(
         f"[{label}] {title}{f', and {others} more alert' + 's' * (others > 1) if others else ''}",
-        "\n".join([*_bounded(lines, MOST_BYTES, len(lines)), *_why(telling, problem)]),
-        tuple((clean(name), clean(value)) for name, value in _facts(telling)),
-        telling.rule.severity,
-        _link(policy, episode),
+        "\n".join([*_bounded(lines, MOST_BYTES, len(lines)), *_why(context, problem)]),
+        tuple((clean(name), clean(value)) for name, value in _facts(context)),
+        context.rule.severity,
+        None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
     )
 
 
 def _headlines(notice: Notice) -> Sequence[Alert]:
-    """What the title is about: what lasts; else what happened; and what is over only where that is the news."""
-    happened = () if notice.reason is Reason.RESOLVED else tuple(alert for alert in notice.alerts if alert.is_event)
-    return notice.lasting or happened or notice.alerts
+    """The alerts that the title is about: firing ones, else events, else resolved ones."""
+    events = () if notice.reason is Reason.RESOLVED else tuple(alert for alert in notice.alerts if alert.is_event)
+    return notice.lasting or events or notice.alerts
 
 
-def _why(telling: _Telling, problem: str | None) -> Iterator[str]:
-    """What is known of the failover behind it."""
-    if telling.jobs and telling.jobs.moved:
-        yield _jobs_line(telling.jobs)
-    if telling.found and telling.found.facts:
+def _why(context: _Context, problem: str | None) -> Iterator[str]:
+    """Lines about the failover behind the alerts."""
+    if context.jobs and context.jobs.moved:
+        yield _jobs_line(context.jobs)
+    if context.found and context.found.facts:
         yield ""
-        yield from map(clean, telling.found.facts)
-    if telling.episode:
-        known = telling.episode.gathered
+        yield from map(clean, context.found.facts)
+    if context.episode:
+        known = context.episode.gathered
         yield from _bounded(known.jobs, MOST_OF_JOBS, known.jobs_total)
     if problem:
         yield problem
 
 
-def _facts(telling: _Telling) -> Iterator[tuple[str, str]]:
-    notice, policy, episode, found = telling.notice, telling.policy, telling.episode, telling.found
+def _facts(context: _Context) -> Iterator[tuple[str, str]]:
+    notice, policy, episode, found = context.notice, context.policy, context.episode, context.found
     names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
     if found:
         yield "cause", f"{found.cause} ({found.confidence} confidence)"
@@ -161,14 +157,8 @@ def _facts(telling: _Telling) -> Iterator[tuple[str, str]]:
     yield from policy.external_labels.items()
 
 
-def _link(policy: Policy, episode: Episode | None) -> str | None:
-    if policy.link is None:
-        return None
-    return f"{policy.link}/episodes/{episode.id}" if episode else f"{policy.link}/"
-
-
 def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode | None:
-    """The failover that the alerts have to do with, if it is remembered."""
+    """The failover that the alerts belong to, if it is the current or the last one."""
     if cluster is None:
         return None
     named = {alert.episode_id for alert in alerts if alert.episode_id}
@@ -191,7 +181,6 @@ def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
 
 
 def _jobs_line(jobs: MovedJobs) -> str:
-    """How many of how many, and which."""
     now = f"{jobs.away} without one now" if jobs.away else "all have a leader again or have ended"
     more = (jobs.away or jobs.moved) - len(jobs.ids)
     which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
@@ -199,7 +188,7 @@ def _jobs_line(jobs: MovedJobs) -> str:
 
 
 def _bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
-    """As many lines as there is room for, in bytes, and how many of all are left out."""
+    """As many lines as fit in `room` bytes and MOST_LINES, then how many of `total` are omitted."""
     for number, line in enumerate(lines):
         room -= len(line.encode())
         if number == MOST_LINES or room < 0:
@@ -210,24 +199,24 @@ def _bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
         yield f"… and {total - len(lines)} more"
 
 
-def _title(telling: _Telling) -> tuple[str, str | None]:
-    """What happened, in a few words, and what is wrong with the words that the operator gave for it."""
-    rule, alerts = telling.rule, telling.alerts
-    names = {alert.cluster_id for alert in telling.notice.alerts}
+def _title(context: _Context) -> tuple[str, str | None]:
+    """The title, and why the operator's own summary could not be used for it."""
+    rule, alerts = context.rule, context.alerts
+    names = {alert.cluster_id for alert in context.notice.alerts}
     where = clean(alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
-    over = telling.notice.reason is Reason.RESOLVED
+    over = context.notice.reason is Reason.RESOLVED
     own = f"Flink {where}: {phrases.headline(rule, alerts, over=over)}"
     if rule.summary is None:
         return own, None
     try:
-        return clean(" ".join(rule.summary(_fields(telling)).split()), MOST_SUMMARY), None
+        return clean(" ".join(rule.summary(_fields(context)).split()), MOST_SUMMARY), None
     except ValueError as error:
         return own, f"(the summary of {rule.alert} could not be made: {clean(str(error))})"
 
 
-def _fields(telling: _Telling) -> dict[str, object]:
-    """What a template may use, with the names of EXAMPLE."""
-    rule, notice, alerts, policy, episode, found, jobs = telling
+def _fields(context: _Context) -> dict[str, object]:
+    """The fields of a template, as in EXAMPLE."""
+    rule, notice, alerts, policy, episode, found, jobs = context
     first = alerts[0]
     return {
         "alert": rule.alert,
@@ -255,7 +244,7 @@ def _fields(telling: _Telling) -> dict[str, object]:
 
 
 def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:
-    """How long no leader worked, the longest of all; 0 if not known."""
+    """For how long no leader worked, the longest of all alerts; 0 if not known."""
     at_least = [each.downtime_seconds_at_least or 0.0 for each in alerts]
     at_most = [each.downtime_seconds_at_most for each in alerts]
     known = [each for each in at_most if each is not None]
@@ -266,5 +255,5 @@ def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:
 
 
 def _leader(host_port: str | None) -> dict[str, str]:
-    """A leader in a template: `host`, and `address` with the port. Empty if not known."""
+    """The fields of a leader in a template, empty if it is not known."""
     return {"host": clean(phrases.host(host_port) or ""), "address": clean(host_port or "")}

@@ -14,8 +14,8 @@ from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.sanitize import clean
 
 
-class Words(NamedTuple):
-    """Texts with the names of `_said` in them."""
+class Phrases(NamedTuple):
+    """Texts with the fields of `_fields`."""
 
     title: str
     title_over: str
@@ -25,107 +25,99 @@ class Words(NamedTuple):
 
 _MOVED: Final = "{what}: {move} at {began}{vacant}{down}"
 
-WORDS: Final = {
-    Trigger.LEADER_CHANGED: Words("leader of {what} changed{moves}", "the failover of {what} is over", _MOVED, _MOVED),
-    Trigger.JOB_LEADER_CHANGED: Words("leader of {what} changed{moves}", "leader of {what} changed", _MOVED, _MOVED),
-    Trigger.SAME_PROCESS_REELECTION: Words(
+PHRASES: Final = {
+    Trigger.LEADER_CHANGED: Phrases(
+        "leader of {what} changed{moves}", "the failover of {what} is over", _MOVED, _MOVED
+    ),
+    Trigger.JOB_LEADER_CHANGED: Phrases("leader of {what} changed{moves}", "leader of {what} changed", _MOVED, _MOVED),
+    Trigger.SAME_PROCESS_REELECTION: Phrases(
         "a leader lost its leadership and was elected again{moves}", "a leader was elected again", _MOVED, _MOVED
     ),
-    Trigger.VACANT: Words(
+    Trigger.VACANT: Phrases(
         "no leader for {what}",
         "leader back for {what}",
         "{what}: no leader since {began}{formerly}",
         "{what}: {led} at {ended}, no published leader for {lasted}",
     ),
-    Trigger.SPLIT: Words(
+    Trigger.SPLIT: Phrases(
         "split leadership of {what}: {before} and {after}",
         "{what}: split leadership is over",
         "{what}: {before} and {after} replace each other since {began}, each deleting the other's address",
         f"{{what}}: over, no replaced leader has returned for {seconds(split_leadership.CALM)}",
     ),
-    Trigger.EPISODES: Words(
+    Trigger.EPISODES: Phrases(
         "{count} failovers within {within}",
         "failover rate is back to normal",
         "{count} failovers within {within}, by {began}",
         "fewer failovers within {within} since {ended}",
     ),
-    Trigger.BLIND: Words(
+    Trigger.BLIND: Phrases(
         "this observer cannot read the store",
         "this observer can read the store again",
         "the store cannot be read since {began}: leaders are unknown, and changes are not observed",
         "the store could not be read for {lasted}, until {ended}: changes in that time are reported separately",
     ),
-    Trigger.UNOBSERVED: Words(
+    Trigger.UNOBSERVED: Phrases(
         "at least {total} unobserved changes of {what}",
         "unobserved changes of {what}",
         "{what}: at least {count} unobserved changes before {began}",
         "{what}: at least {count} unobserved changes before {began}",
     ),
-    Trigger.NO_STANDBY: Words(
+    Trigger.NO_STANDBY: Phrases(
         "no standby JobManager",
         "standby JobManager available again",
         "only one JobManager contends since {began}: if it fails, none can take over",
         "a standby contends again since {ended}, after {lasted}",
     ),
-    Trigger.ZXID_HEADROOM: Words(
+    Trigger.ZXID_HEADROOM: Phrases(
         "ZooKeeper will soon elect a new leader of its own",
         "ZooKeeper has elected a new leader of its own",
         "{count} transactions left until ZooKeeper has to: restart its leader at a quiet time before that",
         "ZooKeeper's transaction numbers started over at {ended}",
     ),
 }
-
-
-NO_CLUSTER: Final = Words(
-    "no such cluster",
-    "the cluster exists",
-    "{missing}",
-    "the cluster exists since {ended}",
-)
-"""For a cluster that does not exist."""
+NO_CLUSTER: Final = Phrases("no such cluster", "the cluster exists", "{missing}", "the cluster exists since {ended}")
 
 
 def headline(rule: Rule, alerts: Sequence[Alert], *, over: bool) -> str:
     """The title of a group of alerts."""
-    words = _words(rule, alerts[0])
-    return (words.title_over if over else words.title).format_map(_said(rule, alerts))
+    phrases = _phrases(rule, alerts[0])
+    return (phrases.title_over if over else phrases.title).format_map(_fields(rule, alerts))
 
 
 def line(rule: Rule, alert: Alert) -> str:
     """The line of one alert: what happened, to what, when."""
-    words = _words(rule, alert)
+    phrases = _phrases(rule, alert)
     over = alert.ended is not None and not alert.is_event
-    return (words.line_over if over else words.line).format_map(_said(rule, [alert]))
+    return (phrases.line_over if over else phrases.line).format_map(_fields(rule, [alert]))
 
 
-def _words(rule: Rule, alert: Alert) -> Words:
-    return NO_CLUSTER if alert.missing else WORDS[rule.on]
+def _phrases(rule: Rule, alert: Alert) -> Phrases:
+    return NO_CLUSTER if alert.missing else PHRASES[rule.on]
 
 
 def host(host_port: str | None) -> str | None:
-    """Without the port."""
+    """The host of `host:port`."""
     return (host_port or "").rpartition(":")[0] or host_port
 
 
-def _said(rule: Rule, alerts: Sequence[Alert]) -> dict[str, str]:
+def _fields(rule: Rule, alerts: Sequence[Alert]) -> dict[str, str]:
     first = alerts[0]
-    jobs = first.component == JOBS
+    lasted = seconds(int((first.vacant_seconds or 0) * SECOND))
     led = f"elected {clean(first.after)}" if first.after else "its job ended"
     down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
     return {
         "what": _what(alerts),
         "began": timestamp(first.began.wall),
         "ended": timestamp(first.ended.wall) if first.ended else "",
-        "lasted": seconds(int((first.vacant_seconds or 0) * SECOND)),
+        "lasted": lasted,
         "before": clean(first.before or "?"),
         "after": clean(first.after or "?"),
         "move": move(first.before, first.after),
         "moves": _moves(alerts),
         "formerly": f" (previous leader: {clean(first.before)})" if first.before else "",
-        "led": "new leaders, or ended" if jobs else led,
-        "vacant": ""
-        if first.vacant_seconds is None
-        else f", no published leader for {seconds(int(first.vacant_seconds * SECOND))}",
+        "led": "new leaders, or ended" if first.component == JOBS else led,
+        "vacant": "" if first.vacant_seconds is None else f", no published leader for {lasted}",
         "down": f", {down}" if down else "",
         "count": str(first.count),
         "total": str(sum(alert.count or 0 for alert in alerts)),
@@ -135,7 +127,6 @@ def _said(rule: Rule, alerts: Sequence[Alert]) -> dict[str, str]:
 
 
 def _what(alerts: Sequence[Alert]) -> str:
-    """The components concerned."""
     components = {alert.component: alert for alert in alerts if alert.component}
     if len(components) == 1:
         [(component, alert)] = components.items()
@@ -156,6 +147,6 @@ def _moves(alerts: Sequence[Alert]) -> str:
     (before, after), *others = {(host(alert.before), host(alert.after)) for alert in alerts}
     if others:
         return f", in {len(others) + 1} different moves"
-    if before == after:  # several processes on one host: ports tell them apart, and one pair stands for all
+    if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
         before, after = alerts[0].before, alerts[0].after
     return f": {move(before, after)}"

@@ -1,10 +1,10 @@
 """Rules: transitions fire event alerts, and the state of a cluster decides which conditions hold.
 
-An alert has an id that follows from what happened: the same for every observer that sees the same, so that one of them can speak for all.
+An alert's id is derived from its cause: every observer of the same event computes the same id, so that one of them can notify for all.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -14,23 +14,21 @@ from sidecar.core.alerting.grouping import labels_of
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.episodes import LOOK_BACK, Episode, has_part
-from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
+from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant, host_port
-from sidecar.core.moment import SECOND, Moment, in_seconds
+from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.records import AnyRecord, EpisodeRecord, record_id
 
 ZXID_HEADROOM: Final = 1 << 28
-"""So many transactions before ZooKeeper has to elect a leader of its own: a sixteenth of them all."""
+"""Transactions left in ZooKeeper's epoch when the rule fires: a sixteenth of all."""
 MOST_FAILOVERS: Final = 1000
-"""Of one cluster that are remembered."""
-
+"""Remembered per cluster."""
 JOBS: Final = ComponentId(Component.JOB)
 """All jobs of a failover, as one subject."""
-
-
-# -- events --------------------------------------------------------------------------------------------------------
+_ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
+"""Triggers about this observer, not about Flink."""
 
 
 def react(
@@ -40,42 +38,32 @@ def react(
     match happened:
         case Transition():
             for rule in policy.rules:
-                alerts = _transition(alerts, policy, rule, happened, cluster, at)
+                alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at)
         case EpisodeRecord() if happened.cause != Cause.OBSERVER_BLIND:
-            alerts = _counted(alerts, policy, happened, at)
+            alerts = _count_failover(alerts, policy, happened, at)
             for rule in policy.rules:
                 if rule.on is Trigger.SAME_PROCESS_REELECTION and happened.cause == Cause.SAME_PROCESS_REELECTION:
-                    alert = _alert(policy, rule, happened.cluster_id, None, at, happened.id, episode_id=happened.id)
-                    before, after = _place(happened.before_address), _place(happened.after_address)
-                    event = replace(
-                        alert,
-                        before=before,
-                        after=after,
-                        vacant_seconds=happened.vacant_seconds,
-                        downtime_seconds_at_least=happened.downtime_seconds_at_least,
-                        downtime_seconds_at_most=happened.downtime_seconds_at_most,
-                    )
-                    alerts = grouping.fire(alerts, policy, replace(event, ended=at, is_event=True), at)
+                    alerts = grouping.fire(alerts, policy, _reelection(policy, rule, happened, at), at)
     return alerts
 
 
-def _transition(
+def _react_to_transition(
     alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
 ) -> Alerts:
     episode = cluster.episode
     match rule.on:
         case Trigger.LEADER_CHANGED | Trigger.JOB_LEADER_CHANGED if transition.split:
-            # Reported as what it is; the changes that showed it to be a split are withdrawn.
+            # The split has an alert of its own: it replaces those of the changes that revealed it.
             key = (rule.alert, transition.cluster_id, transition.component)
             return grouping.withdraw(alerts, lambda alert: (alert.rule, alert.cluster_id, alert.component) == key)
         case Trigger.JOB_LEADER_CHANGED if episode and transition.episode_id and not transition.component.job_id:
             return _without_jobs_of(episode, alerts, rule, transition.cluster_id, cluster)
-    alert = _raised(alerts, policy, rule, transition, cluster, at)
+    alert = _alert_of_transition(alerts, policy, rule, transition, cluster, at)
     return grouping.fire(alerts, policy, alert, at) if alert else alerts
 
 
 def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: str, cluster: ClusterState) -> Alerts:
-    """Withdraw alerts of jobs that turn out to have been the first to move in a failover. Earlier ones were of their own."""
+    """Withdraw the alerts of jobs that were the first components to move in this failover. Older alerts are not part of it."""
     moved = {job for job, known in cluster.components.items() if job.job_id and has_part(known.absence, episode)}
     since = episode.opened_at.steady - LOOK_BACK
     return grouping.withdraw(
@@ -88,27 +76,26 @@ def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: s
     )
 
 
-def _raised(
+def _alert_of_transition(
     alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
 ) -> Alert | None:
-    """The alert that the rule raises for this transition."""
+    """The alert that the rule fires for this transition."""
     component, name, changed = transition.component, transition.cluster_id, transition.is_succession
-    leader, last = transition.leader, transition.last_known
+    leader, last, episode_id = transition.leader, transition.last_known, transition.episode_id
+    session_id = leader and leader.session_id
     match rule.on:
         case Trigger.LEADER_CHANGED if changed and not component.job_id:
-            # By whom it is led, not by what was before: an observer that missed a failover knows another leader before.
-            # One that was replaced and is back was notified already, when it came first: then it is the failover that brings it back.
-            led_by = (leader and leader.session_id, transition.episode_id if transition.returned else None)
-            alert = _alert(policy, rule, name, component, at, *led_by, episode_id=transition.episode_id)
-            alert = replace(alert, ended=None if _is_going_on(alert, cluster) else at, is_event=True)
-        case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not transition.episode_id:
-            alert = _alert(policy, rule, name, component, at, leader and leader.session_id)
-            alert = replace(alert, ended=at, is_event=True)
-        case Trigger.UNOBSERVED if transition.gap and transition.gap.at_least:
-            alert = _alert(policy, rule, name, component, at, transition.id, count=transition.gap.at_least)
-            alert = replace(alert, ended=at, is_event=True)
+            # The id names the new leader, not the previous one: an observer that missed a failover knows another previous leader.
+            # A leader that returned was notified when it was first elected: then the failover that brought it back is part of the id.
+            what = (session_id, episode_id if transition.returned else None)
+            ended = None if _in_progress(cluster, episode_id) else at
+            alert = _alert(policy, rule, name, component, at, *what, episode_id=episode_id, ended=ended, is_event=True)
+        case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not episode_id:
+            alert = _alert(policy, rule, name, component, at, session_id, ended=at, is_event=True)
+        case Trigger.UNOBSERVED if transition.gap and (count := transition.gap.at_least):
+            alert = _alert(policy, rule, name, component, at, transition.id, count=count, ended=at, is_event=True)
         case Trigger.SPLIT if transition.split and leader and (rule.alert, name, component) not in alerts.active():
-            sessions = sorted((str(last.session_id) if last else "", str(leader.session_id)))
+            sessions = sorted((str(last.session_id) if last else "", str(session_id)))
             alert = _alert(policy, rule, name, component, at, *sessions)
         case _:
             return None
@@ -121,18 +108,28 @@ def _raised(
     )
 
 
-def _counted(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: Moment) -> Alerts:
+def _reelection(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
+    name, happened = episode.cluster_id, episode.id
+    alert = _alert(policy, rule, name, None, at, happened, episode_id=happened, ended=at, is_event=True)
+    return replace(
+        alert,
+        before=_place(episode.before_address),
+        after=_place(episode.after_address),
+        vacant_seconds=episode.vacant_seconds,
+        downtime_seconds_at_least=episode.downtime_seconds_at_least,
+        downtime_seconds_at_most=episode.downtime_seconds_at_most,
+    )
+
+
+def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: Moment) -> Alerts:
     """Remember a failover for as long as a rule counts it."""
     if not any(rule.on is Trigger.EPISODES for rule in policy.rules):
         return alerts
     known = alerts.failovers.get(episode.cluster_id, Failovers()).known
-    # Leaders of a split replace each other without end: it is notified as a split, and counts as one failover.
+    # The leaders of a split replace each other endlessly: it has an alert of its own, and counts as one failover.
     times = 1 if episode.cause == Cause.SPLIT_LEADERSHIP else max(1, episode.failovers)
     latest = (*known, CountedFailover(episode.id, at.steady, times))[-MOST_FAILOVERS:]
     return replace(alerts, failovers={**alerts.failovers, episode.cluster_id: Failovers(latest)})
-
-
-# -- conditions --------------------------------------------------------------------------------------------------------
 
 
 def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment) -> Alerts:
@@ -142,68 +139,55 @@ def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState
     """
     for name, cluster in clusters.items():
         if alerts.evaluated.get(name) is not cluster or name in alerts.failovers:
-            alerts = _evaluated(alerts, policy, name, cluster, now)
+            alerts = _evaluate_cluster(alerts, policy, name, cluster, now)
     blindness = {rule.alert for rule in policy.rules if rule.on is Trigger.BLIND}
     due = {
         key: pending.alert
         for key, pending in alerts.pending.items()
-        if pending.due <= (now.steady if key[0] in blindness else _known_until(policy, clusters.get(key[1]), now))
+        if pending.due <= (now.steady if key[0] in blindness else _trusted_until(policy, clusters.get(key[1]), now))
     }
     if due:
-        waiting = {key: pending for key, pending in alerts.pending.items() if key not in due}
-        alerts = replace(alerts, pending=waiting)
+        alerts = replace(alerts, pending={key: held for key, held in alerts.pending.items() if key not in due})
     for alert in due.values():
         alerts = grouping.fire(alerts, policy, alert, now)
     return alerts
 
 
-def _known_until(policy: Policy, cluster: ClusterState | None, now: Moment) -> int:
-    """Until when (steady) what is known of a cluster is trusted to be so: what lasts is not decided on an older view than that."""
+def _trusted_until(policy: Policy, cluster: ClusterState | None, now: Moment) -> int:
+    """Until when (steady) the view of a cluster is trusted. A condition fires only if it held for `for` by then."""
     if cluster is None or cluster.confirmed is None:
         return now.steady
     return min(now.steady, cluster.confirmed.at.steady + policy.trust_window)
 
 
-def _evaluated(alerts: Alerts, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Alerts:
-    alerts = _forgotten(alerts, policy, name, now)
-    members = (member.alert for group in alerts.groups.values() for member in group.members.values())
-    active = [alert for alert in members if alert.cluster_id == name and not alert.ended]
+def _evaluate_cluster(alerts: Alerts, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Alerts:
+    """Resolve the cluster's conditions that no longer hold; those that hold and are not firing become pending."""
+    alerts = _without_old_failovers(alerts, policy, name, now)
+    members = [member.alert for group in alerts.groups.values() for member in group.members.values()]
     pending = {key: waiting for key, waiting in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
-    begun: list[Alert] = []
     for rule in policy.rules:
-        lasting = [alert for alert in active if alert.rule == rule.alert]
+        if not cluster.leaders_in_sight and rule.on is not Trigger.BLIND:
+            continue
+        lasting = [each for each in members if (each.rule, each.cluster_id) == (rule.alert, name) and not each.ended]
         firing = {alert.component: alert for alert in lasting}
-        in_sight = cluster.leaders_in_sight or rule.on is Trigger.BLIND
-        found = _found(rule, policy, name, cluster, alerts, now) if in_sight else {}
-        known_until = now.steady if rule.on is Trigger.BLIND else _known_until(policy, cluster, now)
-        for component, alert in found.items():
-            due = alert.began.steady + rule.hold_for
-            if component in firing:
-                if rule.on is Trigger.EPISODES and alert.count != firing[component].count:
-                    alerts = grouping.recounted(alerts, firing[component].id, alert.count)
-                continue
-            if known_until >= due:
-                begun.append(alert)
-            else:
-                key, waiting = (rule.alert, name, component), Pending(due, alert)
+        holding = _conditions(rule, policy, name, cluster, alerts, now)
+        for component, alert in holding.items():
+            if component not in firing:
+                key, waiting = (rule.alert, name, component), Pending(alert.began.steady + rule.hold_for, alert)
                 before = alerts.pending.get(key)
                 pending[key] = before if before == waiting else waiting
-        if in_sight:
-            over |= {alert.id for alert in lasting if not _lasts(rule, alert, found, cluster)}
+            elif rule.on is Trigger.EPISODES and alert.count != firing[component].count:
+                alerts = grouping.recounted(alerts, firing[component].id, alert.count)
+        over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
     if over:
-        alerts = grouping.end(
-            alerts, policy, lambda alert: alert.id in over, now, lambda alert: _ended(alert, cluster, now)
-        )
-    for alert in begun:
-        alerts = grouping.fire(alerts, policy, alert, now)
-    kept = alerts.pending if pending == alerts.pending else pending
-    if kept is alerts.pending and alerts.evaluated.get(name) is cluster:
+        alerts = grouping.resolve(alerts, policy, over, now, lambda alert: _completed(alert, cluster, now))
+    if pending == alerts.pending and alerts.evaluated.get(name) is cluster:
         return alerts
-    return replace(alerts, pending=kept, evaluated={**alerts.evaluated, name: cluster})
+    return replace(alerts, pending=pending, evaluated={**alerts.evaluated, name: cluster})
 
 
-def _found(
+def _conditions(
     rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
 ) -> dict[ComponentId | None, Alert]:
     """The conditions that hold now, by component."""
@@ -213,8 +197,8 @@ def _found(
         case Trigger.BLIND if not cluster.leaders_in_sight:
             loss = cluster.view.loss
             began = loss.began if loss and loss.ended is None else cluster.view.turned_at
-            alert = _alert(policy, rule, name, None, began, policy.observer, began.wall)
-            return {None: replace(alert, missing=str(cluster.missing) if cluster.missing else None)}
+            missing = str(cluster.missing) if cluster.missing else None
+            return {None: _alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)}
         case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
             left = sorted(other for names in cluster.contenders.values() for other in names)
             return {None: _alert(policy, rule, name, None, since, *left)}
@@ -223,9 +207,8 @@ def _found(
             recent = [failover for failover in known if now.steady - failover.at <= rule.within]
             count = sum(failover.times for failover in recent)
             if count >= rule.count:
-                latest = recent[-1].episode_id
-                # Whichever was the last: who was away counts others.
-                return {None: _alert(policy, rule, name, None, now, count=count, episode_id=latest)}
+                # The id does not name a failover: an observer that missed some counts others.
+                return {None: _alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: _alert(policy, rule, name, None, now, epoch, count=left_over)}
@@ -233,6 +216,7 @@ def _found(
 
 
 def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+    """Components without a leader: an alert each, but one for all jobs of a failover."""
     found: dict[ComponentId | None, Alert] = {}
     waiting: dict[str, tuple[Moment, int]] = {}
     for component, known in cluster.components.items():
@@ -243,58 +227,52 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
                 waiting[episode] = (min(since, began), count + 1)
                 continue
             left = known.last_known
-            alert = _alert(policy, rule, name, component, began, left and left.session_id)
-            subjects = [component, JOBS] if component.job_id and not left else [component]
-            found[component] = replace(
-                alert,
-                before=_place(left.address) if left else None,
-                subjects=tuple(_subject(rule, name, about) for about in subjects),
-                certain=left is not None,
-            )
+            subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
+            session_id, before = (left.session_id, _place(left.address)) if left else (None, None)
+            alert = _alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
+            found[component] = replace(alert, certain=left is not None)
     if waiting:
         episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
         count = sum(number for _, number in waiting.values())
         alert = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode)
-        found[JOBS] = replace(alert, subjects=(_subject(rule, name, JOBS),))
+        found[JOBS] = replace(alert, subjects=_subjects(rule, name, JOBS))
     return found
 
 
-def _subject(rule: Rule, name: str, component: ComponentId) -> str:
-    return record_id("subject", rule.alert, name, component)
+def _subjects(rule: Rule, name: str, *components: ComponentId) -> tuple[str, ...]:
+    return tuple(record_id("subject", rule.alert, name, component) for component in components)
 
 
-def _lasts(rule: Rule, alert: Alert, found: Mapping[ComponentId | None, Alert], cluster: ClusterState) -> bool:
-    """Whether an alert that fires still holds."""
+def _still_holds(rule: Rule, alert: Alert, holding: Mapping[ComponentId | None, Alert], cluster: ClusterState) -> bool:
     match rule.on:
         case Trigger.LEADER_CHANGED:
-            return _is_going_on(alert, cluster)
+            return _in_progress(cluster, alert.episode_id)
         case Trigger.SPLIT:
             return alert.component in cluster.contested
         case Trigger.NO_STANDBY:
             return cluster.standby.alone_since is not None
         case Trigger.ZXID_HEADROOM if cluster.zxid is None:
             return True  # ZooKeeper has not reported it since the sidecar started
-    return alert.component in found
+    return alert.component in holding
 
 
-def _is_going_on(alert: Alert, cluster: ClusterState) -> bool:
-    """Whether the failover of this alert still has a component without a leader."""
+def _in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
+    """Whether this failover still has a component without a leader."""
     episode = cluster.episode
-    return episode is not None and episode.id == alert.episode_id and bool(episode.away or episode.jobs_away)
+    return episode is not None and episode.id == episode_id and bool(episode.away or episode.jobs_away)
 
 
-def _ended(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
-    """An alert that is over, with what is known of how."""
+def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
+    """The alert with its new leader and its duration; an event stays as it is."""
     if alert.is_event:
         return alert
-    known: ComponentState | None = cluster.components.get(alert.component) if alert.component else None
-    held = known.leadership if known and isinstance(known.leadership, Held) else None
-    lasted = round((now.steady - alert.began.steady) / SECOND, 6)
-    return replace(alert, after=_place(held.leader.address) if held else None, vacant_seconds=lasted)
+    known = cluster.components.get(alert.component) if alert.component else None
+    address = known.leadership.leader.address if known and isinstance(known.leadership, Held) else None
+    return replace(alert, after=_place(address), vacant_seconds=in_seconds(now.steady - alert.began.steady))
 
 
-def _forgotten(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
-    """Without the failovers of so long ago that no rule counts them."""
+def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
+    """Drop the failovers that no rule counts any more."""
     if name not in alerts.failovers:
         return alerts
     longest = max((rule.within for rule in policy.rules if rule.on is Trigger.EPISODES), default=0)
@@ -307,30 +285,18 @@ def _forgotten(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts
 
 
 def _alert(
-    policy: Policy,
-    rule: Rule,
-    name: str,
-    component: ComponentId | None,
-    began: Moment,
-    *what: object,
-    count: int | None = None,
-    episode_id: str | None = None,
+    policy: Policy, rule: Rule, name: str, component: ComponentId | None, began: Moment, *what: object, **facts: Any
 ) -> Alert:
-    """An alert whose id follows from `what` happened."""
+    """An alert whose id is derived from `what`; `facts` are further fields of `Alert`."""
     return Alert(
         id=record_id("alert", rule.alert, name, component or "", *what),
         rule=rule.alert,
         cluster_id=name,
-        labels=labels_of(policy, rule, name, component, ours=rule.on in _OURS),
+        labels=labels_of(policy, rule, name, component, ours=rule.on in _ABOUT_OBSERVER),
         began=began,
         component=component,
-        count=count,
-        episode_id=episode_id,
+        **facts,
     )
-
-
-_OURS: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
-"""What is about this observer, not about Flink."""
 
 
 def _place(address: str | None) -> str | None:

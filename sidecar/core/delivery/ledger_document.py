@@ -1,7 +1,7 @@
-"""The ledger: one document that all sidecars of a cluster share, so that one of them speaks for all.
+"""The ledger: one document that all sidecars of a cluster share, so that one of them notifies for all.
 
-Whoever has something to tell claims it before it is sent and marks it as told after. A claim that nobody takes back belongs to somebody who
-is gone, and whoever has waited long enough for it takes it over: then the message may have arrived already, and says so.
+A sidecar claims a notification before it sends it, and marks it as sent afterwards. A claim that stays unchanged for TAKE_OVER belongs to a
+dead sidecar. Another one takes it over, and labels the message as a possible duplicate.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,47 +16,46 @@ from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 
 TAKE_OVER: Final = 40 * SECOND
-"""So long a claim may stand unchanged before whoever waits for it takes it over. Above all that a living holder may need: to reach the
-ledger, the time limit of an attempt, and to mark it."""
+"""Age at which an unchanged claim may be taken over. Longer than a living holder needs to reach the ledger, to send, and to mark it."""
 KEPT: Final = 7 * 24 * 3600 * SECOND
-"""Entries that nobody has changed for this long are dropped."""
+"""Entries that have not changed for this long are dropped."""
 MOST_ALERTS: Final = 500
-"""Alerts per group that are remembered as sent: the latest. Of a larger notification this many stand for all."""
+"""Alerts per group that are remembered as sent, the latest. Of a larger notification this many represent all."""
 MOST_INTERVALS: Final = 2
-"""Repeat intervals for which nobody needs to say again that something lasts."""
+"""Repeat intervals after which an alert that was not repeated counts as another alert."""
 MOST_ENTRIES: Final = 2000
-"""That are believed. Of MOST_BYTES no more are made."""
+"""Entries that are read. Those that are written fit in MOST_BYTES."""
 LONGEST_ID: Final = 100
 """Characters of an alert's id. Ours have 36."""
 LONGEST_NAME: Final = 1000
-"""Characters of what names an entry, an observer or an attempt."""
+"""Characters of the name of an entry, an observer or an attempt."""
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
-"""By so much the clocks of observers may differ. A time further in the future is not believed."""
+"""The largest difference of observers' clocks. A time further in the future is invalid."""
 MOST_BYTES: Final = 256 << 10
-"""Of the document. The entry that was sent longest ago is dropped first."""
+"""Of the document. The entry that changed longest ago is dropped first."""
 
 
 class Claim(Struct, frozen=True):
-    """An observer is sending it now."""
+    """An observer is sending a notification now."""
 
     by: str
     """The observer."""
     token: str
-    """Which attempt of it: another one is another claim."""
+    """Identifies the attempt: another attempt is another claim."""
     about: tuple[str, ...] = ()
-    """The alerts."""
+    """The ids of the alerts."""
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, rename={"sent": "told"}):
     """What was sent to one destination about one group. Times are microseconds since the epoch, by the sender's clock."""
 
-    told: Mapping[str, int] = {}
-    """By alert: when it was resolved, if that was sent; else 0."""
+    sent: Mapping[str, int] = {}
+    """By alert: when it was resolved, if the resolve was sent; else 0."""
     at: int = 0
     by: str = ""
     claim: Claim | None = None
     unsure: tuple[str, ...] = ()
-    """The alerts of attempts that may or may not have arrived, until they are sent."""
+    """Alerts of attempts that may have arrived, until they are sent."""
     changed_at: int = 0
 
 
@@ -67,14 +66,14 @@ class Ledger(Struct, frozen=True):
     entries: Mapping[str, Entry] = {}
     """By destination and group."""
     began: int = 0
-    """Notifications before that may have been marked in another ledger, which is lost. 0: there is none yet."""
+    """Notifications before this time may have been marked in an earlier ledger, which is lost. 0: there is no ledger yet."""
 
 
 class Standing(StrEnum):
     """What a ledger says about a notification."""
 
     FREE = "free"
-    """Nobody has sent it, and nobody is sending it."""
+    """Neither sent nor claimed."""
     OURS = "ours"
     """This observer was sending it, and the result is not known."""
     HELD = "held"
@@ -84,12 +83,11 @@ class Standing(StrEnum):
 
 
 def name_of(delivery: Delivery) -> str:
-    """Its name in the ledger: the same for every observer with the same configuration."""
+    """The name of its entry: the same for every observer with the same configuration."""
     return f"{delivery.destination} {delivery.fingerprint}"
 
 
 def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
-    """What the ledger says of `delivery`."""
     entry = ledger.entries.get(name_of(delivery), Entry())
     if not _has_news(entry, delivery):
         return Standing.TOLD
@@ -99,9 +97,9 @@ def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
 
 
 def repeats(ledger: Ledger, delivery: Delivery) -> bool:
-    """Whether it repeats as new what was sent before, by an observer that saw less of it or saw it before it was over."""
+    """Whether all that it reports as new was sent before, by an observer that saw fewer alerts or saw them earlier."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    known = [_told(entry, part) is not None and not _began_anew(entry, part) for part in delivery.parts]
+    known = [_sent(entry, part) is not None and not _began_anew(entry, part) for part in delivery.parts]
     match delivery.reason:
         case Reason.FIRST:
             return any(known) or any(_may_be_another(entry, part) for part in delivery.parts)
@@ -116,7 +114,7 @@ def begun(ledger: Ledger, wall: int) -> Ledger:
 
 
 def may_have_arrived(ledger: Ledger, delivery: Delivery) -> bool:
-    """Whether part of it was in an attempt whose result nobody knows."""
+    """Whether one of its alerts was in an attempt whose result is not known."""
     entry = ledger.entries.get(name_of(delivery), Entry())
     unsure = {*entry.unsure, *(entry.claim.about if entry.claim else ())}
     news = [part.alert_id for part in delivery.parts if _is_news(entry, part, delivery)]
@@ -124,14 +122,14 @@ def may_have_arrived(ledger: Ledger, delivery: Delivery) -> bool:
 
 
 def oldest_news(ledger: Ledger, delivery: Delivery) -> int:
-    """When the first alert happened that the ledger does not know."""
+    """When the first alert began that is not in the ledger."""
     entry = ledger.entries.get(name_of(delivery), Entry())
     news = (part.began for part in delivery.parts if _is_news(entry, part, delivery))
     return min((delivery.queued_at.wall, *news))
 
 
 def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
-    """The ledger in which it is claimed. Whatever was claimed before may have arrived."""
+    """The ledger with this claim. The notification of a previous claim may have arrived."""
     entry = ledger.entries.get(name_of(delivery), Entry())
     ours = replace(claim, about=tuple(part.alert_id for part in delivery.parts))
     return _with(ledger, delivery, replace(_doubted(entry, entry.claim), claim=ours), wall)
@@ -140,14 +138,14 @@ def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledg
 def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledger:
     """The ledger in which it is marked as sent at `wall`. Claims of others on the group are kept."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    told = {**entry.told}
+    sent = {**entry.sent}
     for part in delivery.parts:
-        over = told.pop(part.alert_id, 0)  # the latest stand last
-        told[part.alert_id] = part.ended or (0 if _began_anew(entry, part) else over)
+        over = sent.pop(part.alert_id, 0)  # the latest come last
+        sent[part.alert_id] = part.ended or (0 if _began_anew(entry, part) else over)
         for subject in part.subjects[:1]:
-            over = told.pop(subject, 0)
-            told[subject] = part.ended or (over if over >= part.began else 0)
-    latest = dict([*told.items()][-MOST_ALERTS:])
+            over = sent.pop(subject, 0)
+            sent[subject] = part.ended or (over if over >= part.began else 0)
+    latest = dict([*sent.items()][-MOST_ALERTS:])
     other = entry.claim if entry.claim and entry.claim.by != observer else None
     parts = {part.alert_id for part in delivery.parts}
     unsure = tuple(alert for alert in entry.unsure if alert not in parts)
@@ -164,21 +162,17 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
 
 
 def read(content: bytes) -> Ledger:
-    """The ledger that a document holds, of which not everything need be so: see `believed`. What nobody can read is none: told again is
-    better than never told.
-    """
-    if not content:
-        return Ledger()
+    """The ledger in a document, unchecked: see `believed`. An unreadable document is an empty ledger: a duplicate is better than a loss."""
     try:
-        return json.decode(content, type=Ledger)
+        return json.decode(content, type=Ledger) if content else Ledger()
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return Ledger()
 
 
 def believed(ledger: Ledger, wall: int) -> Ledger:
-    """What of it can be so, for everybody may have written it: bounded in every way, and nothing in it happens in the future.
+    """The plausible part of an untrusted ledger: bounded in every way, with no time in the future.
 
-    An entry with an impossible time is in doubt: it may have been sent.
+    The alerts of an entry with an impossible time may have been sent.
     """
     names = [name for name in ledger.entries if len(name) <= LONGEST_NAME]
     if len(names) > MOST_ENTRIES:
@@ -188,9 +182,9 @@ def believed(ledger: Ledger, wall: int) -> Ledger:
 
 
 def _believed(entry: Entry, wall: int) -> Entry:
-    told = {alert: entry.told[alert] for alert in _ids(entry.told)}
+    sent = {alert: entry.sent[alert] for alert in _ids(entry.sent)}
     timely = _is_past(entry.at, wall) and _is_past(entry.changed_at, wall)
-    doubted = dict.fromkeys(alert for alert, over in told.items() if not (timely and _is_past(over, wall)))
+    doubted = dict.fromkeys(alert for alert, over in sent.items() if not (timely and _is_past(over, wall)))
     claim = entry.claim
     if claim:
         claim = replace(claim, about=_ids(claim.about))
@@ -198,7 +192,7 @@ def _believed(entry: Entry, wall: int) -> Entry:
             doubted |= dict.fromkeys(claim.about)
             claim = None
     return Entry(
-        {alert: over for alert, over in told.items() if alert not in doubted},
+        {alert: over for alert, over in sent.items() if alert not in doubted},
         entry.at if timely else 0,
         entry.by[:LONGEST_NAME],
         claim,
@@ -216,7 +210,7 @@ def _is_past(time: int, wall: int) -> bool:
 
 
 def written(ledger: Ledger, wall: int) -> bytes:
-    """The document, within bounds: without entries that are too old."""
+    """The document within MOST_BYTES, without entries that are too old."""
     entries = {name: entry for name, entry in ledger.entries.items() if wall - entry.changed_at < KEPT}
     content = json.encode(replace(ledger, entries=entries))
     while len(content) > MOST_BYTES and entries:
@@ -229,52 +223,51 @@ def written(ledger: Ledger, wall: int) -> bytes:
 def _has_news(entry: Entry, delivery: Delivery) -> bool:
     if any(_is_news(entry, part, delivery) for part in delivery.parts):
         return True
-    # All observers repeat it at about the same time: half the interval separates this time from the last one, whatever their clocks say.
+    # All observers repeat it at about the same time: half an interval tells this repetition from the last one, whatever their clocks say.
     again = delivery.reason is Reason.REPEAT_INTERVAL_ELAPSED
     return again and delivery.queued_at.wall - entry.at >= delivery.repeat_interval // 2
 
 
 def _is_news(entry: Entry, part: Part, delivery: Delivery) -> bool:
-    over = _told(entry, part)
+    over = _sent(entry, part)
     if over is None:
         return True
     if over == 0:
-        if part.alert_id not in entry.told and not delivery.send_resolved:
-            return True  # where resolves are not sent, what was sent may have been over long ago
-        # While it fires, it is repeated in each interval. An entry that is older than that was another alert.
+        if part.alert_id not in entry.sent and not delivery.send_resolved:
+            return True  # without resolves, an alert that was sent may have resolved long ago
+        # A firing alert is repeated in each interval. An older entry was another alert.
         forgotten = not part.is_event and part.began - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
         return part.ended > 0 or forgotten
     return _began_anew(entry, part)
 
 
-def _told(entry: Entry, part: Part) -> int | None:
-    """When it was over according to what was sent, 0 while it fires; None: it was not sent.
+def _sent(entry: Entry, part: Part) -> int | None:
+    """When it was resolved according to what was sent, 0 while it fires; None: it was not sent.
 
-    An observer that does not know since when it holds goes by what was sent about its subject; one that knows learns there that it is over.
+    If this observer does not know when the alert began, the entry of its subject decides; else that entry may show that it is resolved.
     """
-    over = entry.told.get(part.alert_id)
+    over = entry.sent.get(part.alert_id)
     for subject in part.subjects:
-        told = entry.told.get(subject)
-        if (over is None and not part.certain) or (over == 0 and told and told >= part.began):
-            over = told
+        known = entry.sent.get(subject)
+        if (over is None and not part.certain) or (over == 0 and known and known >= part.began):
+            over = known
     return over
 
 
 def _may_be_another(entry: Entry, part: Part) -> bool:
-    """Whether an observer that did not know since when it holds has sent its subject since it began."""
-    return entry.at >= part.began and any(entry.told.get(subject) == 0 for subject in part.subjects)
+    """Whether its subject was sent after it began, by an observer that did not know when it began."""
+    return entry.at >= part.began and any(entry.sent.get(subject) == 0 for subject in part.subjects)
 
 
 def _doubted(entry: Entry, claim: Claim | None) -> Entry:
-    """The entry in which what was claimed may have arrived."""
-    if claim is None:
-        return entry
-    return replace(entry, unsure=tuple(dict.fromkeys((*entry.unsure, *claim.about)))[-MOST_ALERTS:])
+    """The entry in which the alerts of a claim may have arrived."""
+    about = claim.about if claim else ()
+    return replace(entry, unsure=tuple(dict.fromkeys((*entry.unsure, *about)))[-MOST_ALERTS:])
 
 
 def _began_anew(entry: Entry, part: Part) -> bool:
     """Whether the same condition began again after its resolve was sent."""
-    over = _told(entry, part) or 0
+    over = _sent(entry, part) or 0
     return not part.is_event and over > 0 and part.began > over
 
 

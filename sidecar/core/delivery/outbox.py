@@ -1,7 +1,7 @@
 """The outbox: one row per notification and destination, from queued to delivered or given up.
 
-A row is in the journal before anybody is told. It is claimed (SENDING) before it is handed out, so that after a crash it is known which
-rows may have arrived: they are sent again, labelled as a possible duplicate.
+A row is in the journal before it is sent. It is claimed (SENDING) before it is handed out, so that after a crash it is known which rows
+may have arrived: they are sent again, labelled as a possible duplicate.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,21 +16,20 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
 
 EARLY_RETRY: Final = 30 * SECOND
-"""So long after its last attempt a message may be tried again before its pause is over: its destination took another one, or a newer one
-of its group was queued."""
+"""A pause ends this long after the last attempt if the destination accepted another message, or a newer one of the group was queued."""
 PROBE_GAP: Final = 5 * SECOND
-"""Between an attempt that failed and that of another message to the same destination: one that is down is not tried for each."""
+"""Between a failed attempt and that of another message to the same destination, so that one that is down is not tried for each."""
 _ANYTHING: Final = ""
-"""In place of the alerts of a message of which it is not known what it is about."""
+"""Stands for the alerts of a message whose alerts are not known."""
 SENDING_LIMIT: Final = 300 * SECOND
-"""A claim older than this belongs to a sender that will not answer any more. Far above a sender's own hard limit."""
+"""The sender of an older claim is dead. Far above a sender's own hard limit."""
 MOST_OWED: Final = 50
 CAPACITY: Final = 1000
-"""Rows per destination. Beyond it the oldest one that waits is given up, and recorded as such."""
+"""Rows per destination. Beyond it the oldest waiting row is given up, and recorded as such."""
 
 
 class Stage(StrEnum):
-    """Where a delivery stands."""
+    """The state of a delivery."""
 
     WAITING = "waiting"
     SENDING = "sending"
@@ -42,16 +41,15 @@ class Part(Struct, frozen=True):
     alert_id: str
     began: int
     ended: int = 0
-    """0: it is not over."""
+    """0: still firing."""
     is_event: bool = False
-    """It happens once: what is not so any more may become so again."""
+    """This and the following fields are those of its alert."""
     subjects: tuple[str, ...] = ()
-    """As of its alert."""
     certain: bool = True
 
 
 class Delivery(Struct, frozen=True):
-    """One notification on its way to one destination. Texts are plain; the URL is looked up by the sender."""
+    """One notification for one destination. Texts are plain; the sender looks up the URL."""
 
     id: str
     destination: str
@@ -66,37 +64,35 @@ class Delivery(Struct, frozen=True):
     queued_at: Moment
     next_at: int
     facts: tuple[tuple[str, str], ...] = ()
-    """By name, to be shown below the body."""
+    """Names and values, shown below the body."""
     link: str | None = None
-    """Where people find more."""
+    """The page with more about it."""
     episode_id: str | None = None
     parts: tuple[Part, ...] = ()
-    """The alerts that other observers may send too. Empty: they are this observer's alone."""
+    """The alerts that other observers may send too. Empty: the alerts are about this observer alone."""
     owed: tuple[Member, ...] = ()
-    """The first MOST_OWED of the alerts that it notifies of, for whoever takes over before it is delivered."""
+    """The first MOST_OWED alerts of the message, for a sidecar that takes over before it is delivered."""
     repeat_interval: int = 0
     send_resolved: bool = True
-    """Whether its destination is notified when something is over."""
     stage: Stage = Stage.WAITING
     attempt: int = 0
     possible_duplicate: bool = False
     failed_at: int | None = None
-    """When (steady) its last attempt failed. None: there was none, or the service asks for a pause."""
+    """When (steady) its last attempt failed. None: no attempt failed, or the service asked for a pause."""
     without_ledger_since: int | None = None
-    """Since when (steady) the ledger has been out of reach of it."""
+    """Since when (steady) the ledger has been unreachable."""
     held_since: int | None = None
-    """Since when (steady) it has waited for the ledger, whether that was out of reach or another observer had a claim."""
+    """Since when (steady) it has waited for the ledger: unreachable, or claimed by another observer."""
     fails_open: bool = False
     """It is sent without a claim: the ledger is unreachable, or others hold the claim for too long."""
 
     @property
     def is_heartbeat(self) -> bool:
-        """Whether it is a heartbeat."""
         return self.reason is Reason.HEARTBEAT
 
     @property
     def is_shared(self) -> bool:
-        """Whether it has to be claimed in the ledger before it is sent: not when that was out of reach for too long."""
+        """Whether it must be claimed in the ledger before it is sent."""
         return bool(self.parts) and not self.fails_open
 
 
@@ -112,7 +108,7 @@ class Settled(Struct, frozen=True):
 
 
 def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Settled]]:
-    """The outbox with more to deliver, and what had to be given up to make room.
+    """The outbox with more deliveries, and those given up to make room.
 
     A newer message of a group ends the pause of those that it may have to wait for.
     """
@@ -129,7 +125,7 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
 
 
 def with_heartbeats(outbox: Outbox, beats: Sequence[Delivery], *, blind: bool) -> Outbox:
-    """The outbox with these heartbeats. One that still waits is dropped when it is replaced, or while nothing can be seen."""
+    """The outbox with these heartbeats. A waiting heartbeat is dropped when it is replaced, and while blind."""
     replaced = {beat.destination for beat in beats}
     dropped = {
         other.id
@@ -138,47 +134,39 @@ def with_heartbeats(outbox: Outbox, beats: Sequence[Delivery], *, blind: bool) -
     }
     if not beats and not dropped:
         return outbox
-    kept = {key: other for key, other in outbox.items() if key not in dropped}
-    return {**kept, **{beat.id: beat for beat in beats}}
+    return {key: other for key, other in outbox.items() if key not in dropped} | {beat.id: beat for beat in beats}
 
 
 def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
-    """Claim what is due: at most one delivery per destination is under way, so that a slow destination delays only itself."""
+    """Claim the deliveries that are due, at most one per destination, so that a slow destination delays only itself."""
     lost = {
         delivery.id
         for delivery in outbox.values()
         if delivery.stage is Stage.SENDING and now.steady - delivery.next_at >= SENDING_LIMIT
     }
     outbox = released(outbox, lost, now) if lost else outbox
-    changed: dict[str, Delivery] = {}
-    busy: set[str] = set()
-    due: set[str] = set()
+    busy = {delivery.destination for delivery in outbox.values() if delivery.stage is Stage.SENDING}
+    due = {delivery.destination for delivery in outbox.values() if now.steady >= delivery.next_at} - busy
     failed: dict[str, Delivery] = {}
     for delivery in outbox.values():
         if delivery.failed_at is not None:
             failed[delivery.destination] = max(failed.get(delivery.destination, delivery), delivery, key=_failed_at)
-        if delivery.stage is Stage.SENDING:
-            busy.add(delivery.destination)
-        elif now.steady >= delivery.next_at:
-            due.add(delivery.destination)
-    claimed: list[Delivery] = []
-    due -= busy
+    changed: dict[str, Delivery] = {}
     ready = {key: delivery for key, delivery in outbox.items() if delivery.destination in due} if due else {}
-    for delivery in sorted(that_may_go(ready), key=lambda delivery: not delivery.is_heartbeat):
+    for delivery in sorted(sendable(ready), key=lambda delivery: not delivery.is_heartbeat):
         last = failed.get(delivery.destination, delivery)
         is_probe_due = last is delivery or now.steady >= _failed_at(last) + PROBE_GAP
         if delivery.destination not in busy and now.steady >= delivery.next_at and is_probe_due:
             busy.add(delivery.destination)
             sending = replace(delivery, stage=Stage.SENDING, attempt=delivery.attempt + 1, next_at=now.steady)
             changed[delivery.id] = sending
-            claimed.append(sending)
-    return ({**outbox, **changed} if changed else outbox), claimed
+    return ({**outbox, **changed} if changed else outbox), [*changed.values()]
 
 
-def that_may_go(outbox: Outbox) -> Iterator[Delivery]:
-    """Those that wait, but for those that depend on an earlier one of their group: an all-clear never overtakes its alarm.
+def sendable(outbox: Outbox) -> Iterator[Delivery]:
+    """The waiting deliveries that do not depend on an earlier one of their group: a resolve never overtakes its alert.
 
-    Two messages depend on each other when they share an alert, or when it is not known what one of them is about.
+    Two messages depend on each other if they share an alert, or if the alerts of one of them are not known.
     """
     ahead: dict[tuple[str, str], set[str]] = {}
     for delivery in outbox.values():
@@ -195,7 +183,7 @@ def _failed_at(delivery: Delivery) -> int:
 
 
 def without_pause(waiting: Iterable[Delivery], now: int) -> dict[str, Delivery]:
-    """Those of them that wait since they failed, due now, or EARLY_RETRY after they were tried."""
+    """The failed ones of `waiting`, due now or EARLY_RETRY after their last attempt."""
     return {
         delivery.id: replace(delivery, next_at=min(delivery.next_at, max(now, delivery.failed_at + EARLY_RETRY)))
         for delivery in waiting
@@ -204,7 +192,7 @@ def without_pause(waiting: Iterable[Delivery], now: int) -> dict[str, Delivery]:
 
 
 def released(outbox: Outbox, lost: Collection[str], now: Moment) -> Outbox:
-    """The outbox after the senders of these are gone. The time of a heartbeat is over."""
+    """The outbox after the senders of these died. Their heartbeats are dropped: they would be late."""
     return {
         key: release(delivery, now) if key in lost else delivery
         for key, delivery in outbox.items()
@@ -213,7 +201,7 @@ def released(outbox: Outbox, lost: Collection[str], now: Moment) -> Outbox:
 
 
 def release(delivery: Delivery, now: Moment) -> Delivery:
-    """A claim whose sender is gone: it may have been sent, so the next attempt is a possible duplicate."""
+    """A delivery whose sender died: it may have been sent, so the next attempt is a possible duplicate."""
     if delivery.stage is Stage.WAITING:
         return delivery
     return replace(delivery, stage=Stage.WAITING, next_at=now.steady, possible_duplicate=True)

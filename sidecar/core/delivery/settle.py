@@ -5,27 +5,27 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery, Outbox, Settled, Stage, that_may_go, waiting_for, without_pause
+from sidecar.core.delivery.outbox import Delivery, Outbox, Settled, Stage, sendable, waiting_for, without_pause
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled
 
 FIRST_RETRY: Final = 2 * SECOND
 SLOWEST_RETRY: Final = 600 * SECOND
 LONGEST_WAIT: Final = 3600 * SECOND
-"""Of what a service may ask for: one that asks for a year would be silent for ever."""
+"""The longest pause that a service may ask for."""
 GIVES_WAY_AFTER: Final = 3
-"""Attempts. A row that is rejected once more then makes room for a newer one of its group, which it would hold up for a day."""
+"""Attempts after which a rejected row makes room for a newer one of its group, which it would delay for a day."""
 GIVE_UP_AFTER: Final = 24 * 3600 * SECOND
 LEDGER_PAUSE: Final = 2 * SECOND
 """Between two attempts to read an unreachable ledger, or to get a claim that another observer holds."""
 LEDGER_PATIENCE: Final = 15 * SECOND
-"""So long a message waits for a ledger that is out of reach. Then it is sent without a claim, as a possible duplicate."""
+"""How long a message waits for an unreachable ledger before it is sent without a claim, as a possible duplicate."""
 HELD_PATIENCE: Final = 120 * SECOND
-"""So long a message waits while others claim it, whoever they are. A claim is abandoned or marked within 40 s; then it is sent as above."""
+"""How long a message waits while others claim it, before it is sent without a claim. A claim is abandoned or marked within 40 s."""
 
 
 def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
-    """The outbox after an attempt, and the outcome to record. None: the delivery is gone, or it is not recorded."""
+    """The outbox after an attempt, and the outcome to record. None: there is no such attempt, or it is not recorded."""
     delivery = outbox.get(settled.delivery_id)
     if delivery is None or delivery.stage is not Stage.SENDING:
         return outbox, None
@@ -36,7 +36,7 @@ def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | 
     delivery = replace(delivery, possible_duplicate=delivery.possible_duplicate or settled.possible_duplicate)
     detail = settled.detail or None
     if settled.outcome in {DeliveryOutcome.DELIVERED, DeliveryOutcome.ALREADY_TOLD, DeliveryOutcome.NOT_SENT}:
-        attempts = delivery.attempt - (settled.outcome is DeliveryOutcome.ALREADY_TOLD)  # which was none
+        attempts = delivery.attempt - (settled.outcome is DeliveryOutcome.ALREADY_TOLD)  # this observer sent nothing
         return _taken(outbox, delivery, settled), Settled(replace(delivery, attempt=attempts), settled.outcome, detail)
     if why := _given_up(outbox, delivery, settled):
         return _taken(outbox, delivery, settled), Settled(delivery, "gave_up", *why)
@@ -44,11 +44,9 @@ def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | 
 
 
 def _given_up(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[str | None] | None:
-    """The reason, if there is one to give it up after an attempt that failed."""
-    if (
-        settled.outcome is DeliveryOutcome.UNDELIVERABLE
-        or settled.at.steady - delivery.queued_at.steady >= GIVE_UP_AFTER
-    ):
+    """The detail to record if it is given up after a failed attempt; None: it is tried again."""
+    age = settled.at.steady - delivery.queued_at.steady
+    if settled.outcome is DeliveryOutcome.UNDELIVERABLE or age >= GIVE_UP_AFTER:
         return (settled.detail or None,)
     makes_room = settled.outcome is DeliveryOutcome.REJECTED and delivery.attempt >= GIVES_WAY_AFTER
     if makes_room and _has_successor(delivery, outbox):
@@ -57,7 +55,7 @@ def _given_up(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> t
 
 
 def _waiting_again(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> Outbox:
-    """The outbox in which it waits for its next attempt; where the service limits the rate, all that goes there waits as long."""
+    """The outbox in which it waits for its next attempt. If the service limits the rate, all messages to the destination wait as long."""
     again = replace(
         delivery,
         stage=Stage.WAITING,
@@ -78,7 +76,7 @@ def _waiting_again(outbox: Outbox, delivery: Delivery, settled: DeliverySettled)
 
 
 def _waiting_for_ledger(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
-    """Nothing was sent: looked at again in a moment, which is no attempt. That the ledger is given up is recorded."""
+    """The outbox in which it waits for the ledger, which is no attempt. Sending without a claim is recorded."""
     now = settled.at.steady
     next_at = now + LEDGER_PAUSE
     held_since = now if delivery.held_since is None else delivery.held_since
@@ -100,7 +98,7 @@ def _waiting_for_ledger(outbox: Outbox, delivery: Delivery, settled: DeliverySet
 
 
 def _taken(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> Outbox:
-    """The outbox without `delivery`. Where it was delivered, the destination is well: nothing else waits for the end of a pause."""
+    """The outbox without `delivery`. If it was delivered, the destination works: the pauses of its other messages end."""
     rest = {key: other for key, other in outbox.items() if key != delivery.id}
     if settled.outcome is DeliveryOutcome.DELIVERED:
         rest |= without_pause(waiting_for(rest, delivery.destination), settled.at.steady)
@@ -108,8 +106,8 @@ def _taken(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> Outb
 
 
 def back_off(delivery: Delivery, settled: DeliverySettled) -> int:
-    """How long to wait after the attempt that just failed, with ±20 % that differs from row to row: doubling, or the slowest where it was
-    rejected. Never less than the service asked for, up to LONGEST_WAIT.
+    """The pause after a failed attempt, ±20 % by row: doubling, or SLOWEST_RETRY if rejected. Never less than the service asked for, up to
+    LONGEST_WAIT.
     """
     delay = min(FIRST_RETRY << min(delivery.attempt - 1, 20), SLOWEST_RETRY)
     if settled.outcome is DeliveryOutcome.REJECTED:
@@ -120,8 +118,6 @@ def back_off(delivery: Delivery, settled: DeliverySettled) -> int:
 
 
 def _has_successor(delivery: Delivery, outbox: Outbox) -> bool:
-    """Whether something newer waits for it there."""
+    """Whether a newer message can be sent once `delivery` is out of the way."""
     rest = {key: other for key, other in outbox.items() if key != delivery.id}
-    free = {other.id for other in that_may_go(rest)}
-    held_up = free - {other.id for other in that_may_go(outbox)}
-    return bool(held_up)
+    return bool({other.id for other in sendable(rest)} - {other.id for other in sendable(outbox)})

@@ -1,4 +1,4 @@
-"""Where Flink keeps what in ConfigMaps, in all versions: names and keys ⇄ component ids, and what their values say.
+"""Flink's ConfigMaps in all versions: names and keys ⇄ component ids, and the decoding of their values.
 
 | layout | Flink       | ConfigMap and its lease                          | leader of a cluster component | leader of a job    |
 |--------|-------------|--------------------------------------------------|-------------------------------|--------------------|
@@ -6,7 +6,7 @@
 | K2     | 1.15 - 1.18 | one for all: `<cluster>-cluster-config-map`      | `….leader.<component>`        | `….leader.<job>`   |
 | K3     | ≥ 1.19      | the same                                         | the same                      | `….leader.job-<job>` |
 
-`….` is `org.apache.flink.k8s`, and a value there is `<session id>,<address>`. The names of components are spelled without an underscore.
+`….` is `org.apache.flink.k8s`, and a value there is `<session id>,<address>`. Names of components have no underscore.
 """
 
 import re
@@ -23,8 +23,8 @@ from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformat
 from sidecar.core.moment import SECOND
 
 
-class Layout(StrEnum):
-    """An era of Flink's ConfigMaps, named by the versions that write it."""
+class ConfigMapLayout(StrEnum):
+    """A layout of Flink's ConfigMaps, named by the versions that write it."""
 
     K1 = "1.14 or older"
     K2 = "1.15 - 1.18"
@@ -32,13 +32,13 @@ class Layout(StrEnum):
 
 
 MAX_CHARACTERS: Final = 70_000
-"""More than any leader's address has; longer values are not looked into."""
+"""More than any leader's address has; longer values are not decoded."""
 MAX_ANNOTATION_CHARACTERS: Final = 10_000
 LONGEST_LEASE: Final = 24 * 3600 * SECOND
 DEFAULT_LEASE: Final = 15 * SECOND
+"""Flink's own default, used if the annotation has no duration."""
 LEASE_MARGIN: Final = 3 * SECOND // 2
-"""For how much longer than its duration a lease is taken to be alive without a renewal."""
-"""Flink's own default, taken where the annotation names none."""
+"""How long a lease stays valid after its duration has passed without a renewal."""
 
 _ADDRESS, _SESSION_ID = "address", "sessionId"
 _LEADER: Final = "org.apache.flink.k8s.leader."
@@ -55,7 +55,7 @@ _DURATION: Final = re.compile(r"PT(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{
 
 
 class LeaderElectionRecord(Struct, frozen=True):
-    """The lease, as its holder last wrote it. Mirrors fabric8's `LeaderElectionRecord`; times are the holder's own and stay text."""
+    """The lease as its holder last wrote it. Mirrors fabric8's `LeaderElectionRecord`; times are the holder's own and stay text."""
 
     holder_identity: str = ""
     """A random UUID for each JobManager process; empty: the lease was released."""
@@ -67,7 +67,7 @@ class LeaderElectionRecord(Struct, frozen=True):
 
     @property
     def lapses_after(self) -> int:
-        """After how long without a renewal it counts as run out (microseconds)."""
+        """How long after its last renewal it expires (microseconds)."""
         return self.lease_duration + LEASE_MARGIN
 
 
@@ -83,30 +83,30 @@ _ANNOTATION: Final = msgspec.json.Decoder(_Annotation)
 
 
 def cluster_config_map(cluster_id: str) -> str:
-    """The ConfigMap of all leaders of a cluster, since 1.15."""
+    """The name of the ConfigMap of all leaders, since 1.15."""
     return f"{cluster_id}-cluster-config-map"
 
 
 def dispatcher_config_map(cluster_id: str) -> str:
-    """The ConfigMap of the dispatcher's leader, up to 1.14."""
+    """The name of the ConfigMap of the dispatcher's leader, up to 1.14."""
     return f"{cluster_id}-dispatcher-leader"
 
 
 def is_job_store(cluster_id: str, name: str) -> bool:
-    """Whether Flink keeps in the ConfigMap `name` the jobs that it would recover."""
+    """Whether the ConfigMap `name` lists the jobs that Flink would recover."""
     return name in {cluster_config_map(cluster_id), dispatcher_config_map(cluster_id)}
 
 
 def owner_of(cluster_id: str, name: str) -> ComponentId | None:
     """The one component whose leader is in the ConfigMap `name` (≤ 1.14); None for other ConfigMaps."""
-    match = _OLD_NAME.fullmatch(name.removeprefix(f"{cluster_id}-")) if name.startswith(f"{cluster_id}-") else None
-    if match is None:
+    prefix = f"{cluster_id}-"
+    if not name.startswith(prefix) or not (match := _OLD_NAME.fullmatch(name.removeprefix(prefix))):
         return None
     return _COMPONENTS[match[1]] if match[1] else ComponentId(Component.JOB, match[2])
 
 
 def places(cluster_id: str, component: ComponentId) -> tuple[tuple[str, str], ...]:
-    """Names and keys where the leader of `component` may stand, the newest layout's last."""
+    """The names and keys that may hold the leader of `component`, the newest layout's last."""
     one = cluster_config_map(cluster_id)
     if component.job_id:
         old = f"{cluster_id}-{component.job_id}-jobmanager-leader"
@@ -116,21 +116,21 @@ def places(cluster_id: str, component: ComponentId) -> tuple[tuple[str, str], ..
 
 
 def is_leaders(cluster_id: str, name: str) -> bool:
-    """Whether the ConfigMap `name` holds leaders of the cluster. Those of checkpoints and of the operator's autoscaler do not."""
+    """Whether the ConfigMap `name` holds leaders of the cluster, unlike those of checkpoints and of the operator's autoscaler."""
     return name == cluster_config_map(cluster_id) or owner_of(cluster_id, name) is not None
 
 
-def layout_of(cluster_id: str, name: str, key: str) -> Layout | None:
-    """The only layout that has this place, or None where several share it."""
+def layout_of(cluster_id: str, name: str, key: str) -> ConfigMapLayout | None:
+    """The only layout with this key, or None if several layouts have it."""
     if owner_of(cluster_id, name):
-        return Layout.K1
+        return ConfigMapLayout.K1
     if not _JOB.fullmatch(key.removeprefix(_LEADER)):
         return None
-    return Layout.K3 if key.startswith(f"{_LEADER}job-") else Layout.K2
+    return ConfigMapLayout.K3 if key.startswith(f"{_LEADER}job-") else ConfigMapLayout.K2
 
 
 def relevant(data: Mapping[str, str]) -> dict[str, str]:
-    """What `ConfigMapObserved.data` holds of a ConfigMap's data: leaders, and of the jobs to recover the names alone."""
+    """The part of a ConfigMap's data for `ConfigMapObserved.data`: leaders, and the names of the jobs to recover."""
     kept = {key: value for key, value in data.items() if key in {_ADDRESS, _SESSION_ID} or key.startswith(_LEADER)}
     return kept | {key: "" for key in data if _IN_JOB_STORE.fullmatch(key)}
 
@@ -141,10 +141,7 @@ def job_ids(data: Mapping[str, str]) -> frozenset[str]:
 
 
 def values(cluster_id: str, name: str, data: Mapping[str, str]) -> dict[str, tuple[ComponentId, str]]:
-    """By key: whose leader stands there, and the value as Flink has written it since 1.15, `<session id>,<address>`.
-
-    Empty values are none.
-    """
+    """The component of each key with a leader, and its value in the form of 1.15, `<session id>,<address>`. Empty values are left out."""
     if owner := owner_of(cluster_id, name):
         session_id, address = data.get(_SESSION_ID), data.get(_ADDRESS)
         return {_ADDRESS: (owner, f"{session_id or ''},{address or ''}")} if session_id or address else {}
@@ -161,7 +158,7 @@ def values(cluster_id: str, name: str, data: Mapping[str, str]) -> dict[str, tup
 
 
 def decode_leader(value: str) -> LeaderInformation | Unreadable:
-    """The leader in a value `<session id>,<address>`; an address may have commas. Never raises."""
+    """The leader in `<session id>,<address>`; an address may have commas. Never raises."""
     if len(value) > MAX_CHARACTERS:
         return Unreadable(f"{len(value)} characters are longer than any leader information")
     session_id, comma, address = value.partition(",")
@@ -202,7 +199,7 @@ def decode_lease(annotation: str) -> LeaderElectionRecord | Unreadable:
 
 
 def lapses_after(annotation: str | None) -> int | None:
-    """After how long without a renewal the lease has run out (microseconds), or None where there is no lease that could."""
+    """How long after its last renewal the lease expires (microseconds), or None without a held lease."""
     lease = decode_lease(annotation) if annotation else None
     return lease.lapses_after if isinstance(lease, LeaderElectionRecord) and lease.holder_identity else None
 
@@ -222,5 +219,5 @@ def _duration(value: float | str | None) -> int | None:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be written down: JSON can hold halves of characters, UTF-8 cannot."""
+    """Whether UTF-8 can encode it: JSON can hold lone surrogates."""
     return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)

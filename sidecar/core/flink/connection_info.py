@@ -1,8 +1,8 @@
 """The bytes that Flink writes for a leader, read strictly.
 
 Flink writes `ObjectOutputStream.writeUTF(address)` and `.writeObject(UUID)`, the same from 1.11 to 2.3
-(`ZooKeeperUtils.writeLeaderInformationToZooKeeper`). Nothing is deserialised here: the few bytes that may vary are read at
-their places, all others must be as Java writes them.
+(`ZooKeeperUtils.writeLeaderInformationToZooKeeper`). Nothing is deserialised: only the bytes that may vary are read, and all others must be
+as Java writes them.
 """
 
 from typing import Final
@@ -13,11 +13,12 @@ from msgspec import Struct
 from sidecar.core.flink.leadership import LeaderInformation
 
 MAX_BYTES: Final = 70_000
-"""More than `writeUTF` can produce with its block headers; longer values are not looked into."""
+"""More than `writeUTF` can produce with its block headers; longer values are not decoded."""
 
 _STREAM_HEADER: Final = bytes.fromhex("aced0005")
 _BLOCK: Final = 0x77
-_LONG_BLOCK: Final = 0x7A
+_HEADER_BYTES: Final = {_BLOCK: 2, 0x7A: 5}
+"""Length of the header of a short and of a long block: its type, then its size."""
 _UUID_OBJECT: Final = (
     b"\x73\x72\x00\x0ejava.util.UUID\xbc\x99\x03\xf7\x98\x6d\x85\x2f\x02"
     b"\x00\x02J\x00\x0cleastSigBitsJ\x00\x0bmostSigBits\x78\x70"
@@ -27,7 +28,7 @@ _UUID_END: Final = _UUID_START + 16
 
 
 class Unreadable(Struct, frozen=True):
-    """A value that is no leader information. `reason` names what was expected, never the bytes."""
+    """A value that is not leader information. `reason` names what was expected, never the bytes."""
 
     reason: str
 
@@ -54,7 +55,7 @@ def decode_connection_info(data: bytes) -> LeaderInformation | Unreadable:
 
 
 def encode_connection_info(leader: LeaderInformation) -> bytes:
-    """What Flink would write for `leader`, whose address is ASCII and at most 253 characters long."""
+    """The bytes that Flink would write for `leader`, whose address is ASCII and at most 253 characters long."""
     address = leader.address.encode("ascii")
     block = len(address).to_bytes(2) + address
     halves = leader.session_id.bytes
@@ -62,18 +63,14 @@ def encode_connection_info(leader: LeaderInformation) -> bytes:
 
 
 def _join_blocks(data: bytes) -> tuple[bytes, bytes]:
-    """The block data behind the stream header, joined, and what follows it. Java starts a new block each 1,024 bytes."""
+    """The joined block data after the stream header, and the rest. Java starts a new block each 1,024 bytes."""
     at = len(_STREAM_HEADER)
     blocks = []
     while at < len(data):
-        if data[at] == _BLOCK:
-            start = at + 2
-            end = start + int.from_bytes(data[at + 1 : start])
-        elif data[at] == _LONG_BLOCK:
-            start = at + 5
-            end = start + int.from_bytes(data[at + 1 : start])
-        else:
+        if data[at] not in _HEADER_BYTES:
             break
+        start = at + _HEADER_BYTES[data[at]]
+        end = start + int.from_bytes(data[at + 1 : start])
         blocks.append(data[start:end])
         at = end
     return b"".join(blocks), data[at:]

@@ -1,4 +1,4 @@
-"""Components, their leaders, and the three things that can be true of a leadership: unknown, vacant, held."""
+"""Components, their leaders, and the three states of a leadership: unknown, vacant, held."""
 
 from enum import StrEnum
 from urllib.parse import urlsplit
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Component(StrEnum):
-    """What Flink elects leaders for. One spelling for both stores."""
+    """The components that Flink elects leaders for. One spelling for both stores."""
 
     RESOURCE_MANAGER = "resource_manager"
     DISPATCHER = "dispatcher"
@@ -31,18 +31,18 @@ CLUSTER_COMPONENTS = (
     ComponentId(Component.DISPATCHER),
     ComponentId(Component.REST_SERVER),
 )
-"""What every Flink cluster has, whether or not anything is written for it yet."""
+"""The components of every Flink cluster, whether or not anything is written for them yet."""
 
 
 class LeaderInformation(Struct, frozen=True):
-    """Who leads, as the leader published it. Mirrors `org.apache.flink.runtime.leaderelection.LeaderInformation`."""
+    """A leader as it published itself. Mirrors `org.apache.flink.runtime.leaderelection.LeaderInformation`."""
 
     address: str
     session_id: UUID
 
 
 def host_port(address: str) -> str:
-    """`host:port` in a leader's address, or the whole address where it has none: `pekko.tcp://flink@jm-0:6123/user/…` → `jm-0:6123`."""
+    """`host:port` in a leader's address, else the whole address: `pekko.tcp://flink@jm-0:6123/user/…` → `jm-0:6123`."""
     try:
         return urlsplit(address).netloc.rpartition("@")[2] or address
     except ValueError:
@@ -50,7 +50,7 @@ def host_port(address: str) -> str:
 
 
 class ZNodePosition(Struct, frozen=True, tag="znode"):
-    """Where in ZooKeeper's history a value was seen (`org.apache.zookeeper.data.Stat`). `mtime` is milliseconds since the epoch."""
+    """Where in ZooKeeper's history a value was observed (`org.apache.zookeeper.data.Stat`). `mtime` is milliseconds since the epoch."""
 
     path: str
     czxid: int
@@ -59,16 +59,16 @@ class ZNodePosition(Struct, frozen=True, tag="znode"):
     ephemeral_owner: int
     mtime: int
     returned: str | None = None
-    """Set when the store went back in time (a restored snapshot) and shows this write again: differs for each return."""
+    """Set if the store went back in time (a restored snapshot) and shows this write again: differs for each return."""
 
     @property
     def epoch(self) -> int:
-        """How often the ensemble had elected a leader when this was written."""
+        """The number of leader elections of the ensemble before this write."""
         return self.mzxid >> 32
 
 
 class ConfigMapPosition(Struct, frozen=True, tag="config_map"):
-    """Where in Kubernetes a value was seen, and who held the lease then. `key`: in the ConfigMap's data."""
+    """Where in Kubernetes a value was observed, and the lease's holder then. `key`: in the ConfigMap's data."""
 
     name: str
     key: str
@@ -77,14 +77,14 @@ class ConfigMapPosition(Struct, frozen=True, tag="config_map"):
     holder_identity: str
     acquire_time: str
     returned: str | None = None
-    """The resource version at which the leader came back in a session in which it had been seen to lead before."""
+    """The resource version at which a previous leader returned with its old session id."""
 
     @property
     def path(self) -> str:
         return f"{self.name}/{self.key}"
 
     def is_in(self, other: "Position") -> bool:
-        """Whether both are the same place in the same term: renewals do not matter."""
+        """Whether both are the same key in the same term, whatever was renewed since."""
         return isinstance(other, ConfigMapPosition) and _term_and_place(self) == _term_and_place(other)
 
 
@@ -93,13 +93,13 @@ def _term_and_place(position: ConfigMapPosition) -> tuple[str, ...]:
 
 
 Position = ZNodePosition | ConfigMapPosition
-"""Where in its store's history a value was seen."""
+"""Where in its store's history a value was observed."""
 
 
 class Births(Struct, frozen=True):
-    """How often a child of a znode came to be, as long as it is this znode (`parent_czxid`): ZooKeeper counts it, whoever looks.
+    """How many children of a znode were created since it exists (`parent_czxid`), counted by ZooKeeper.
 
-    Flink keeps one child there, a leader's node, which each new leader creates anew: these are elections.
+    Flink keeps one child there, the leader's node, which each new leader creates anew: these are elections.
     """
 
     parent_czxid: int
@@ -110,7 +110,7 @@ class Blindness(StrEnum):
     """Why a leadership is unknown."""
 
     UNSEEN = "unseen"
-    """Not read yet, since the start or since the last reconnect."""
+    """Not read yet since the start or the last reconnect."""
     VIEW_LOST = "view_lost"
     """The store could not be read for longer than the trust window."""
     UNREADABLE = "unreadable"
@@ -122,7 +122,7 @@ class Unknown(Struct, frozen=True, tag="unknown"):
 
     reason: Blindness = Blindness.UNSEEN
     path: str | None = None
-    """UNREADABLE: where the bytes are."""
+    """The path of the bytes, if UNREADABLE."""
 
 
 class Vacant(Struct, frozen=True, tag="vacant"):

@@ -1,4 +1,4 @@
-"""Where Flink keeps what, in all versions: paths ⇄ component ids.
+"""Flink's znodes in all versions: paths ⇄ component ids.
 
 | layout | Flink       | leader of a cluster component          | leader of a job                          | contenders            |
 |--------|-------------|----------------------------------------|------------------------------------------|-----------------------|
@@ -7,8 +7,8 @@
 | Z3     | 1.15 - 1.18 | the same                               | `/leader/<job>/connection_info`          | `/leader/latch`       |
 | Z4     | ≥ 1.19      | the same                               | `/leader/job-<job>/connection_info`      | `/leader/latch`       |
 
-No layout is ever chosen: every place that exists is watched, and a leadership is held where its newest value stands. So a cluster may be
-upgraded under us. All paths here are relative to the namespace (`/flink/default`) and begin with a slash.
+No layout is ever chosen: every existing path is watched, and the newest value of a leadership counts. So a cluster may be upgraded while it
+is watched. All paths here are relative to the namespace (`/flink/default`) and begin with a slash.
 """
 
 import re
@@ -20,8 +20,8 @@ from msgspec import Struct
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 
 
-class Layout(StrEnum):
-    """An era of Flink's paths in ZooKeeper, named by the versions that write it."""
+class ZNodeLayout(StrEnum):
+    """A layout of Flink's paths in ZooKeeper, named by the versions that write it."""
 
     Z1 = "1.13 or older"
     Z2 = "1.14"
@@ -31,28 +31,28 @@ class Layout(StrEnum):
 
 LEADER = "/leader"
 LATCH = "/leader/latch"
-"""Where all contenders of a process stand, since 1.15."""
+"""The latch of all components of a process, since 1.15."""
 JOBS = "/jobs"
 JOB_STORES = ("/jobgraphs", "/execution-plans")
-"""Where Flink keeps the jobs it would recover (`execution-plans` since 2.0). A job that is gone from here has ended."""
+"""The jobs that Flink would recover (`execution-plans` since 2.0). A job that is removed from here has ended."""
 
 _NODE = "/connection_info"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 _CLUSTER_NAMES = "|".join(c.component.value for c in CLUSTER_COMPONENTS)
-_LEADER_NODES: tuple[tuple[Layout | None, re.Pattern[str]], ...] = (
-    (Layout.Z1, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})_lock")),
+_LEADER_NODES: tuple[tuple[ZNodeLayout | None, re.Pattern[str]], ...] = (
+    (ZNodeLayout.Z1, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})_lock")),
     (None, re.compile(rf"/leader/(?P<component>{_CLUSTER_NAMES})/connection_info")),
-    (Layout.Z1, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/job_manager_lock")),
-    (Layout.Z2, re.compile(r"/jobs/(?P<job>[0-9a-f]{32})/leader/connection_info")),
-    (Layout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
-    (Layout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
+    (ZNodeLayout.Z1, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/job_manager_lock")),
+    (ZNodeLayout.Z2, re.compile(r"/jobs/(?P<job>[0-9a-f]{32})/leader/connection_info")),
+    (ZNodeLayout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
+    (ZNodeLayout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
 )
 _COUNTED = {f"{LEADER}/{c.component.value}{_NODE}": f"{LEADER}/{c.component.value}" for c in CLUSTER_COMPONENTS}
 _LATCHES = re.compile(rf"/leader/latch|/leader/({_CLUSTER_NAMES})/latch|/leaderlatch/({_CLUSTER_NAMES})_lock")
 
 
 class Wanted(Struct, frozen=True):
-    """What to watch: the values of `nodes`, and the children of `lists`. All that matters happens below `roots`."""
+    """What to watch: the values of `nodes`, and the children of `lists`. All of them are below `roots`."""
 
     nodes: frozenset[str]
     lists: frozenset[str]
@@ -69,7 +69,7 @@ def namespace(root: str, cluster_id: str) -> str:
 
 
 def component_of(path: str) -> ComponentId | None:
-    """Whose leader information stands at `path`, or None where no leader's does."""
+    """The component whose leader is published at `path`, or None for other paths."""
     for _, pattern in _LEADER_NODES:
         if match := pattern.fullmatch(path):
             found = match.groupdict()
@@ -78,8 +78,8 @@ def component_of(path: str) -> ComponentId | None:
     return None
 
 
-def layout_of(path: str) -> Layout | None:
-    """The only layout that has this leader path, or None where several share it."""
+def layout_of(path: str) -> ZNodeLayout | None:
+    """The only layout with this leader path, or None if several layouts have it."""
     return next((layout for layout, pattern in _LEADER_NODES if pattern.fullmatch(path)), None)
 
 
@@ -89,43 +89,43 @@ def is_latch(path: str) -> bool:
 
 
 def latched(path: str) -> Component | None:
-    """Whose latch stands at `path`; None for that of all components together."""
+    """The component whose latch is at `path`; None for the latch of all components."""
     match = _LATCHES.fullmatch(path)
     name = match and (match[1] or match[2])
     return Component(name) if name else None
 
 
 def job_ids(names: Iterable[str]) -> frozenset[str]:
-    """The children of a job store that are jobs."""
+    """The job ids among the children of a job store."""
     return frozenset(name for name in names if _JOB_ID.fullmatch(name))
 
 
 def counted_at(path: str) -> str | None:
     """The parent of a cluster component's leader node, which has no other child since 1.15; None for other paths.
 
-    Jobs are left out: a read more for each of many thousands, and since 1.15 they are elected with the process that leads the rest.
+    Jobs are left out: it would cost one more read for each, and since 1.15 they are elected together with the other components.
     """
     return _COUNTED.get(path)
 
 
 def leads_on(path: str) -> bool:
-    """Whether what else to watch depends on the children of `path`: see `wanted`."""
+    """Whether the children of `path` decide what else to watch: see `wanted`."""
     return path in {LEADER, JOBS} or (path != LATCH and is_latch(path))
 
 
 def is_list(path: str) -> bool:
-    """Whether the children of `path` are of interest in themselves: the contenders of a latch, or the jobs of a store."""
+    """Whether the children of `path` are contenders of a latch, or jobs of a store."""
     return path in JOB_STORES or is_latch(path)
 
 
 def wanted(children: Mapping[str, Iterable[str]]) -> Wanted:
-    """What to watch next, given the children seen so far of each watched list (a list that does not exist has none)."""
+    """What to watch next, given the children of each watched list observed so far (a list that does not exist has none)."""
     leader = frozenset(children.get(LEADER, ()))
     one_latch = "latch" in leader
     old_contenders = False
     nodes = set()
     lists = {LEADER, *JOB_STORES}
-    # Not the whole namespace: a job's checkpoints would be heard, several writes for each.
+    # Not the whole namespace: each checkpoint of a job causes several writes there.
     roots = {LEADER, "/leaderlatch", *JOB_STORES}
     for component in CLUSTER_COMPONENTS:
         name = component.component.value
@@ -138,7 +138,7 @@ def wanted(children: Mapping[str, Iterable[str]]) -> Wanted:
             lists.add(f"/leaderlatch/{name}_lock")
     if one_latch:
         lists.add(LATCH)
-    if old_contenders or (LEADER in children and not one_latch):  # they keep a job's leader beside its checkpoints
+    if old_contenders or (LEADER in children and not one_latch):  # up to 1.14 a job's leader is beside its checkpoints
         lists.add(JOBS)
         roots.add(JOBS)
     nodes |= {f"{JOBS}/{job}/leader{_NODE}" for job in job_ids(children.get(JOBS, ()))}

@@ -1,1 +1,1 @@
-"""What the operator decided, as values: rules, routes, receivers, labels."""
+"""The operator's configuration as values: rules, routes, receivers, labels."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 Labels = Mapping[str, str]
 
 OWN_LABELS = ("alert", "cluster_id", "component", "job_id", "observer", "severity", "store")
-"""What an alert may be labelled with beside the external labels. Not all have all: see docs/rules.md."""
+"""Labels of alerts besides the external labels. Not every alert has all of them: see docs/rules.md."""
 
 
 class Operator(StrEnum):
@@ -23,7 +23,7 @@ class Operator(StrEnum):
 
 
 class Matcher(Struct, frozen=True):
-    """A condition on one label. A label that is absent counts as an empty one; a regular expression must match all of the value."""
+    """A condition on one label. An absent label counts as empty; a regular expression must match the whole value."""
 
     label: str
     operator: Operator

@@ -1,4 +1,4 @@
-"""What the operator decided, as the core needs it. Durations are microseconds."""
+"""The operator's configuration, as the core needs it. Durations are microseconds."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -11,14 +11,14 @@ from sidecar.core.policy.routing import InhibitRule, Route
 
 
 class Store(StrEnum):
-    """Where Flink keeps its leaders."""
+    """The store of Flink's leaders."""
 
     ZOOKEEPER = "zookeeper"
     KUBERNETES = "kubernetes"
 
 
 class Severity(StrEnum):
-    """How much an alert matters."""
+    """The severity of an alert."""
 
     INFO = "info"
     WARNING = "warning"
@@ -29,22 +29,22 @@ class Trigger(StrEnum):
     """What makes a rule fire."""
 
     LEADER_CHANGED = "leader_changed"
-    """Another leader than the last known one leads a component of the cluster itself: A->B or null->B, also when that was not
-    observed. Never a first election. It lasts until every component of the failover has a leader again."""
+    """A cluster component has another leader than the last known one: A->B or null->B, observed or not. Never a first election. It fires
+    until every component of the failover has a leader again."""
     VACANT = "vacant"
-    """There has been no leader for as long as the rule says."""
+    """There has been no leader for `for`."""
     EPISODES = "episodes"
-    """So many failovers within so long a time."""
+    """At least `count` failovers `within` a period."""
     BLIND = "blind"
-    """This observer has not been able to read the store for as long as the rule says."""
+    """This observer has not been able to read the store for `for`."""
     UNOBSERVED = "unobserved"
     """Leaders changed without being observed."""
     SPLIT = "split"
-    """Replaced leaders keep coming back: two contenders both believe that they lead."""
+    """Replaced leaders keep returning: two contenders both act as leader."""
     NO_STANDBY = "no_standby"
     """JobManagers have left, and only one contends."""
     JOB_LEADER_CHANGED = "job_leader_changed"
-    """Another leader leads a job, and it was no part of a failover."""
+    """A job has another leader, outside of a failover."""
     SAME_PROCESS_REELECTION = "same_process_reelection"
     """A leader lost its leadership, and was elected again."""
     ZXID_HEADROOM = "zxid_headroom"
@@ -56,37 +56,37 @@ LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY})
 
 
 class Source(StrEnum):
-    """Where evidence of a failover is captured."""
+    """The sources of evidence of a failover."""
 
     PROCESSES = "processes"
-    """Flink's own processes, as far as we see them: thread dumps, py-spy, and what the kernel says of them."""
+    """Flink's processes that are visible here: thread dumps, py-spy, and the kernel's facts."""
     FLINK_REST = "flink_rest"
-    """The REST server that leads: from which checkpoints jobs were restored."""
+    """The leading REST server: the checkpoints from which jobs were restored."""
     LEADER_THREAD_DUMP = "leader_thread_dump"
-    """The same, for a thread dump of its JobManager, which looks at every lock and stops that JVM for as long as it walks its heap."""
+    """The leading REST server, for a thread dump of its JobManager. It examines every lock, and stops that JVM while it walks the heap."""
 
 
 class Rule(Struct, frozen=True):
-    """One alert. Durations are microseconds."""
+    """An alert rule. Durations are microseconds."""
 
     alert: str
     on: Trigger
     severity: Severity = Severity.WARNING
     hold_for: int = 0
-    """For how long it must have been so."""
+    """How long the condition must have held (`for`)."""
     count: int = 1
     within: int = 0
-    """`episodes`: so many within so long."""
+    """`episodes`: the period in which `count` failovers fire the rule."""
     summary: "Template | None" = None
-    """What to say in the title; None: what we say ourselves."""
+    """Makes the title; None: the default title."""
 
 
 Template = Callable[[Mapping[str, object]], str]
-"""Makes text of the documented fields. Raises ValueError with one line for people."""
+"""Makes a text from the documented fields. Raises ValueError with one line for people."""
 
 
 class Destination(Struct, frozen=True):
-    """One URL of one receiver, by its place in the configuration: the URL itself is a secret and stays in the shell."""
+    """One URL of one receiver, by its index in the configuration. The URL itself is a secret: the core does not get it."""
 
     receiver: str
     index: int
@@ -94,7 +94,7 @@ class Destination(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """`ops#0`: stable while the receiver's list of URLs is."""
+        """`ops#0`: stable as long as the receiver's list of URLs."""
         return f"{self.receiver}#{self.index}"
 
 
@@ -105,12 +105,12 @@ class Heartbeat(Struct, frozen=True):
     interval: int
 
 
-NOBODY: Final = Route("")
-"""The route where there is no receiver."""
+NO_RECEIVER: Final = Route("")
+"""The route without a receiver."""
 
 
 class Policy(Struct, frozen=True):
-    """Everything `step` needs to know beside state and observation."""
+    """All that `step` needs besides state and observation."""
 
     observer: str
     stores: Mapping[str, Store]
@@ -118,12 +118,12 @@ class Policy(Struct, frozen=True):
     external_labels: dict[str, str] = {}
     trust_window: int = 3 * SECOND
     rules: tuple[Rule, ...] = ()
-    route: Route = NOBODY
+    route: Route = NO_RECEIVER
     inhibit_rules: tuple[InhibitRule, ...] = ()
     receivers: Mapping[str, tuple[Destination, ...]] = {}
     heartbeats: tuple[Heartbeat, ...] = ()
     session_timeouts: Mapping[str, int] = {}
-    """After how long without a word of a JobManager ZooKeeper ends its session, by cluster: Flink's own setting, where it is known."""
+    """By cluster: Flink's session timeout in ZooKeeper, if it is known."""
     link: str | None = None
-    """Where people find our pages."""
+    """The URL of the status page."""
     evidence: frozenset[Source] = frozenset()

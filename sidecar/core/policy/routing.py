@@ -1,7 +1,6 @@
-"""Who is notified of an alert, and when not: route tree, inhibition and time intervals, with Alertmanager's meaning.
+"""Route tree, inhibition and time intervals, with Alertmanager's meaning.
 
-In one thing stricter: a label that an inhibition wants equal and that is absent or empty is not equal, so that two alerts which have
-nothing in common never inhibit each other.
+Stricter in one point: an absent or empty label never counts as equal for an inhibition, so that unrelated alerts do not inhibit each other.
 """
 
 from calendar import monthrange
@@ -15,22 +14,22 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Labels, Matcher, match_all
 
 BY_ALL: Final = "..."
-"""In `group_by`: every label, so that each alert is a group of its own."""
+"""In `group_by`: all labels, so that each alert has a group of its own."""
 
 
 class Route(Struct, frozen=True):
-    """A node of the route tree, complete: what a node does not say, it has from its parent. Durations are microseconds."""
+    """A node of the route tree, with the values inherited from its parent. Durations are microseconds."""
 
     receiver: str
     key: str = "{}"
-    """Its identity: the matchers from the root to it. The same after a reload that left it as it was."""
+    """Its identity: the matchers from the root to it. A reload that does not change the route keeps it."""
     matchers: tuple[Matcher, ...] = ()
     group_by: tuple[str, ...] = ("cluster_id",)
     group_wait: int = 5 * SECOND
     group_interval: int = 60 * SECOND
     repeat_interval: int = 4 * 3600 * SECOND
-    goes_on: bool = False
-    """Alertmanager's `continue`: siblings behind it are asked as well."""
+    continues: bool = False
+    """Alertmanager's `continue`: later siblings are matched as well."""
     routes: "tuple[Route, ...]" = ()
     mute: "tuple[TimeInterval, ...]" = ()
     active: "tuple[TimeInterval, ...]" = ()
@@ -42,20 +41,20 @@ class Route(Struct, frozen=True):
         return {name: labels[name] for name in self.group_by if name in labels}
 
     def is_muted(self, wall: int) -> bool:
-        """Whether notifications are muted at that time (microseconds since the epoch)."""
+        """Whether notifications are muted at `wall` (microseconds since the epoch)."""
         muted = any(interval.contains(wall) for interval in self.mute)
         return muted or (bool(self.active) and not any(interval.contains(wall) for interval in self.active))
 
 
 def matching(route: Route, labels: Labels) -> list[Route]:
-    """The routes below `route`, or itself, that an alert with these labels takes. None where `route` does not match."""
+    """The routes of an alert with these labels: those below `route`, else `route` itself. Empty if `route` does not match."""
     if not match_all(route.matchers, labels):
         return []
     taken: list[Route] = []
     for child in route.routes:
         found = matching(child, labels)
         taken += found
-        if found and not child.goes_on:
+        if found and not child.continues:
             break
     return taken or [route]
 
@@ -68,14 +67,14 @@ def every(route: Route) -> Iterator[Route]:
 
 
 class InhibitRule(Struct, frozen=True):
-    """An alert that the source matchers match silences those that the target matchers match, where both have all of `equal` equal."""
+    """An alert that matches `source_matchers` inhibits those that match `target_matchers`, if all labels of `equal` are equal."""
 
     source_matchers: tuple[Matcher, ...]
     target_matchers: tuple[Matcher, ...]
     equal: tuple[str, ...] = ()
 
     def inhibits(self, source: Labels, target: Labels) -> bool:
-        """Whether an alert with the labels `source` silences one with the labels `target`. What is both never silences its like."""
+        """Whether an alert with labels `source` inhibits one with labels `target`. Two alerts that match both sides do not."""
         if not match_all(self.source_matchers, source) or not match_all(self.target_matchers, target):
             return False
         if match_all(self.target_matchers, source) and match_all(self.source_matchers, target):
@@ -84,7 +83,7 @@ class InhibitRule(Struct, frozen=True):
 
 
 def is_inhibited(rules: Iterable[InhibitRule], labels: Labels, firing: Iterable[Labels]) -> bool:
-    """Whether one of the alerts that are `firing` silences one with these labels."""
+    """Whether one of the `firing` alerts inhibits one with these labels."""
     targeted = [rule for rule in rules if match_all(rule.target_matchers, labels)]
     return bool(targeted) and any(rule.inhibits(source, labels) for source in firing for rule in targeted)
 
@@ -94,20 +93,20 @@ Span = tuple[int, int]
 
 
 class TimeRange(Struct, frozen=True):
-    """Times at which all of its conditions are true; an empty one is true always."""
+    """The times at which all of its conditions are true; an empty condition is always true."""
 
     times: tuple[Span, ...] = ()
-    """Minutes of the day; here the second one is not included."""
+    """Minutes of the day, the second one excluded."""
     weekdays: tuple[Span, ...] = ()
     """Sunday is 0."""
     days_of_month: tuple[Span, ...] = ()
-    """Negative ones are counted from the end: -1 is the last day."""
+    """Negative days count from the end: -1 is the last day."""
     months: tuple[Span, ...] = ()
     years: tuple[Span, ...] = ()
     zone: tzinfo = UTC
 
     def contains(self, wall: int) -> bool:
-        """Whether `wall` (microseconds since the epoch) is in it."""
+        """Whether `wall` (microseconds since the epoch) is in the range."""
         at = datetime.fromtimestamp(wall // SECOND, self.zone)
         minute, last = at.hour * 60 + at.minute, monthrange(at.year, at.month)[1]
         days = [tuple(day if day > 0 else last + 1 + day for day in span) for span in self.days_of_month]
@@ -121,7 +120,7 @@ class TimeRange(Struct, frozen=True):
 
 
 class TimeInterval(Struct, frozen=True):
-    """Times with a name: any of its ranges."""
+    """A named union of time ranges."""
 
     name: str
     ranges: tuple[TimeRange, ...]

@@ -1,1 +1,1 @@
-"""What page, API and commands show: derived from state and records, never stored."""
+"""The data of page, API and commands: derived from state and records, never stored."""

@@ -1,4 +1,4 @@
-"""What an operator has to say about an episode, as a record."""
+"""An operator's note about an episode, as a record."""
 
 from typing import ClassVar, Final
 
@@ -20,7 +20,7 @@ class NoteError(OperatorError):
 
 
 class Note(Struct, frozen=True):
-    """Printable text, in one line."""
+    """One line of printable text each."""
 
     reason: str
     author: str | None
@@ -32,7 +32,7 @@ def note(reason: str, author: str | None) -> Note:
 
 
 def annotation(explained: Explanation, noted: Note, at: Timestamp) -> Annotation:
-    """The record of it. What is said again at another time is another record."""
+    """The record of a note. The same note at another time is another record."""
     of = explained.episode or explained.transitions[0]
     return Annotation(
         id=record_id("annotation", explained.id, noted.author, noted.reason, at),
@@ -51,12 +51,11 @@ def annotation(explained: Explanation, noted: Note, at: Timestamp) -> Annotation
 def _line(what: str, text: str, most: int) -> str:
     line = " ".join(text.split())
     if not line:
-        raise NoteError(f"the {what} of a note is empty: say something in 1 to {most} characters")
+        raise NoteError(f"the {what} of a note is empty: 1 to {most} characters are needed")
     if len(line) > most:
         raise NoteError(f"the {what} of a note has {len(line)} characters: at most {most} are recorded")
-    for character in line:
-        if not character.isprintable():
-            raise NoteError(
-                f"the {what} of a note holds the control character U+{ord(character):04X}: only printable text is recorded"
-            )
+    if bad := next((character for character in line if not character.isprintable()), None):
+        raise NoteError(
+            f"the {what} of a note holds the control character U+{ord(bad):04X}: only printable text is recorded"
+        )
     return line

@@ -1,4 +1,4 @@
-"""Failovers as data for people and scripts: those that are over, and the one that is not."""
+"""Failovers as data for people and scripts: closed ones, and those in progress."""
 
 from msgspec import Struct, convert
 
@@ -11,8 +11,8 @@ from sidecar.core.views.snapshot import Snapshot
 
 
 class EpisodeView(Struct, frozen=True, kw_only=True):
-    """One episode, with the fields of its record. While it is not over, `phase` is OPEN (nobody leads some of the cluster's own
-    components) or LEADER_BACK, `closed_at` is null, and the rest is as far as it is known: of vacancies nothing.
+    """One episode, with the fields of its record. In progress `phase` is OPEN (a cluster component has no leader) or LEADER_BACK,
+    `closed_at` and durations are null, and the other fields hold what is known so far.
     """
 
     phase: str = "CLOSED"
@@ -40,17 +40,17 @@ class EpisodeView(Struct, frozen=True, kw_only=True):
 
 
 def closed(episode: EpisodeRecord) -> EpisodeView:
-    """One that is over."""
+    """The view of a recorded episode."""
     return convert(episode, EpisodeView, from_attributes=True)
 
 
-def under_way(snapshot: Snapshot) -> list[EpisodeView]:
-    """Those that are not over: one of a cluster at most."""
+def in_progress(snapshot: Snapshot) -> list[EpisodeView]:
+    """The open episodes, at most one per cluster."""
     clusters = sorted(snapshot.state.clusters.items())
-    return [_under_way(name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
+    return [_in_progress(name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
 
 
-def _under_way(cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
+def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
     parts = {
         component: known.absence
         for component, known in cluster.components.items()

@@ -1,4 +1,4 @@
-"""One failover in words, from the records that were made of it."""
+"""One failover in words, from its records."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from textwrap import wrap
@@ -13,15 +13,14 @@ from sidecar.core.records import Annotation, AnyRecord, EpisodeRecord, Evidence,
 from sidecar.core.sanitize import clean, printable
 
 MOST_KEPT: Final = 1000
-"""Of a storm so many transitions are told of jobs, and so many of the cluster's own components; so many notifications, annotations and
-pieces of evidence."""
+"""Most transitions of jobs, of cluster components, notifications, annotations and pieces of evidence kept of one episode."""
 _LEAST: Final = 4
-"""So many characters of an id are enough, if no other begins with them."""
-_WIDTH: Final = 100
-"""Of a note in a terminal."""
+"""The shortest prefix of an id that identifies an episode."""
+_NOTE_WIDTH: Final = 100
+"""Characters of a line of a note in a terminal."""
 
 Fact = tuple[str, Sequence[str]]
-"""A name, and one line or more."""
+"""A name, and at least one line."""
 
 
 class UnknownEpisodeError(OperatorError):
@@ -29,44 +28,44 @@ class UnknownEpisodeError(OperatorError):
 
 
 class Explanation(Struct, frozen=True):
-    """What is known of one episode, in the order in which it was recorded. `episode` is null while it is not over."""
+    """The records of one episode, in the order in which they were written. `episode` is null while it is in progress."""
 
     id: str
     episode: EpisodeRecord | None
     transitions: Sequence[TransitionRecord]
     transitions_total: int
-    """How many there were: of a storm not all are shown."""
+    """The number of all transitions: at most MOST_KEPT of each kind are kept."""
     notifications: Sequence[Notification]
     annotations: Sequence[Annotation]
     evidence: Sequence[Evidence] = ()
 
 
-def find(records: Iterable[AnyRecord], name: str, under_way: Collection[str] = ()) -> Explanation:
-    """The episode whose id is `name`, or alone begins with it. Raises UnknownEpisodeError.
+def find(records: Iterable[AnyRecord], name: str, in_progress: Collection[str] = ()) -> Explanation:
+    """The episode whose id is `name`, or the only one that begins with it. Raises UnknownEpisodeError.
 
-    `under_way`: the ids of episodes that are not over, which may have left no record yet.
+    `in_progress`: ids of open episodes, which may have no record yet.
     """
     found: dict[str, _Found] = {}
     if len(name) >= _LEAST:
-        found = {episode_id: _Found(known=True) for episode_id in under_way if episode_id.startswith(name)}
+        found = {episode_id: _Found(known=True) for episode_id in in_progress if episode_id.startswith(name)}
         for record in records:
             episode_id = _episode_of(record)
             if episode_id and episode_id.startswith(name):
                 found.setdefault(episode_id, _Found()).add(record)
     fitting = [episode_id for episode_id, of in found.items() if of.known]
     if len(fitting) != 1:
-        what = f"{len(fitting)} episodes begin" if fitting else "no episode that is remembered begins"
+        what = f"{len(fitting)} episodes begin" if fitting else "no known episode begins"
         raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `timeline` shows which there are")
     of = found[fitting[0]]
     return Explanation(fitting[0], of.episode, of.transitions, of.total, of.notifications, of.annotations, of.evidence)
 
 
 def in_words(explained: Explanation) -> Iterator[str]:
-    """Line by line: what, when, why, to whom, to what, and what was noted; then what happened, in order."""
+    """The facts, evidence and notes of an episode, then its transitions in order; a line each."""
     for name, lines in (*facts(explained), *map(_of_evidence, explained.evidence), *map(_noted, explained.annotations)):
         for line in lines:
             yield f"{name:10} {line}"
-            name = ""  # noqa: PLW2901  what goes on below has no name of its own
+            name = ""  # noqa: PLW2901  further lines are indented below the name
     if explained.transitions:
         yield ""
     for transition in explained.transitions[:MOST_LINES]:
@@ -76,7 +75,7 @@ def in_words(explained: Explanation) -> Iterator[str]:
 
 
 def facts(explained: Explanation) -> Iterator[Fact]:
-    """What `explain` says of the whole of it."""
+    """What is known of the episode as a whole."""
     yield "episode", [explained.id]
     if explained.episode:
         yield from _of_episode(explained.episode)
@@ -87,18 +86,18 @@ def facts(explained: Explanation) -> Iterator[Fact]:
 
 
 class _Found:
-    """What was found of one episode so far."""
+    """The records of one episode found so far."""
 
     def __init__(self, *, known: bool = False) -> None:
         self.known = known
-        """Whether anything but notes and notifications names it."""
+        """Whether anything but annotations and notifications names the episode."""
         self.episode: EpisodeRecord | None = None
         self.transitions: list[TransitionRecord] = []
         self.total = 0
         self.notifications: list[Notification] = []
         self.annotations: list[Annotation] = []
         self.evidence: list[Evidence] = []
-        self._told = {True: 0, False: 0}
+        self._count = {True: 0, False: 0}
 
     def add(self, record: AnyRecord) -> None:
         match record:
@@ -108,8 +107,8 @@ class _Found:
                 self.known = True
                 self.total += 1
                 of_job = record.job_id is not None
-                self._told[of_job] += 1
-                if self._told[of_job] <= MOST_KEPT:
+                self._count[of_job] += 1
+                if self._count[of_job] <= MOST_KEPT:
                     self.transitions.append(record)
             case Notification() if len(self.notifications) < MOST_KEPT:
                 self.notifications.append(record)
@@ -132,7 +131,7 @@ def _noted(annotation: Annotation) -> Fact:
     by = f" by {clean(annotation.author)}" if annotation.author else ""
     return "note", [
         f"{annotation.observed_at}{by}",
-        *wrap(printable(annotation.reason), _WIDTH, break_long_words=False),
+        *wrap(printable(annotation.reason), _NOTE_WIDTH, break_long_words=False),
     ]
 
 
@@ -160,4 +159,4 @@ def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
     if episode.jobs_total:
         missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
         ended = f", {episode.jobs_ended} ended in it" if episode.jobs_ended else ""
-        yield "jobs", [f"{episode.jobs_affected} of {episode.jobs_total} moved{ended}{missing}"]
+        yield "jobs", [f"{episode.jobs_affected} of {episode.jobs_total} failed over{ended}{missing}"]

@@ -1,5 +1,6 @@
-"""Flink's view of the same observations: the calls that Flink's own listener would get, and a TaskManager would have acted on."""
+"""Flink's view of the same observations: the calls that Flink's own listener, for example in a TaskManager, would get."""
 
+from collections.abc import Mapping
 from uuid import UUID
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from sidecar.core.observations import (
 
 
 class LeaderAddress(Struct, frozen=True):
-    """One call of `LeaderRetrievalListener.notifyLeaderAddress`. Address and session id are null together: no leader, as Flink says it."""
+    """One call of `LeaderRetrievalListener.notifyLeaderAddress`. No leader: address and session id are both null."""
 
     at: Timestamp
     component: str
@@ -28,7 +29,7 @@ class LeaderAddress(Struct, frozen=True):
 
 
 class _Cached(Struct, frozen=True):
-    """What stood at `path` when it was last seen; `leader` is None where the bytes cannot be read."""
+    """The node at `path` as last observed; `leader` is None if its bytes are unreadable."""
 
     path: str
     mzxid: int
@@ -36,36 +37,29 @@ class _Cached(Struct, frozen=True):
 
 
 class FlinkView:
-    """Mirrors `DefaultLeaderRetrievalService`, one of them for each component. A call is made only if it differs from the last one.
+    """Mirrors `DefaultLeaderRetrievalService`, one for each component. A call is made only if it differs from the previous one.
 
-    On a `ZooKeeperLeaderRetrievalDriver`, bytes that cannot be read change nothing. A suspended connection (`tolerate_suspended`: only a
-    lost one) means no leader; one that is back brings up again what was seen before it went, whether that still stands or not. What
-    stands now is told behind it, when it has been read.
+    On a `ZooKeeperLeaderRetrievalDriver`, unreadable bytes change nothing. A suspended connection (`tolerate_suspended`: only a lost one)
+    means no leader. A reconnect first repeats the last leader observed before, current or not; the current one follows when it is read.
 
-    On a `KubernetesLeaderRetrievalDriver`, what is written leads, whoever holds the lease: there is no leader only where the key is gone.
-    Neither the connection nor a deleted ConfigMap are told. Since 1.15 a value that cannot be read is none, before it changes nothing.
+    On a `KubernetesLeaderRetrievalDriver`, the published leader leads, whoever holds the lease: there is no leader only if the key is
+    missing. Neither the connection nor a deleted ConfigMap causes a call. Since 1.15 an unreadable value means no leader; before, it
+    changed nothing.
     """
 
     def __init__(self, *, tolerate_suspended: bool = False) -> None:
-        self._clearing = (
-            {ConnectionState.LOST} if tolerate_suspended else {ConnectionState.LOST, ConnectionState.SUSPENDED}
-        )
-        self._told: dict[ComponentId, LeaderInformation] = {}
-        self._cached: dict[ComponentId, _Cached] = {}  # what Curator's `TreeCache` holds: no outage empties it
-        self._config_maps: dict[ComponentId, str] = {}  # whose leader was last seen in which ConfigMap
+        self._clearing = {ConnectionState.LOST} | (set() if tolerate_suspended else {ConnectionState.SUSPENDED})
+        self._notified: dict[ComponentId, LeaderInformation] = {}
+        self._cached: dict[ComponentId, _Cached] = {}  # as Curator's `TreeCache`, which survives an outage
+        self._config_maps: dict[ComponentId, str] = {}  # the ConfigMap in which a component's leader was last observed
 
     def observe(self, observation: ClusterObservation) -> list[LeaderAddress]:
         """The calls that follow from one observation."""
         match observation:
             case ViewObserved(connection=connection) if connection in self._clearing:
-                return [call for component in tuple(self._cached) for call in self._tell(observation, component, None)]
+                return self._calls(observation, dict.fromkeys(self._cached))
             case ViewObserved(connection=ConnectionState.CONNECTED):
-                return [
-                    call
-                    for component, cached in self._cached.items()
-                    if cached.leader
-                    for call in self._tell(observation, component, cached.leader)
-                ]
+                return self._calls(observation, {key: each.leader for key, each in self._cached.items() if each.leader})
             case NodeObserved():
                 return self._node(observation)
             case ConfigMapObserved() if observation.uid is not None:
@@ -77,52 +71,48 @@ class FlinkView:
         if component is None:
             return []
         cached = self._cached.get(component, _Cached(node.path, -1, None))
-        # Another layout's place counts only with a leader, and one that is newer than the leader that we know.
+        # The path of another layout counts only if it has a leader that is newer than the known one.
         elsewhere = cached.path != node.path
         if node.position is None or not node.data:
             if elsewhere:
                 return []
             self._cached.pop(component, None)
-            return self._tell(node, component, None)
+            return self._calls(node, {component: None})
         decoded = decode_connection_info(node.data)
         leader = None if isinstance(decoded, Unreadable) else decoded
         if elsewhere and (leader is None or node.position.mzxid <= cached.mzxid):
             return []
         self._cached[component] = _Cached(node.path, node.position.mzxid, leader)
-        return self._tell(node, component, leader) if leader else []
+        return self._calls(node, {component: leader}) if leader else []
 
-    def _config_map(self, told: ConfigMapObserved) -> list[LeaderAddress]:
-        keeps_the_unreadable = configmaps.owner_of(told.cluster_id, told.name) is not None
+    def _config_map(self, observed: ConfigMapObserved) -> list[LeaderAddress]:
+        is_old_layout = configmaps.owner_of(observed.cluster_id, observed.name) is not None
         leaders: dict[ComponentId, LeaderInformation | None] = {
-            component: None for component, name in self._config_maps.items() if name == told.name
+            component: None for component, name in self._config_maps.items() if name == observed.name
         }
-        values = configmaps.values(told.cluster_id, told.name, told.data)
-        for _, (component, value) in sorted(values.items()):  # of a job's two keys the newer layout's is the last
+        values = configmaps.values(observed.cluster_id, observed.name, observed.data)
+        for _, (component, value) in sorted(values.items()):  # of a job's two keys the newer layout's comes last
             decoded = configmaps.decode_leader(value)
-            self._config_maps[component] = told.name
+            self._config_maps[component] = observed.name
             if isinstance(decoded, LeaderInformation):
                 leaders[component] = decoded
-            elif keeps_the_unreadable:
+            elif is_old_layout:
                 leaders.pop(component, None)
             else:
                 leaders[component] = None
-        return [call for component, leader in leaders.items() for call in self._tell(told, component, leader)]
+        return self._calls(observed, leaders)
 
-    def _tell(
-        self, cause: ClusterObservation, component: ComponentId, leader: LeaderInformation | None
+    def _calls(
+        self, cause: ClusterObservation, leaders: Mapping[ComponentId, LeaderInformation | None]
     ) -> list[LeaderAddress]:
-        if self._told.get(component) == leader:
-            return []
-        if leader is None:
-            del self._told[component]
-        else:
-            self._told[component] = leader
-        return [
-            LeaderAddress(
-                timestamp(cause.at.wall),
-                component.component.value,
-                component.job_id,
-                leader.address if leader else None,
-                leader.session_id if leader else None,
-            )
-        ]
+        """The calls for those of `leaders` that differ from the previous call."""
+        calls = []
+        for component, leader in leaders.items():
+            if self._notified.get(component) != leader:
+                address, session_id = (leader.address, leader.session_id) if leader else (None, None)
+                at = timestamp(cause.at.wall)
+                calls.append(LeaderAddress(at, component.component.value, component.job_id, address, session_id))
+                self._notified.pop(component, None)
+                if leader:
+                    self._notified[component] = leader
+        return calls

@@ -10,7 +10,7 @@ from sidecar.core.views.snapshot import Snapshot
 
 
 class Leader(Struct, frozen=True):
-    """One leadership. `state` is held, vacant or unknown; `contenders` is null where no latch can be seen."""
+    """One leadership. `state` is held, vacant or unknown; `contenders` is null if no latch can be read."""
 
     cluster_id: str
     component: str
@@ -19,17 +19,16 @@ class Leader(Struct, frozen=True):
     leader_address: str | None
     leader_session_id: str | None
     since: Timestamp | None
-    """When this state began: the leader's own write if the store has its time, else when it was observed. Null if it was not observed."""
+    """When this state began: the leader's own write if the store has its time, else when it was observed. Null: began unobserved."""
     observed_since: Timestamp
-    """Since when this observer has observed this state."""
     reason: str | None
     contenders: int | None
     flink: str | None
-    """The Flink versions that keep a leader at this path, if that identifies them."""
+    """The Flink versions that write a leader at this path, if the path identifies them."""
 
 
 def leaders(snapshot: Snapshot) -> list[Leader]:
-    """Every leadership of every watched cluster, in order."""
+    """Every leadership of every watched cluster, sorted by cluster, job and component."""
     found = []
     for cluster_id, cluster in sorted(snapshot.state.clusters.items()):
         for component, known in sorted(
@@ -56,7 +55,7 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
 
 
 def _flink(cluster_id: str, position: Position) -> str | None:
-    """The Flink versions that keep a leader there, or None where several layouts share the place."""
+    """The Flink versions that write a leader there; None if several layouts share the place."""
     if isinstance(position, ZNodePosition):
         return znode_paths.layout_of(position.path)
     return configmaps.layout_of(cluster_id, position.name, position.key)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from sidecar.core.policy.labels import Matcher
-from sidecar.core.policy.policy import NOBODY
+from sidecar.core.policy.policy import NO_RECEIVER
 from sidecar.core.policy.routing import BY_ALL, InhibitRule, Route, TimeInterval
 from sidecar.settings.alerting.matchers import label, matchers
 from sidecar.settings.file import schema
@@ -41,7 +41,7 @@ def root_route(documents: Sequence[Section], known: Known) -> Route:
         raise SettingsError(
             f"{section.where}: several receivers ({', '.join(known.receivers)}): say in route.receiver which one gets the alerts"
         )
-    return _route(section, Route(names[0]) if len(names) == 1 else NOBODY, "", known)
+    return _route(section, Route(names[0]) if len(names) == 1 else NO_RECEIVER, "", known)
 
 
 def inhibit_rules(documents: Sequence[Section], labels: Collection[str]) -> tuple[InhibitRule, ...]:
@@ -71,7 +71,7 @@ def _route(section: Section, parent: Route, above: str, known: Known) -> Route:
         group_wait=wait.duration() if wait else parent.group_wait,
         group_interval=interval.duration(at_least=SECOND) if interval else parent.group_interval,
         repeat_interval=repeat.duration(at_least=SECOND) if repeat else parent.repeat_interval,
-        goes_on=section.get("continue").flag(),
+        continues=section.get("continue").flag(),
         mute=_intervals(section, "mute_time_intervals", known.intervals),
         active=_intervals(section, "active_time_intervals", known.intervals),
     )

@@ -1,4 +1,4 @@
-"""From what happens to a cluster to what people are told: each sentence through `step`."""
+"""From events in a cluster to notifications: each scenario through `step`."""
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ C = job_manager("jm-c")
 
 
 def test_a_fresh_cluster_never_alerts_at_its_first_election() -> None:
-    """Nobody led before: the first leaders are recorded, and nobody is told."""
+    """There was no leader before: the first leaders are recorded, and nothing is notified."""
     flink = Flink()
     sidecar = Sidecar(flink).connects().waits(10)
     flink.submit().elect(A)
@@ -23,8 +23,8 @@ def test_a_fresh_cluster_never_alerts_at_its_first_election() -> None:
     assert sidecar.told() == []
 
 
-def test_first_sight_of_a_running_cluster_alerts_nobody() -> None:
-    """A sidecar that is added to a cluster has nothing to tell of."""
+def test_the_first_observation_of_a_running_cluster_fires_nothing() -> None:
+    """A sidecar that is added to a running cluster has nothing to report."""
     _, sidecar = watching()
     assert sidecar.told() == []
 
@@ -98,8 +98,8 @@ def test_a_change_out_of_sight_alerts(out_of_sight: str) -> None:
 
 
 @pytest.mark.parametrize("out_of_sight", ["suspended", "blind", "killed"])
-def test_an_outage_of_our_own_alerts_nobody(out_of_sight: str) -> None:
-    """Flink's listener would have said null; the leaders are the same, and nobody is told anything."""
+def test_an_outage_of_our_own_fires_nothing(out_of_sight: str) -> None:
+    """Flink's listener would have got null; the leaders are the same, and nothing is notified."""
     _, sidecar = watching()
     if out_of_sight == "killed":
         sidecar.is_killed(down_for=3600)
@@ -273,7 +273,7 @@ def test_a_job_that_ends_while_vacant_resolves() -> None:
 
 
 def test_a_job_that_ends_in_order_is_no_alert() -> None:
-    """Its leader goes, then its graph: nobody is told."""
+    """Its leader is removed, then its graph: nothing is notified."""
     flink, sidecar = watching()
     flink.vacate(THE_JOB)
     sidecar.sees_changes().waits(0.2)

@@ -62,14 +62,14 @@ receivers = st.sampled_from(["ops", "oncall"])
 def routes(depth: int) -> st.SearchStrategy[Route]:
     below = st.lists(routes(depth - 1), max_size=3) if depth else st.just(list[Route]())
     return st.builds(
-        lambda receiver, wanted, labels, times, goes_on, mute, active, children: Route(
+        lambda receiver, wanted, labels, times, continues, mute, active, children: Route(
             receiver,
             matchers=tuple(wanted),
             group_by=labels,
             group_wait=times[0] * SECOND,
             group_interval=times[1] * SECOND,
             repeat_interval=times[2] * SECOND,
-            goes_on=goes_on,
+            continues=continues,
             mute=mute,
             active=active,
             routes=tuple(children),
@@ -110,7 +110,7 @@ policies = st.builds(
     lambda rules, root, inhibited, env: replace(
         POLICY,
         rules=tuple(rules),
-        route=keyed(replace(root, matchers=(), goes_on=False, mute=(), active=())),
+        route=keyed(replace(root, matchers=(), continues=False, mute=(), active=())),
         inhibit_rules=tuple(inhibited),
         receivers={
             "ops": (Destination("ops", 0), Destination("ops", 1, send_resolved=False)),

@@ -57,7 +57,7 @@ def test_an_event_is_told_once_and_its_group_is_forgotten_after_the_interval() -
     assert groups.alerts == Alerts()
 
 
-def test_a_condition_that_is_over_before_it_was_told_is_told_of_nobody() -> None:
+def test_a_condition_that_resolves_before_it_was_notified_is_never_notified() -> None:
     """Nor is its end, nor is it recorded; and its group is gone at once."""
     groups = Groups().fires(D_LOW).waits(2).ends(D_LOW).waits(1)
     assert groups.alerts == Alerts()
@@ -78,7 +78,7 @@ def test_an_event_that_lasts_is_told_with_its_end_where_it_outlasts_the_wait() -
 
 
 def test_what_is_out_of_sight_is_not_repeated_until_it_is_seen() -> None:
-    """But what was seen before is told."""
+    """But alerts of what was observed before are sent."""
     groups = Groups().fires(D_LOW)
     groups.blind = {CLUSTER}
     groups.waits(4000)
@@ -112,7 +112,7 @@ def test_what_is_muted_is_told_when_that_is_over_if_it_still_holds() -> None:
 
 
 def test_the_end_of_what_was_told_waits_for_the_end_of_a_mute_interval() -> None:
-    """Told before the night, over in it: RESOLVED in the morning."""
+    """Notified before the mute time, resolved in it: RESOLVED afterwards."""
     late = TimeInterval("late", (TimeRange(times=((8 * 60 + 1, 8 * 60 + 10),)),))
     groups = Groups(replace(ALL, mute=(late,))).fires(D_LOW).waits(100).ends(D_LOW).waits(1000)
     assert [reason for _, _, reason, _ in groups.told] == ["FIRST", "RESOLVED"]
@@ -121,7 +121,7 @@ def test_the_end_of_what_was_told_waits_for_the_end_of_a_mute_interval() -> None
 
 
 def test_what_is_inhibited_is_told_when_its_inhibitor_is_over() -> None:
-    """Within group_interval and group_wait; the inhibitor itself is told at once."""
+    """Within group_interval and group_wait; the inhibiting alert itself is sent at once."""
     groups = Groups(ALL, HIGH_SILENCES_LOW).fires(D_LOW, D_HIGH).waits(100).ends(D_HIGH).waits(70)
     assert groups.told == [
         (5, "ops", "FIRST", ["High dispatcher"]),
@@ -130,7 +130,7 @@ def test_what_is_inhibited_is_told_when_its_inhibitor_is_over() -> None:
 
 
 def test_that_something_is_over_is_told_also_when_it_is_inhibited() -> None:
-    """Whoever heard of it must not believe in it for ever."""
+    """A receiver of the alert must get its resolve."""
     groups = Groups(replace(ALL, group_by=("alert",)), HIGH_SILENCES_LOW)
     groups.fires(D_LOW).waits(10).fires(D_HIGH).waits(10).ends(D_LOW).waits(70)
     low = [(second, reason) for second, _, reason, names in groups.told if names[0].startswith("Low")]
@@ -138,7 +138,7 @@ def test_that_something_is_over_is_told_also_when_it_is_inhibited() -> None:
 
 
 def test_what_is_inhibited_is_not_repeated() -> None:
-    """Told, then inhibited for hours, then not: told again, as the repetition it is."""
+    """Notified, inhibited for hours, then not: notified again, as a repetition."""
     groups = Groups(replace(ALL, group_by=("alert",)), HIGH_SILENCES_LOW)
     groups.fires(D_LOW).waits(10).fires(D_HIGH).waits(8000).ends(D_HIGH).waits(65)
     low = [(second, reason) for second, _, reason, names in groups.told if names[0].startswith("Low")]
@@ -147,7 +147,7 @@ def test_what_is_inhibited_is_not_repeated() -> None:
     assert 8010 < low[1][0] <= 8075
 
 
-def test_an_event_that_was_held_back_is_told_or_recorded_never_both() -> None:
+def test_a_suppressed_event_is_notified_or_recorded_never_both() -> None:
     """It lasted when it was held back, and was over when it was looked at again: recorded."""
     event = replace(D_EVENT, ended=None)
     groups = Groups(ALL, InhibitRule(only(HIGH), only(EVENT)))
@@ -156,8 +156,8 @@ def test_an_event_that_was_held_back_is_told_or_recorded_never_both() -> None:
     assert [each[2:] for each in groups.suppressed] == [("SUPPRESSED_BY_INHIBITION", "Event dispatcher")]
 
 
-def test_an_alert_that_joins_what_is_held_back_waits_no_longer_than_group_wait() -> None:
-    """The group was looked at and nothing told: the newcomer begins it."""
+def test_an_alert_that_joins_a_suppressed_group_waits_no_longer_than_group_wait() -> None:
+    """The group was flushed without a notification: the new alert starts its wait."""
     groups = Groups(ALL, InhibitRule(only(HIGH), only(LOW)))
     groups.policy = replace(groups.policy, route=replace(ALL, routes=(Route("nobody", "{}/1", only(HIGH)),)))
     groups.fires(D_HIGH, D_LOW).waits(6).fires(D_EVENT).waits(5)
@@ -168,7 +168,7 @@ def test_an_alert_that_joins_what_is_held_back_waits_no_longer_than_group_wait()
 
 
 def test_each_receiver_is_told_by_its_own_clock() -> None:
-    """`continue`: an alert in two groups, each told and resolved apart."""
+    """`continue`: an alert in two groups, each notified and resolved separately."""
     groups = Groups(TWO).fires(D_LOW).waits(5).ends(D_LOW).waits(30)
     assert [(second, receiver, reason) for second, receiver, reason, _ in groups.told] == [
         (1, "oncall", "FIRST"),
@@ -178,8 +178,8 @@ def test_each_receiver_is_told_by_its_own_clock() -> None:
     ]
 
 
-def test_the_end_goes_only_to_whoever_was_told() -> None:
-    """It was over when the first had been told and the second not yet."""
+def test_a_resolve_goes_only_to_receivers_that_were_notified() -> None:
+    """It resolved when the first receiver had been notified and the second had not."""
     groups = Groups(TWO).fires(D_LOW).waits(1).ends(D_LOW).waits(30)
     assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [
         ("oncall", "FIRST"),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
 from sidecar.core.alerting.grouping import labels_of
 from sidecar.core.alerting.message import EXAMPLE, MOST_LINES, Message, compose
-from sidecar.core.alerting.phrases import WORDS
+from sidecar.core.alerting.phrases import PHRASES
 from sidecar.core.alerting.rules import JOBS
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND, Moment
@@ -87,7 +87,7 @@ def test_a_leader_that_moved_nowhere_has_a_new_session() -> None:
 @pytest.mark.parametrize("over", [False, True])
 def test_everything_that_a_rule_looks_at_has_its_words(trigger: Trigger, over: bool) -> None:
     """Title and line of each trigger, while it lasts and when it is over: printable, and nothing is left open in them."""
-    assert WORDS.keys() == set(Trigger)
+    assert PHRASES.keys() == set(Trigger)
     rule = Rule("TheRule", trigger, within=3600 * SECOND)
     policy = replace(POLICY, rules=(rule,))
     one = replace(alert(rule, DISPATCHER, "jm-a:6123", "jm-b:6123"), count=3, vacant_seconds=1.5)

@@ -64,7 +64,7 @@ def test_a_new_receiver_hears_of_what_lasts_as_first() -> None:
     """The old one hears nothing twice; what is over is not told to the new one."""
     ops = replace(ALL, key="{}/ops")
     groups = Groups(replace(ALL, routes=(ops,))).fires(D_LOW, R_LOW).waits(10).ends(R_LOW)
-    child = Route("oncall", "{}/oncall", only(LOW), group_wait=1 * SECOND, goes_on=True)
+    child = Route("oncall", "{}/oncall", only(LOW), group_wait=1 * SECOND, continues=True)
     groups.loads(replace(groups.policy, route=replace(ALL, routes=(child, ops))))
     groups.waits(5)
     assert groups.told[1:] == [(11, "oncall", "FIRST", ["Low dispatcher"])]
@@ -75,7 +75,7 @@ def test_a_new_receiver_does_not_hear_of_an_event_that_was_told_and_is_over() ->
     event = replace(D_EVENT, ended=None)
     ops = replace(ALL, key="{}/ops")
     groups = Groups(replace(ALL, routes=(ops,))).fires(event).waits(10).ends(event)
-    child = Route("oncall", "{}/oncall", group_wait=1 * SECOND, goes_on=True)
+    child = Route("oncall", "{}/oncall", group_wait=1 * SECOND, continues=True)
     groups.loads(replace(groups.policy, route=replace(ALL, routes=(child, ops)))).waits(100)
     assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [("ops", "FIRST"), ("ops", "RESOLVED")]
     groups = Groups().fires(event).waits(10).ends(event)

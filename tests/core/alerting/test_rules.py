@@ -75,8 +75,8 @@ def test_a_kill_does_not_end_it(trigger: Trigger) -> None:
 
 
 @pytest.mark.parametrize("trigger", EVENTS)
-def test_an_event_that_nobody_was_told_of_survives_a_kill(trigger: Trigger) -> None:
-    """Killed within group_wait: the new process tells it, once."""
+def test_an_event_that_was_not_notified_survives_a_kill(trigger: Trigger) -> None:
+    """Killed within group_wait: the new process notifies it, once."""
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].begins(flink, sidecar)
     number = len(told(sidecar))
@@ -148,7 +148,7 @@ def test_a_new_job_is_no_change() -> None:
     assert told(sidecar) == []
 
 
-def test_a_title_never_says_that_nobody_leads_when_somebody_does() -> None:
+def test_a_title_never_reports_a_vacancy_when_there_is_a_leader() -> None:
     """Forty seconds without a leader, then another one: all is well again, and who leads is in the lines."""
     vacant = replace(SCENES[Trigger.VACANT].rule, alert="Vacant")
     flink, sidecar = watching(vacant, SCENES[Trigger.LEADER_CHANGED].rule, route=Route("ops"))

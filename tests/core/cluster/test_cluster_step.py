@@ -7,7 +7,7 @@ from sidecar.core.flink.leadership import (
     LeaderInformation,
     Unknown,
 )
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import SnapshotCompleted
 from sidecar.core.records import Contention
@@ -156,7 +156,7 @@ def test_contenders_that_come_and_go_are_recorded() -> None:
 
 def test_up_to_1_14_each_component_has_its_own_contest() -> None:
     """The latch says whose leadership it is for."""
-    flink, sidecar = watching(era=Layout.Z2)
+    flink, sidecar = watching(era=ZNodeLayout.Z2)
     flink.znodes.write("/leader/dispatcher/latch/_c_0-latch-0000000000", b"", 7)
     sidecar.reads_lists(["/leader/dispatcher/latch"])
     assert [record.component for record in sidecar.records if isinstance(record, Contention)] == ["dispatcher"]

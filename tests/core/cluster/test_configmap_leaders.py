@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.flink.configmaps import Layout
+from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Blindness, Held, Unknown
 from sidecar.core.journal_rows import changes
 from tests.core.cluster.test_leases import A_AGAIN, patterns, reasons
@@ -67,19 +67,19 @@ def tampered(flink: Flink) -> ConfigMap:
 
 def test_two_clusters_under_one_id_do_not_take_turns() -> None:
     """1.14 and 2.3, both alive: who leads goes on, whichever of them renews."""
-    flink, sidecar = leased(era=Layout.K1)
+    flink, sidecar = leased(era=ConfigMapLayout.K1)
     for _ in range(5):
-        flink.config_maps.era = Layout.K3
+        flink.config_maps.era = ConfigMapLayout.K3
         flink.elect(B)
         sidecar.sees_changes()
-        flink.config_maps.era = Layout.K1
+        flink.config_maps.era = ConfigMapLayout.K1
         sidecar.watches(5)
     assert sidecar.transitions() == []
 
 
 def test_what_was_read_again_is_not_obscured() -> None:
     """1.14, the view is back and not complete when trust ends: of the dispatcher and the job everything is known."""
-    flink, sidecar = leased(era=Layout.K1)
+    flink, sidecar = leased(era=ConfigMapLayout.K1)
     sidecar.is_cut_off().waits(2)
     sidecar.reconnects()
     sidecar.tells(flink.config_maps.name(DISPATCHER), flink.config_maps.name(THE_JOB))
@@ -105,8 +105,8 @@ def test_what_happens_to_one_component_is_written_down_for_it_alone() -> None:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("era", Layout)
-def test_a_job_that_ends_is_retired(era: Layout) -> None:
+@pytest.mark.parametrize("era", ConfigMapLayout)
+def test_a_job_that_ends_is_retired(era: ConfigMapLayout) -> None:
     """Its leader goes first, then its graph: as in ZooKeeper."""
     flink, sidecar = leased(era=era)
     flink.vacate(THE_JOB)
@@ -156,7 +156,7 @@ def test_a_job_that_comes_back_begins_anew() -> None:
 
 def test_a_job_that_ended_unseen_and_runs_again_begins_anew() -> None:
     """Nobody led it, its graph is gone, and in the same sight it has a leader: retired, and granted."""
-    flink, sidecar = leased(era=Layout.K2)
+    flink, sidecar = leased(era=ConfigMapLayout.K2)
     flink.vacate(THE_JOB)
     sidecar.sees_changes()
     flink.forget()
@@ -196,7 +196,7 @@ def test_elections_that_nobody_saw_are_counted_by_the_lease(how: str) -> None:
 
 def test_up_to_1_17_the_lease_counts_renewals_and_nothing_follows_from_it() -> None:
     """It rises while the holder stays, and falls when it goes: null, before and after a takeover."""
-    flink, sidecar = leased(era=Layout.K2)
+    flink, sidecar = leased(era=ConfigMapLayout.K2)
     flink.elect(B)
     sidecar.sees_changes()
     sidecar.watches(20)
@@ -308,12 +308,12 @@ def test_a_value_that_nobody_can_read_is_nobodys_when_the_lease_has_run_out() ->
 @pytest.mark.parametrize("stopped", ["gracefully", "killed"])
 def test_an_upgrade_leaves_the_old_config_maps_behind(stopped: str) -> None:
     """1.14 to 2.3: a leader in the new place counts as soon as the old one's lease has run out, and the old place never again."""
-    flink, sidecar = leased(era=Layout.K1)
+    flink, sidecar = leased(era=ConfigMapLayout.K1)
     if stopped == "gracefully":
         flink.vacate(*ALL_FOUR)
         sidecar.sees_changes()
     sidecar.hears_nothing(18)
-    flink.config_maps.era = Layout.K3
+    flink.config_maps.era = ConfigMapLayout.K3
     flink.elect(B)
     sidecar.sees_changes()
     sidecar.watches(60)
@@ -325,8 +325,8 @@ def test_an_upgrade_leaves_the_old_config_maps_behind(stopped: str) -> None:
 
 def test_a_job_key_of_an_older_version_is_no_leader_beside_the_newer_one() -> None:
     """1.18 to 1.20: the key without `job-` stays where it is."""
-    flink, sidecar = leased(era=Layout.K2)
-    flink.config_maps.era = Layout.K3
+    flink, sidecar = leased(era=ConfigMapLayout.K2)
+    flink.config_maps.era = ConfigMapLayout.K3
     flink.elect(B)
     sidecar.sees_changes()
     sidecar.watches(20)

@@ -7,7 +7,7 @@ from sidecar.core.flink.leadership import (
     Held,
     Unknown,
 )
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.observations import ConnectionState, SnapshotCompleted
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, A, B
 from tests.kit.core_sidecar import Sidecar, watching
@@ -196,7 +196,7 @@ def test_a_place_that_may_not_be_read_is_obscured() -> None:
 def test_another_layouts_place_says_nothing_unless_it_is_newer() -> None:
     """The dispatcher is held where 2.x keeps it: 1.13's place, empty, forbidden or older, changes nothing; a newer leader there does."""
     flink, sidecar = watching()
-    flink.znodes.era = Layout.Z1
+    flink.znodes.era = ZNodeLayout.Z1
     sidecar.reads(flink.znodes.path(DISPATCHER))
     sidecar.is_refused(flink.znodes.path(DISPATCHER))
     flink.znodes.zxid, newest = 0, flink.znodes.zxid

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.downtime import TICK
 from sidecar.core.cluster.episodes import SETTLED
-from sidecar.core.flink.configmaps import LEASE_MARGIN, Layout
+from sidecar.core.flink.configmaps import LEASE_MARGIN, ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, bounds, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved
@@ -145,8 +145,8 @@ def test_the_same_leader_may_have_worked_all_the_time() -> None:
     assert granted(sidecar).downtime_seconds_at_least == 0.0
 
 
-@pytest.mark.parametrize("era", [Layout.K1, Layout.K3])
-def test_a_lease_bounds_the_death_of_its_holder(era: Layout) -> None:
+@pytest.mark.parametrize("era", [ConfigMapLayout.K1, ConfigMapLayout.K3])
+def test_a_lease_bounds_the_death_of_its_holder(era: ConfigMapLayout) -> None:
     """Kubernetes, OOM kill: 0.4 s without a published leader, and 13 s of a dead one that still was. It died between two renewals."""
     flink, sidecar = leased(era=era)
     sidecar.hears_nothing(15)  # the last renewal was at the beginning of this

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, LeaderInformation
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.observations import ConnectionState, EvidenceGathered, Observation
 from sidecar.core.policy.policy import Source
 from sidecar.core.step import Step
@@ -76,14 +76,14 @@ def ended(flink: Flink, _: Witnessed) -> None:
     flink.forget()
 
 
-def upgraded(era: Layout) -> Event:
+def upgraded(era: ZNodeLayout) -> Event:
     def happens(flink: Flink, _: Witnessed) -> None:
         running = runs(flink)
         flink.vacate()
         flink.forget()
         flink.znodes.era = era
         if (
-            era is Layout.Z2
+            era is ZNodeLayout.Z2
         ):  # 1.14 is known by contenders that it has for each component; here nobody contends, and no newer version did
             flink.znodes.delete("/leader/latch")
         if running:
@@ -141,7 +141,7 @@ IN_FLINK: st.SearchStrategy[Event] = st.one_of(
     st.builds(written, st.sampled_from(ALL_FOUR), st.sampled_from([b"", b"garbage"])),
     st.just(submitted),
     st.just(ended),
-    st.builds(upgraded, st.sampled_from(Layout)),
+    st.builds(upgraded, st.sampled_from(ZNodeLayout)),
 )
 TO_US: st.SearchStrategy[Event] = st.one_of(
     st.just(seen),
@@ -172,8 +172,8 @@ def truth(flink: Flink) -> Known:
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(Layout), st.lists(EVENTS, min_size=20, max_size=40))
-def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: Layout, events: list[Event]) -> None:
+@given(st.sampled_from(ZNodeLayout), st.lists(EVENTS, min_size=20, max_size=40))
+def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: ZNodeLayout, events: list[Event]) -> None:
     """Elections, crashes, jobs, upgrades, tampering, outages, kills of the sidecar: every id is used once, every chain of transitions is
     whole, and a complete look makes good whatever was missed.
     """

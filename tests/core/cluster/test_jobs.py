@@ -8,7 +8,7 @@ from sidecar.core.flink.leadership import (
     ComponentId,
     Vacant,
 )
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from tests.kit.cluster import CLUSTER, THE_JOB, A, B
 from tests.kit.core_sidecar import watching
 
@@ -24,8 +24,8 @@ def test_a_new_job_is_granted_its_first_leader() -> None:
     ]
 
 
-@pytest.mark.parametrize("era", Layout)
-def test_a_job_whose_graph_goes_first_is_retired(era: Layout) -> None:
+@pytest.mark.parametrize("era", ZNodeLayout)
+def test_a_job_whose_graph_goes_first_is_retired(era: ZNodeLayout) -> None:
     """Flink forgot the job, then its leader went: A->gone, and the job is not known any more."""
     flink, sidecar = watching(era=era)
     flink.forget()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster.record_lines import transition_line
-from sidecar.core.flink.configmaps import Layout
+from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
@@ -32,8 +32,8 @@ def reasons(sidecar: LeaseSidecar) -> set[str | None]:
 # -- a leader that lives -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("era", Layout)
-def test_a_leader_is_held_by_its_value_and_its_lease(era: Layout) -> None:
+@pytest.mark.parametrize("era", ConfigMapLayout)
+def test_a_leader_is_held_by_its_value_and_its_lease(era: ConfigMapLayout) -> None:
     """Found at first sight, all four; where that tells, with the versions that keep it there."""
     sidecar = LeaseSidecar(Flink(ConfigMaps(era)).grant(A).submit().publish_all(A))
     sidecar.connects()
@@ -42,12 +42,12 @@ def test_a_leader_is_held_by_its_value_and_its_lease(era: Layout) -> None:
     }
     shown = {leader.component: leader for leader in leaders(Snapshot(sidecar.moment, sidecar.state))}
     assert shown["job"].flink == era.value
-    assert shown["dispatcher"].flink == (era.value if era is Layout.K1 else None)
+    assert shown["dispatcher"].flink == (era.value if era is ConfigMapLayout.K1 else None)
     assert {leader.state for leader in shown.values()} == {"held"}
 
 
-@pytest.mark.parametrize("era", Layout)
-def test_a_renewal_is_never_a_transition_and_writes_nothing_down(era: Layout) -> None:
+@pytest.mark.parametrize("era", ConfigMapLayout)
+def test_a_renewal_is_never_a_transition_and_writes_nothing_down(era: ConfigMapLayout) -> None:
     """Not one record and not one row in a quarter of an hour."""
     flink, sidecar = leased(era=era)
     before = sidecar.state.clusters
@@ -78,8 +78,8 @@ def test_others_write_into_the_config_map_too() -> None:
 # -- a lease that runs out ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("era", Layout)
-def test_a_lease_that_is_not_renewed_runs_out(era: Layout) -> None:
+@pytest.mark.parametrize("era", ConfigMapLayout)
+def test_a_lease_that_is_not_renewed_runs_out(era: ConfigMapLayout) -> None:
     """kill -9: after its duration and the margin nobody leads, and that it rests on the lease is said."""
     _, sidecar = leased(era=era)
     died = sidecar.now
@@ -337,7 +337,7 @@ def test_a_job_that_an_earlier_leader_has_left_is_led_by_nobody() -> None:
 
 def test_up_to_1_14_each_component_has_a_session_of_its_own() -> None:
     """Another session says nothing of a job there, and another holder neither: leaders may be split between JobManagers."""
-    flink = Flink(ConfigMaps(Layout.K1)).grant(A).submit().publish_all(A).elect(B, THE_JOB)
+    flink = Flink(ConfigMaps(ConfigMapLayout.K1)).grant(A).submit().publish_all(A).elect(B, THE_JOB)
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
     assert {t.pattern for t in sidecar.transitions()} == {"?->A"}
@@ -363,8 +363,8 @@ BEATS = st.lists(
 
 
 @settings(max_examples=300)
-@given(st.sampled_from(Layout), BEATS)
-def test_no_vacancy_is_derived_while_the_lease_is_renewed(era: Layout, beats: list[tuple[str, int]]) -> None:
+@given(st.sampled_from(ConfigMapLayout), BEATS)
+def test_no_vacancy_is_derived_while_the_lease_is_renewed(era: ConfigMapLayout, beats: list[tuple[str, int]]) -> None:
     """Renewals that are seen no more than the lease's duration apart, however else we look, wait, or cannot see: the leader leads. What
     was recorded rests on our own sight alone.
     """

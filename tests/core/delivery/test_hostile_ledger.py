@@ -99,8 +99,8 @@ def test_counts_and_lengths_are_bounded() -> None:
     )
     kept = found(entry).entries[NAME]
     assert kept.claim
-    assert {len(kept.told), len(kept.unsure), len(kept.claim.about)} == {ledger_document.MOST_ALERTS}
-    assert max(map(len, [*kept.told, *kept.unsure, *kept.claim.about])) < 10
+    assert {len(kept.sent), len(kept.unsure), len(kept.claim.about)} == {ledger_document.MOST_ALERTS}
+    assert max(map(len, [*kept.sent, *kept.unsure, *kept.claim.about])) < 10
     crowd = {f"{number}": Entry(changed_at=NOW - number) for number in range(2 * ledger_document.MOST_ENTRIES)}
     kept_names = list(believed(Ledger(entries={**crowd, "y" * 5000: Entry()}), NOW).entries)
     assert set(kept_names) == {f"{number}" for number in range(ledger_document.MOST_ENTRIES)}

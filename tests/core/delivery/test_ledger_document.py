@@ -1,4 +1,4 @@
-"""The ledger: what one observer has claimed or told, the others do not tell; what nobody has told, somebody does."""
+"""The ledger: a notification that one observer has claimed or sent is not sent by the others, and none is left unsent."""
 
 import pytest
 from hypothesis import given
@@ -58,7 +58,7 @@ def test_what_begins_anew_is_told_anew() -> None:
     assert standing(told, told_of(replace(CHANGE, ended=NOW + 5 * SECOND)), "sidecar-b") is Standing.TOLD
 
 
-def test_one_alert_that_nobody_told_is_enough() -> None:
+def test_one_alert_that_was_not_sent_is_enough() -> None:
     """A group that another observer told of without it: told, with it."""
     told = marked(Ledger(), told_of(CHANGE), "sidecar-a", NOW)
     assert standing(told, told_of(CHANGE, VACANCY), "sidecar-b") is Standing.FREE
@@ -188,7 +188,7 @@ def test_what_happened_before_the_ledger_began_may_be_marked_in_a_lost_one(part:
 
 
 def test_destinations_and_groups_do_not_mix() -> None:
-    """What one destination was told, another one was not."""
+    """What was sent to one destination was not sent to another."""
     told = marked(Ledger(), told_of(VACANCY), "sidecar-a", NOW)
     for other in (replace(told_of(VACANCY), destination="ops#1"), replace(told_of(VACANCY), fingerprint="other")):
         assert standing(told, other, "sidecar-a") is Standing.FREE
@@ -204,7 +204,7 @@ def test_the_document_is_bounded() -> None:
     full = Ledger()
     for number in range(100):
         full = marked(full, replace(storm, fingerprint=f"{number}"), "sidecar-a", NOW + number)
-        assert len(full.entries[f"ops#0 {number}"].told) == ledger_document.MOST_ALERTS
+        assert len(full.entries[f"ops#0 {number}"].sent) == ledger_document.MOST_ALERTS
     content = ledger_document.written(claimed(full, replace(storm, fingerprint="held"), A, NOW + 1000), NOW)
     assert ledger_document.MOST_BYTES // 2 < len(content) <= ledger_document.MOST_BYTES
     left = ledger_document.read(content).entries
@@ -216,8 +216,8 @@ def test_the_document_is_bounded() -> None:
 @given(
     st.binary(max_size=200) | st.just(b'{"format":2,"entries":[]}') | st.just(b'{"entries":{"x":{"told":{"y":"z"}}}}')
 )
-def test_a_document_that_nobody_can_read_is_none(content: bytes) -> None:
-    """Told again is better than never told."""
+def test_an_unreadable_document_is_an_empty_ledger(content: bytes) -> None:
+    """A duplicate is better than a loss."""
     found = ledger_document.read(content)
     assert standing(found, told_of(VACANCY), "sidecar-a") is Standing.FREE
 

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.cluster import ALL_FOUR, JOB, A, B, job_manager
 from tests.kit.core_sidecar import Sidecar
@@ -14,7 +14,7 @@ from tests.kit.fake_flink import Flink
 from tests.kit.znodes import ZNodes
 from tests.kit.zookeeper_recordings import Tree
 
-ERAS = {"1.13.6": Layout.Z1, "1.14.6": Layout.Z2, "1.20.5": Layout.Z4, "2.3.0": Layout.Z4}
+ERAS = {"1.13.6": ZNodeLayout.Z1, "1.14.6": ZNodeLayout.Z2, "1.20.5": ZNodeLayout.Z4, "2.3.0": ZNodeLayout.Z4}
 JOBS = {
     "1.13.6": "1e122730b9d708876a277fee71cefbe8",
     "1.14.6": "8ea688edd7fdd2250be2530ffc83061f",
@@ -52,7 +52,7 @@ def test_the_contenders_of_a_real_cluster_are_counted(version: str) -> None:
     """Two JobManagers contend while both run, and one after the leader was killed, whether there is one latch or one for each component."""
     both = recordings.tree(version, "02-job-running")
     latches = [path for path in watched(both).lists if znode_paths.is_latch(path) and path in both.nodes]
-    assert len(latches) == (3 if ERAS[version] in {Layout.Z1, Layout.Z2} else 1)
+    assert len(latches) == (3 if ERAS[version] in {ZNodeLayout.Z1, ZNodeLayout.Z2} else 1)
     assert {len(both.children(path)) for path in latches} == {2}
     assert {len(recordings.tree(version, "04-i-new-leader").children(path)) for path in latches} == {1}
 
@@ -70,7 +70,7 @@ def test_the_jobs_of_a_real_cluster_are_listed(version: str) -> None:
 def test_the_places_of_a_fresh_cluster_are_watched_before_they_exist() -> None:
     """Nothing has to be there: the first leader of a component is seen in whatever layout it comes."""
     nothing = znode_paths.wanted({}).nodes
-    for era in Layout:
+    for era in ZNodeLayout:
         assert {ZNodes(era).path(component) for component in CLUSTER_COMPONENTS} <= nothing
 
 
@@ -114,10 +114,10 @@ def test_the_namespace_is_joined_as_flink_joins_it(root: str, cluster_id: str, p
 
 def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
     """1.13, 1.14, 1.17, 2.x, one after the other on the same namespace: each upgrade is A->null->B, alerted once."""
-    versions = dict(zip(Layout, (A, B, job_manager("jm-c"), job_manager("jm-d")), strict=True))
-    flink = Flink(ZNodes(Layout.Z1)).submit().elect(A)
+    versions = dict(zip(ZNodeLayout, (A, B, job_manager("jm-c"), job_manager("jm-d")), strict=True))
+    flink = Flink(ZNodes(ZNodeLayout.Z1)).submit().elect(A)
     sidecar = Sidecar(flink).connects().waits(90)
-    for before, after in pairwise(Layout):
+    for before, after in pairwise(ZNodeLayout):
         sidecar.records.clear()
         flink.vacate()
         flink.forget()
@@ -131,8 +131,13 @@ def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
     assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")] * 3
 
 
-@pytest.mark.parametrize(("before", "after"), [(Layout.Z1, Layout.Z2), (Layout.Z2, Layout.Z3), (Layout.Z3, Layout.Z4)])
-def test_the_last_process_of_an_old_version_stays_watched_beside_the_new(before: Layout, after: Layout) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(ZNodeLayout.Z1, ZNodeLayout.Z2), (ZNodeLayout.Z2, ZNodeLayout.Z3), (ZNodeLayout.Z3, ZNodeLayout.Z4)],
+)
+def test_the_last_process_of_an_old_version_stays_watched_beside_the_new(
+    before: ZNodeLayout, after: ZNodeLayout
+) -> None:
     """A rolling upgrade: while the old leader still leads, a JobManager of the next version joins. The old places are still watched."""
     flink = Flink(ZNodes(before)).submit().elect(A)
     flink.znodes.write("/leader/dispatcher/latch/_c_a-latch-0000000000", None, A.zookeeper_session)

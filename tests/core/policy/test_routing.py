@@ -59,7 +59,7 @@ def routes(depth: int) -> st.SearchStrategy[Route]:
         Route,
         st.sampled_from(["ops", "oncall", "team"]),
         matchers=st.lists(matchers, max_size=2).map(tuple),
-        goes_on=st.booleans(),
+        continues=st.booleans(),
         routes=st.lists(routes(depth - 1), max_size=3).map(tuple) if depth else st.just(()),
     )
 
@@ -78,7 +78,7 @@ def taken(route: Route, found: Labels) -> list[str]:
     for child in route.routes:
         if is_open and (below := taken(child, found)):
             keys.extend(below)
-            is_open = child.goes_on
+            is_open = child.continues
     return keys or [route.key]
 
 
@@ -99,7 +99,7 @@ def test_the_first_sibling_wins_unless_it_continues() -> None:
     root = Route("ops", routes=(first, second))
     assert matching(root, {"alert": "a"}) == [first]
     assert matching(root, {"alert": "b"}) == [root]
-    going_on = replace(first, goes_on=True)
+    going_on = replace(first, continues=True)
     assert matching(replace(root, routes=(going_on, second)), {"alert": "a"}) == [going_on, second]
     other = replace(second, matchers=(equal("alert", "b"),))
     assert matching(replace(root, routes=(going_on, other)), {"alert": "a"}) == [going_on]

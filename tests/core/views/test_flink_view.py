@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from sidecar.core.flink.leadership import ComponentId, LeaderInformation
-from sidecar.core.flink.znode_paths import Layout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterObservation, ConnectionState, NodeObserved, ViewObserved
 from sidecar.core.views.flink_view import FlinkView
@@ -33,7 +33,11 @@ class Listener:
     """One `FlinkView`, and the calls that the listener of one component got from it."""
 
     def __init__(
-        self, component: ComponentId = DISPATCHER, *, era: Layout = Layout.Z4, tolerate_suspended: bool = False
+        self,
+        component: ComponentId = DISPATCHER,
+        *,
+        era: ZNodeLayout = ZNodeLayout.Z4,
+        tolerate_suspended: bool = False,
     ) -> None:
         self.component = component
         self.flink = Flink(ZNodes(era))
@@ -120,12 +124,12 @@ def test_bytes_that_cannot_be_read_change_nothing() -> None:
 def test_another_layouts_place_says_nothing_unless_it_is_newer() -> None:
     """In an upgrade the old version's place is empty or older: no null, and no step back."""
     listener = Listener()
-    listener.flink.znodes.era = Layout.Z1
+    listener.flink.znodes.era = ZNodeLayout.Z1
     listener.flink.elect(B, DISPATCHER)
-    listener.flink.znodes.era = Layout.Z4
+    listener.flink.znodes.era = ZNodeLayout.Z4
     listener.flink.elect(A, DISPATCHER)
     listener.reads()
-    listener.flink.znodes.era = Layout.Z1
+    listener.flink.znodes.era = ZNodeLayout.Z1
     listener.reads()
     listener.flink.vacate(DISPATCHER)
     listener.reads()
@@ -136,8 +140,8 @@ def test_another_layouts_place_says_nothing_unless_it_is_newer() -> None:
 
 
 @pytest.mark.parametrize("component", ALL_FOUR)
-@pytest.mark.parametrize("era", Layout)
-def test_suspended_is_null_and_the_same_leader_is_told_again(component: ComponentId, era: Layout) -> None:
+@pytest.mark.parametrize("era", ZNodeLayout)
+def test_suspended_is_null_and_the_same_leader_is_told_again(component: ComponentId, era: ZNodeLayout) -> None:
     """A->null->A, for each component: what a TaskManager lives through when only the connection was lost."""
     listener = Listener(component, era=era)
     listener.flink.elect(A)
@@ -221,14 +225,14 @@ def test_bytes_that_cannot_be_read_bring_up_nothing_after_an_outage() -> None:
 def test_after_an_outage_another_layouts_place_still_says_nothing() -> None:
     """Which of two places holds the newer leader is not forgotten: read first, the older one is no step back either."""
     listener = Listener()
-    listener.flink.znodes.era = Layout.Z1
+    listener.flink.znodes.era = ZNodeLayout.Z1
     listener.flink.elect(B, DISPATCHER)
-    listener.flink.znodes.era = Layout.Z4
+    listener.flink.znodes.era = ZNodeLayout.Z4
     listener.flink.elect(A, DISPATCHER)
     listener.is_(CONNECTED, SUSPENDED)
-    listener.flink.znodes.era = Layout.Z1
+    listener.flink.znodes.era = ZNodeLayout.Z1
     listener.is_(CONNECTED)
-    listener.flink.znodes.era = Layout.Z4
+    listener.flink.znodes.era = ZNodeLayout.Z4
     listener.reads()
     assert listener.calls == [A_LEADS, NULL, A_LEADS]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.core.flink.configmaps import Layout
+from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.observations import ClusterObservation, ConnectionState, ViewObserved
 from sidecar.core.views.flink_view import FlinkView, LeaderAddress
 from tests.kit.cluster import CLUSTER, DISPATCHER, A, B
@@ -17,7 +17,7 @@ LED_BY_B = B.leads(DISPATCHER).address
 class Listener:
     """The calls that the dispatcher's listener gets, as addresses."""
 
-    def __init__(self, era: Layout = Layout.K3) -> None:
+    def __init__(self, era: ConfigMapLayout = ConfigMapLayout.K3) -> None:
         self.flink = Flink(ConfigMaps(era)).grant(A)
         self.calls: list[str | None] = []
         self._view = FlinkView()
@@ -35,8 +35,8 @@ class Listener:
         self.calls += [call.leader_address for call in calls if call.component == "dispatcher"]
 
 
-@pytest.mark.parametrize("era", Layout)
-def test_neither_a_renewal_nor_another_holder_is_a_call(era: Layout) -> None:
+@pytest.mark.parametrize("era", ConfigMapLayout)
+def test_neither_a_renewal_nor_another_holder_is_a_call(era: ConfigMapLayout) -> None:
     """The old address leads until it is overwritten: A->B, without a null between."""
     listener = Listener(era)
     listener.flink.publish_all(A, DISPATCHER)
@@ -50,8 +50,8 @@ def test_neither_a_renewal_nor_another_holder_is_a_call(era: Layout) -> None:
     assert listener.calls == [LED_BY_A, LED_BY_B]
 
 
-@pytest.mark.parametrize("era", Layout)
-def test_null_is_a_key_that_is_gone(era: Layout) -> None:
+@pytest.mark.parametrize("era", ConfigMapLayout)
+def test_null_is_a_key_that_is_gone(era: ConfigMapLayout) -> None:
     """Not a connection that is, and not a ConfigMap: that one is made anew, without the key."""
     listener = Listener(era)
     listener.flink.publish_all(A, DISPATCHER)
@@ -68,11 +68,11 @@ def test_null_is_a_key_that_is_gone(era: Layout) -> None:
 
 def test_a_value_that_nobody_can_read_is_none_since_1_15() -> None:
     """Flink logs it and goes on as with no leader; before, the listener kept what it had."""
-    for era, calls in ((Layout.K3, [LED_BY_A, None, LED_BY_A]), (Layout.K1, [LED_BY_A])):
+    for era, calls in ((ConfigMapLayout.K3, [LED_BY_A, None, LED_BY_A]), (ConfigMapLayout.K1, [LED_BY_A])):
         listener = Listener(era)
         for value in (None, "garbage", None):
             listener.flink.publish_all(A, DISPATCHER)
-            if value and era is Layout.K3:
+            if value and era is ConfigMapLayout.K3:
                 listener.flink.config_maps[ONE].data[listener.flink.config_maps.key(DISPATCHER)] = value
             elif value:
                 listener.flink.config_maps[listener.flink.config_maps.name(DISPATCHER)].data["sessionId"] = value
