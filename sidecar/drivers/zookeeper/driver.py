@@ -20,7 +20,7 @@ from sidecar.core.observations import (
     ViewConfirmed,
     ViewObserved,
 )
-from sidecar.drivers.log_throttle import Said
+from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.drivers.zookeeper import news
 from sidecar.drivers.zookeeper.persistent import Event
 from sidecar.drivers.zookeeper.probe import Confirmations, Probe
@@ -99,7 +99,7 @@ class ZooKeeperDriver:
         self._zxid = 0  # as told last
         self._due: dict[Callable[[], None], float] = {}  # what to do next, and when (monotonic)
         self._why = "unknown reason"
-        self._said = Said()
+        self._throttle = LogThrottle()
         self._observer: Observer | None = None
         self._thread: ServiceThread | None = None
         self._stopping = threading.Event()
@@ -167,7 +167,7 @@ class ZooKeeperDriver:
         match state:
             case ConnectionState.CONNECTED:
                 _log.info("connected to ZooKeeper %s", self._where)
-                self._said.forget()
+                self._throttle.reset()
                 self._connected_at = at
                 self._probe.forget()
                 self._after(0, self._ask_something)
@@ -199,7 +199,7 @@ class ZooKeeperDriver:
         self._begin_anew(after=0)
 
     def _gave_up(self) -> None:
-        if self._why not in self._said:
+        if self._why not in self._throttle:
             _log.warning("the session with ZooKeeper %s ended (%s): reconnecting", self._where, self._why)
         self._begin_anew(after=_jittered(_ANEW_SECONDS))
 
@@ -242,7 +242,7 @@ class ZooKeeperDriver:
         self._why = why
         if self._view is ConnectionState.CONNECTED:
             return  # SUSPENDED follows
-        if self._said.is_news(why):
+        if self._throttle.is_due(why):
             _log.warning("no connection to ZooKeeper %s: %s; retrying", self._where, why)
         if self._view is None:
             self._tell_view(at, ConnectionState.SUSPENDED)
@@ -355,7 +355,7 @@ class ZooKeeperDriver:
         if connection != self._connection or self._found or isinstance(answer, Interrupted):
             return
         nothing = news.nothing_found(self._cluster_id, self._where, self._clock(), answer)
-        if self._said.is_news(f"nothing below {self._where}"):
+        if self._throttle.is_due(f"nothing below {self._where}"):
             _log.warning("%s. It will be watched as soon as it exists", Missing(nothing.place, nothing.beside))
         self._tell(nothing)
 
