@@ -1,10 +1,11 @@
-"""The composition root of `run`: everything is built here, in one straight line, and stopped in reverse order."""
+"""Builds a running sidecar in one function, and stops it in reverse order."""
 
 import logging
 import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,29 +33,27 @@ from sidecar.web.server import Application, WebServer
 log = logging.getLogger("sidecar")
 
 CLAIM_SECONDS: Final = 20.0
-"""So long a sidecar waits for the one before it to end: above what that one may take."""
+"""How long to wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
+_FIXED: Final = ("observer", "stores", "external_labels", "trust_window", "evidence")
+"""The parts of the policy that a reload does not change."""
 
 
 class StartError(OperatorError):
-    """The sidecar cannot run here."""
+    """The sidecar cannot start."""
 
 
 def check(settings: Settings) -> None:
-    """What can be checked without connecting to anything. Raises SettingsError."""
+    """Check everything that needs no connection. Raises SettingsError."""
     for destination, problem in check_urls(settings.destination_urls()).items():
         raise SettingsError(f"receiver {destination}: {problem}")
     place_of(settings.spool.place, settings.observer)
 
 
 def run(load: Callable[[], Settings]) -> int:
-    """Run the sidecar until SIGTERM or SIGINT; the exit status. On SIGHUP what may change without a restart is loaded again.
-
-    Raises SettingsError, as `load` does, and StartError.
-    """
-
+    """Run the sidecar until SIGTERM or SIGINT; reload on SIGHUP. Returns the exit status. Raises SettingsError and StartError."""
     died, asked = threading.Event(), threading.Event()
-    # First of all: without a handler SIGHUP would end us.
+    # First: without a handler SIGHUP would end the process.
     signal.signal(signal.SIGHUP, lambda _signal, _frame: asked.set())
 
     def loaded() -> Settings:
@@ -75,36 +74,26 @@ def run(load: Callable[[], Settings]) -> int:
     with Stopping() as stopping:
         reloader = _build(settings, journal, stopping, loaded, owner_died)
         signal.signal(signal.SIGHUP, lambda _signal, _frame: reloader.ask())
-        if asked.is_set():  # what we have loaded may be older than that
+        if asked.is_set():  # the settings may have been loaded before that
             reloader.ask()
-        log.info(
-            "flink-ha-sidecar %s watches %s as %s",
-            __version__,
-            ", ".join(cluster.cluster_id for cluster in settings.clusters),
-            settings.observer,
-        )
+        clusters = ", ".join(cluster.cluster_id for cluster in settings.clusters)
+        log.info("flink-ha-sidecar %s watches %s as %s", __version__, clusters, settings.observer)
         ended.wait()
         log.info("stopping")
     return 1 if died.is_set() else 0
 
 
 def _claim(journal: Journal, ended: Termination) -> bool:
-    """Wait until no other sidecar uses the state folder: the one before may be about to end. False: it is us who were asked to end.
-
-    Raises StartError.
-    """
+    """Wait until no other sidecar uses the state folder. False: this sidecar was asked to end meanwhile. Raises StartError."""
+    if journal.claim():
+        return True
     folder = journal.path.parent
+    log.warning("state_dir %s is in use by %s: waiting for it to end", folder, journal.claimed_by())
     deadline = time.monotonic() + CLAIM_SECONDS
-    waiting = False
     while not journal.claim():
         if time.monotonic() >= deadline:
-            raise StartError(
-                f"cannot use state_dir {folder}: it is in use by {journal.claimed_by()}; "
-                "end that sidecar, or give each one a state_dir of its own"
-            )
-        if not waiting:
-            log.warning("state_dir %s is in use by %s: waiting for it to end", folder, journal.claimed_by())
-        waiting = True
+            used = f"cannot use state_dir {folder}: it is in use by {journal.claimed_by()}"
+            raise StartError(f"{used}; stop that sidecar, or use another state_dir")
         if ended.wait(_CLAIM_PAUSE):
             return False
     return True
@@ -122,9 +111,10 @@ def _build(
     state = journal.open()
     clock = Clock(state.alive)
 
+    reader = partial(JournalReader, settings.state_dir, journal.check_soon)
     spool = Spool(
         place_of(settings.spool.place, settings.observer),
-        JournalReader(settings.state_dir, journal.check_soon),
+        reader(),
         observer=settings.observer,
         roll_interval=settings.spool.roll_interval,
         roll_records=settings.spool.roll_records,
@@ -138,11 +128,10 @@ def _build(
 
     def adopt(changed: Settings) -> None:
         notifier.adopt(changed.destination_urls())
-        names = ("observer", "stores", "external_labels", "trust_window", "evidence")
-        fixed = {name: getattr(policy, name) for name in names}
+        fixed = {name: getattr(policy, name) for name in _FIXED}
         loop.observe(PolicyLoaded(clock(), replace(changed.policy(), **fixed)))
 
-    def say(problem: str | None) -> None:
+    def report(problem: str | None) -> None:
         loop.rules_problem = problem
 
     ledgers = _ledgers(settings, clock)
@@ -155,7 +144,7 @@ def _build(
         keep=settings.evidence.keep,
         most_bytes=settings.evidence.most_bytes,
     )
-    reloader = Reloader(settings, loaded, adopt, say)
+    reloader = Reloader(settings, loaded, adopt, report)
     loop = Loop(
         policy,
         journal,
@@ -171,7 +160,7 @@ def _build(
         lambda: loop.snapshot,
         metrics.renderer(lambda: loop.snapshot, stores),
         clock,
-        lambda: JournalReader(settings.state_dir, journal.check_soon),
+        reader,
         allowed_hosts=settings.http.names | {settings.observer.lower()},
     )
     try:
@@ -181,8 +170,8 @@ def _build(
             f"cannot listen on {settings.http.host}:{settings.http.port}: {error.strerror}; set http.port to a free one"
         ) from error
     drivers = Drivers(settings.clusters, clock)
-    # Stopped in reverse: first nothing new is seen, then what is under way is sent, then all of it is recorded and sealed. What waits for
-    # a store or a receiver that hangs gets so little that recording has time left.
+    # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
+    # or receiver get little time, so that enough is left for recording.
     web.start()
     stopping.add("the web server", web.stop)
     spool.start()
@@ -200,7 +189,7 @@ def _build(
 
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
-    """One for each cluster, in its own store, where several sidecars are to be one voice."""
+    """A ledger for each cluster, in its own store, if several sidecars are to notify once."""
     if settings.ledger is LedgerMode.LOCAL or not settings.receivers:
         return {}
     alone = settings.ledger is LedgerMode.AUTO

@@ -194,7 +194,7 @@ def _make_private(path: Path) -> None:
         os.fchmod(descriptor, _PRIVATE)
         os.close(descriptor)
     # By name: closing a descriptor of an open journal would release the locks that SQLite holds on it.
-    for file in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))):
+    for file in (path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm")):
         try:
             mode = file.lstat().st_mode
         except FileNotFoundError:

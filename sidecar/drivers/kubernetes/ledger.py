@@ -61,8 +61,7 @@ class KubernetesLedger:
     def rest(self) -> None:
         self._api.reopen()
 
-    def stop(self) -> None:
-        self.rest()
+    stop = rest
 
     def _call(self, verb: Verb, body: object = None, *, unless: Container[int | None]) -> ConfigMap | None:
         """None: the API server answered with a status in `unless`."""

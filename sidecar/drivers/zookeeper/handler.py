@@ -37,8 +37,9 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
     def stop(self) -> None:
         self._running = False
 
-    def create_socket_pair(self) -> tuple["_Pipe", "_Pipe"]:
-        return _Pipe.pair()
+    def create_socket_pair(self) -> tuple["_PipeEnd", "_PipeEnd"]:
+        read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        return _PipeEnd(read_end), _PipeEnd(write_end)
 
     def spawn(self, func: Callable[..., object], *args: Any, **kwargs: Any) -> threading.Thread:
         def run() -> None:
@@ -84,7 +85,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
         return [each for each in readable if each in found], [each for each in writable if each in found], []
 
 
-class _Pipe:
+class _PipeEnd:
     """One end of a pipe that wakes kazoo's connection thread: one byte for each request.
 
     kazoo's pair of sockets blocks the sender when some 280 bytes are unread. That happens when a connection breaks: kazoo drops the
@@ -93,14 +94,6 @@ class _Pipe:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-
-    @classmethod
-    def pair(cls) -> tuple["_Pipe", "_Pipe"]:
-        """The read end and the write end."""
-        ends = os.pipe()
-        for end in ends:
-            os.set_blocking(end, False)
-        return cls(ends[0]), cls(ends[1])
 
     def fileno(self) -> int:
         return self._descriptor

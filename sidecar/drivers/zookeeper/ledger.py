@@ -69,8 +69,7 @@ class ZooKeeperLedger:
     def rest(self) -> None:
         self._disconnect(_GOODBYE_SECONDS)
 
-    def stop(self) -> None:
-        self.rest()
+    stop = rest
 
     def _create(self, session: "_Session", path: str, content: bytes = b"") -> None:
         """Create `path`, then its missing parents: creating an existing parent may be refused instead of reported as existing."""
