@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
-from sidecar.core.evidence import Piece
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PolicyLoaded
 from sidecar.drivers import Drivers, ledger_of
 from sidecar.journal import Journal, JournalReader
@@ -23,7 +22,7 @@ from sidecar.settings import LedgerMode, Settings, SettingsError
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.notifier import Attempt, Notifier, check_urls
+from sidecar.sinks.notify.notifier import Notifier, check_urls
 from sidecar.sinks.spool.place import place_of
 from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
@@ -120,12 +119,6 @@ def _build(
         roll_records=settings.spool.roll_records,
     )
 
-    def settle(delivery_id: str, attempt: Attempt) -> None:
-        loop.observe(DeliverySettled(clock(), delivery_id, *attempt))
-
-    def gathered(capture_id: str, pieces: tuple[Piece, ...]) -> None:
-        loop.observe(EvidenceGathered(clock(), capture_id, pieces))
-
     def adopt(changed: Settings) -> None:
         notifier.adopt(changed.destination_urls())
         fixed = {name: getattr(policy, name) for name in _FIXED}
@@ -135,10 +128,14 @@ def _build(
         loop.rules_problem = problem
 
     ledgers = _ledgers(settings, clock)
-    notifier = Notifier(settings.destination_urls(), settle, ledgers)
+    notifier = Notifier(
+        settings.destination_urls(),
+        lambda delivery_id, attempt: loop.observe(DeliverySettled(clock(), delivery_id, *attempt)),
+        ledgers,
+    )
     collector = Collector(
         settings.evidence.folder,
-        gathered,
+        lambda capture_id, pieces: loop.observe(EvidenceGathered(clock(), capture_id, pieces)),
         clusters=settings.clusters,
         tls=settings.evidence.tls,
         keep=settings.evidence.keep,
@@ -166,9 +163,8 @@ def _build(
     try:
         web = WebServer(application, settings.http.host, settings.http.port)
     except OSError as error:
-        raise StartError(
-            f"cannot listen on {settings.http.host}:{settings.http.port}: {error.strerror}; set http.port to a free one"
-        ) from error
+        where = f"{settings.http.host}:{settings.http.port}"
+        raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
     drivers = Drivers(settings.clusters, clock)
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.

@@ -1,5 +1,6 @@
 """Waits for SIGTERM and SIGINT, whichever thread receives them."""
 
+import math
 import os
 import select
 import signal
@@ -31,13 +32,10 @@ class Termination(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds, in the main thread. Returns whether it is set."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
-        while not self.is_set():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                break
-            if poll.poll(None if left is None else left * 1000):
+        while not self.is_set() and (left := deadline - time.monotonic()) > 0:
+            if poll.poll(None if timeout is None else left * 1000):
                 os.read(self._woken, 4096)
         return self.is_set()

@@ -37,9 +37,8 @@ class ClusterNotSeenError(OperatorError):
 def transitions(cluster: ClusterSettings) -> Generator[TransitionRecord, None, None]:
     """The transitions from now on, until the caller closes the iterator."""
     clock = Clock()
-    policy = Policy(
-        socket.gethostname(), {cluster.cluster_id: cluster.store}, session_timeouts=session_timeouts(cluster)
-    )
+    stores = {cluster.cluster_id: cluster.store}
+    policy = Policy(socket.gethostname(), stores, session_timeouts=session_timeouts(cluster))
     state, _ = step_all(policy, State(), [Started(clock())])
     with closing(_observations(cluster, clock)) as observations:
         for observation in observations:
@@ -81,22 +80,21 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                     advice = "check its id, and that a JobManager runs"
                     raise ClusterNotSeenError(f"{cluster.place} has no Flink cluster {cluster.cluster_id}: {advice}")
             if seen_at is not None and _all_proven(state.clusters[cluster.cluster_id], seen_at):
-                return leaders(Snapshot(clock(), state))
-            if clock().steady >= deadline:
                 break
-    if seen_at is not None:
-        _log.warning("not every lease was renewed or expired within %.0f s: the leader shown may be dead", patience)
-        return leaders(Snapshot(clock(), state))
-    advice = "check the address, and that the store is up"
-    raise ClusterNotSeenError(f"cannot read all leaders at {cluster.place} within {patience:.0f} s: {advice}")
+            if clock().steady >= deadline:
+                if seen_at is None:
+                    advice = "check the address, and that the store is up"
+                    raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
+                _log.warning("not every lease was renewed or expired within %.0f s: a leader may be dead", patience)
+                break
+    return leaders(Snapshot(clock(), state))
 
 
 def _all_proven(cluster: ClusterState, since: int) -> bool:
     """Whether every leader with a lease has changed its ConfigMap after `since` (steady)."""
     held = (known.leadership.position for known in cluster.components.values() if isinstance(known.leadership, Held))
-    return all(
-        cluster.leases[position.name].changed_at > since for position in held if isinstance(position, ConfigMapPosition)
-    )
+    names = [position.name for position in held if isinstance(position, ConfigMapPosition)]
+    return all(cluster.leases[name].changed_at > since for name in names)
 
 
 def _observations(cluster: ClusterSettings, clock: Clock) -> Generator[ClusterObservation | None, None, None]:

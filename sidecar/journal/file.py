@@ -111,9 +111,7 @@ def set_aside(path: Path) -> Path:
     if log.exists():
         log.rename(aside.with_name(f"{aside.name}-wal"))  # the name that SQLite expects
     path.rename(aside)
-    path.with_name(f"{path.name}-shm").unlink(
-        missing_ok=True
-    )  # an index of the -wal, created again when the file is opened
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)  # an index, made again when the file is opened
     return aside
 
 

@@ -22,7 +22,6 @@ class StateLock:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._descriptor: int | None = None
-        self._warned = False
 
     def take(self) -> bool:
         """Take the lock. False: another process holds it. True, with a warning, if the file system has no locks.
@@ -42,10 +41,8 @@ class StateLock:
             if error.errno not in _NO_LOCKS_HERE:
                 os.close(descriptor)
                 raise
-            if not self._warned:
-                consequence = "a second sidecar on this folder would not be refused"
-                log.warning("cannot lock %s (%s): %s", self._path, error.strerror, consequence)
-            self._warned = True
+            consequence = "a second sidecar on this folder would not be refused"
+            log.warning("cannot lock %s (%s): %s", self._path, error.strerror, consequence)
         self._descriptor = descriptor
         with suppress(OSError):  # information only
             os.fchmod(descriptor, 0o600)

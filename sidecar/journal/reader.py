@@ -75,8 +75,8 @@ class JournalReader:
             raise found from error
 
     def _opened(self) -> sqlite3.Connection:
-        known = self._path.stat()
-        file = (known.st_dev, known.st_ino)
+        status = self._path.stat()
+        file = (status.st_dev, status.st_ino)
         if self._connection is None or file != self._file:
             self.close()
             self._connection = connect(self._path, "ro")

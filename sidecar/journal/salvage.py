@@ -68,10 +68,10 @@ def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Ro
 
     Raises sqlite3.Error.
     """
-    begins = newest_in(connection)
+    start = newest_in(connection)
     numbers = [number for number, _, _ in salvaged.records]
     known = [number for number in (salvaged.newest, salvaged.sealed, *numbers[-1:]) if number is not None]
-    newest = max(known, default=begins)
+    newest = max(known, default=start)
     sealed = salvaged.sealed
     if sealed is None:  # treat all as unsealed: a record that is sealed twice is still one record
         sealed = numbers[0] - 1 if numbers else newest

@@ -196,7 +196,8 @@ class Journal:
                 refill(connection, self._salvaged, rows, left_out=0 if loading else _MARGIN)
                 self._salvaged = None
             if loading:
-                self._saved = _load(connection)
+                stored = connection.execute("SELECT kind, key, value FROM state")
+                self._saved = _assembled(Row(*row) for row in stored)
             self._sealed, self._newest = sealed_in(connection), newest_in(connection)
         except sqlite3.Error as error:
             connection.close()
@@ -250,10 +251,6 @@ class Journal:
             advice = f"; {error.advice}" if error.advice else ""
             log.error("%s: records wait in memory, alerts are still sent%s", error, advice)
         self.problem = str(error)
-
-
-def _load(connection: sqlite3.Connection) -> State:
-    return _assembled(Row(*row) for row in connection.execute("SELECT kind, key, value FROM state"))
 
 
 def _assembled(rows: Iterable[Row]) -> State:

@@ -24,7 +24,13 @@ from sidecar.drivers.kubernetes.responses import (
 )
 from sidecar.drivers.kubernetes.stream import CHUNK_BYTES, Stream
 
-_TIMEOUT = Timeout(connect=3.0, read=4.0)
+# The driver decides when to retry. A redirect would send the token to another server.
+_OPTIONS: Final[dict[str, Any]] = {
+    "timeout": Timeout(connect=3.0, read=4.0),
+    "retries": False,
+    "redirect": False,
+    "preload_content": False,
+}
 _WHOLE_ANSWER_SECONDS = 15.0
 _MOST_BYTES = 64 << 20
 _MOST_REFUSAL_BYTES = 16 << 10
@@ -129,17 +135,7 @@ class Api:
         headers = {**headers, **credentials.headers()}
         try:
             self._pool = self._pool or _pool(credentials)
-            # The driver decides when to retry. A redirect would send the token to another server.
-            response = self._pool.request(
-                method,
-                host + path,
-                body=body,
-                headers=headers,
-                timeout=_TIMEOUT,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
+            response = self._pool.request(method, host + path, body=body, headers=headers, **_OPTIONS)
         except (HTTPError, OSError, ValueError) as error:
             cause = _innermost(error)
             self._refused = isinstance(cause, ssl.SSLError)
@@ -179,12 +175,12 @@ def _decoded(response: Any, read: Callable[[bytes], _T], doing: str) -> _T:
 
 
 def _body(response: Any, most: int, doing: str) -> bytes:
-    """The whole answer. Read in pieces, because urllib3's read timeout applies to each piece. Raises ApiError."""
+    """The whole answer. Read in chunks, because urllib3's read timeout applies to each chunk. Raises ApiError."""
     deadline = time.monotonic() + _WHOLE_ANSWER_SECONDS
     body = bytearray()
     try:
-        while piece := response.read1(CHUNK_BYTES, decode_content=False):
-            body += piece
+        while chunk := response.read1(CHUNK_BYTES, decode_content=False):
+            body += chunk
             if len(body) > most:
                 raise ApiError(f"{doing}: the answer is larger than {most >> 10} KiB")
             if time.monotonic() > deadline:

@@ -60,7 +60,7 @@ class KubernetesDriver:
 
     The driver lists, then watches. When the watch is silent for longer than a living leader, it lists again and reports unchanged
     ConfigMaps again. It also lists every 7 to 14 s while the watch delivers: the events of a slow watch may be old. A watch that does
-    not deliver what a list has found is opened anew. After an outage the driver reports missed changes in order, as far back as the API
+    not deliver what a list has found is opened again. After an outage the driver reports missed changes in order, as far back as the API
     server remembers them, otherwise only the result.
 
     A cluster has one ConfigMap, selected by its name; before Flink 1.15 one for each component and job, selected by their labels.
@@ -251,9 +251,8 @@ class KubernetesDriver:
         if config_map.version != self._reported.get(name):
             self._reported[name] = config_map.version
             self._expectations.changed(time.monotonic(), name, config_map.version, leader)
-        self._report(
-            ConfigMapObserved(at, self._cluster_id, name, *config_map.version, relevant(config_map.data), leader)
-        )
+        data = relevant(config_map.data)
+        self._report(ConfigMapObserved(at, self._cluster_id, name, *config_map.version, data, leader))
 
     def _report_deleted(self, at: Moment, name: str) -> None:
         del self._reported[name]

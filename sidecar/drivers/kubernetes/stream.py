@@ -30,9 +30,7 @@ class Stream:
         while not self._lines:
             try:
                 connection = self._response.connection
-                if (
-                    connection and connection.sock
-                ):  # otherwise the server closes it after this answer: the usual timeout
+                if connection and connection.sock:  # otherwise it closes after this answer: the usual timeout
                     connection.sock.settimeout(max(deadline - time.monotonic(), _SHORTEST_WAIT))
                 chunk = self._response.read1(CHUNK_BYTES, decode_content=False)
             except ReadTimeoutError:

@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import ConnectionState, SnapshotCompleted, ViewConfirmed
+from sidecar.core.observations import ConnectionState
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.probe import Confirmations, Probe
@@ -63,7 +63,6 @@ class ZooKeeperDriver:
         `clock` is called in several threads. Timeouts in seconds, as Flink's `high-availability.zookeeper.client.*`. Raises ValueError
         when the quorum is malformed.
         """
-        self._cluster_id = cluster_id
         self._clock = clock
         self._session_timeout = session_timeout
         self._connection_timeout = connection_timeout
@@ -80,7 +79,7 @@ class ZooKeeperDriver:
             raise ValueError(f"ZooKeeper quorum {quorum!r} is not like host:port,host:port/chroot: {error}") from error
         self._tree = Tree()
         self._throttle = LogThrottle()
-        self._reporter = Reporter(cluster_id, self._where, self._throttle)
+        self._reporter = Reporter(cluster_id, self._where, self._throttle, round(self._probe.each * SECOND))
         self._connection = 0  # counts connections, to ignore late answers of earlier ones
         self._connected_at = clock()
         self._reads_in_flight = 0
@@ -273,10 +272,7 @@ class ZooKeeperDriver:
     def _confirm(self) -> None:
         at = self._confirmations.confirmed()
         if at and self._tree.is_complete:
-            self._report_confirmed(at)
-
-    def _report_confirmed(self, at: Moment) -> None:
-        self._reporter.report(ViewConfirmed(at, self._cluster_id, round(self._probe.each * SECOND)))
+            self._reporter.report_confirmed(at)
 
     def _read_again(self) -> None:
         self._tree.confirm(_CONFIRMED_AT_ONCE, time.monotonic())
@@ -297,9 +293,8 @@ class ZooKeeperDriver:
 
     def _watch_answered(self, _at: Moment, answer: Answer) -> None:
         if not isinstance(answer, Done | Interrupted):
-            _log.info(
-                "ZooKeeper %s is older than 3.6 and has no persistent watches: using one watch per path", self._where
-            )
+            reason = "is older than 3.6 and has no persistent watches"
+            _log.info("ZooKeeper %s %s: using one watch per path", self._where, reason)
             self._reconnect_one_shot()
 
     def _reconnect_one_shot(self) -> None:
@@ -321,20 +316,17 @@ class ZooKeeperDriver:
         if report := self._tree.answered(ask, answer, time.monotonic()):
             self._reporter.report_path(at, report)
         if self._tree.completed():
-            self._reporter.report(SnapshotCompleted(at, self._cluster_id))
-            self._report_confirmed(self._connected_at)
+            self._reporter.report_complete(at)
+            self._reporter.report_confirmed(self._connected_at)
             self._reporter.report_store(self._clock(), self._session.zxid)
-            if not self._reporter.found and not self._session.ask_siblings(self._on_answer(self._report_nothing)):
-                self._report_nothing(at, Refused("the root has no parent"))
+            answered = self._on_answer(self._reporter.report_missing)
+            if not self._reporter.found and not self._session.ask_siblings(answered):
+                self._reporter.report_missing(at, Refused("the root has no parent"))
         self._confirm()
         if path := self._tree.unnotified:
             _log.warning("%s changed in ZooKeeper %s but no watch reported it: reconnecting", path, self._where)
             self._tree.unnotified = None
             self._reconnect_one_shot()
-
-    def _report_nothing(self, at: Moment, siblings: Answer) -> None:
-        if not self._reporter.found and not isinstance(siblings, Interrupted):
-            self._reporter.report_nothing(at, siblings)
 
 
 def _jittered(seconds: float) -> float:

@@ -186,10 +186,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         return ended
 
     def _has_whole_message(self) -> bool:
-        return (
-            len(self._unread) >= _LENGTH.size
-            and len(self._unread) - _LENGTH.size >= _LENGTH.unpack_from(self._unread)[0]
-        )
+        content = len(self._unread) - _LENGTH.size
+        return content >= 0 and content >= _LENGTH.unpack_from(self._unread)[0]
 
     def _read(self, length: int, timeout: float) -> bytes:
         if length < 0:

@@ -49,9 +49,8 @@ class Security(Struct, frozen=True):
 
     def client_options(self) -> dict[str, Any]:
         """Arguments of `KazooClient`. For TLS see `connect`."""
-        options: dict[str, Any] = {
-            "auth_data": [(scheme, text.reveal()) for scheme, text in self.authorization.items()]
-        }
+        auth_data = [(scheme, text.reveal()) for scheme, text in self.authorization.items()]
+        options: dict[str, Any] = {"auth_data": auth_data}
         if self.sasl:
             username, password = self.sasl.username, self.sasl.password.reveal()
             options["sasl_options"] = {"mechanism": _DigestMD5.name, "username": username, "password": password}

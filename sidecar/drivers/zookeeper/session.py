@@ -179,8 +179,7 @@ class Session:
     @property
     def zxid(self) -> int:
         """The newest transaction that the server has reported."""
-        zxid: int = self._client.last_zxid
-        return zxid
+        return int(self._client.last_zxid)
 
     def _converting(self, question: Question, path: str, answered: Callable[[Answer], None]) -> persistent.Answered:
         def completed(result: Any, error: Exception | None) -> None:

@@ -25,6 +25,7 @@ MOST_CHILDREN = 50_000
 _DISCOVERY = frozenset({znode_paths.LEADER, znode_paths.JOBS})
 """The lists that lead to all leaders."""
 
+_BELOW_JOBS = f"{znode_paths.JOBS}/"
 _NOTHING_WANTED = znode_paths.Wanted(frozenset(), frozenset(), frozenset())
 _NOTHING = (Absent(), Children(()))
 _LINGERING_SECONDS = 5.0
@@ -276,9 +277,7 @@ class Tree:
         watched = self._watched[path] = Watched(path, question)
         if self._unread is not None:
             self._unread.add(watched)
-        elif (
-            notified and self.persistent and question is Question.VALUE and not path.startswith(f"{znode_paths.JOBS}/")
-        ):
+        elif notified and self.persistent and question is Question.VALUE and not path.startswith(_BELOW_JOBS):
             watched.seen = Absent()  # its creation would have been notified
             watched.counted = True
         return watched
@@ -289,7 +288,7 @@ class Tree:
         previous, self._wanted = self._wanted, znode_paths.wanted(names)
         self.roots = frozenset()
         if self.persistent:
-            below_jobs = any(path.startswith(f"{znode_paths.JOBS}/") for path in self._watched)
+            below_jobs = any(path.startswith(_BELOW_JOBS) for path in self._watched)
             self.roots = self._wanted.roots | ({znode_paths.JOBS} if below_jobs else frozenset())
         lists, nodes = self._wanted.lists - previous.lists, self._wanted.nodes - previous.nodes
         for paths, question in ((lists, Question.CHILDREN), (nodes, Question.VALUE)):
