@@ -1,3 +1,3 @@
-"""flink-ha-sidecar: watches every Flink HA leader, tells people once per failover, keeps an audit log."""
+"""flink-ha-sidecar: watches every Flink HA leader, notifies once per failover, keeps an audit log."""
 
 __version__ = "0.1.0"

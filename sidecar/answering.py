@@ -1,4 +1,4 @@
-"""The other side of `sidecar.child`: what a child process does. Loads nothing of the sidecar, so that a child starts fast."""
+"""The child process's side of `sidecar.child`. Imports nothing of the sidecar, so that a child starts fast."""
 
 import json
 import os
@@ -10,20 +10,20 @@ from typing import NoReturn
 
 
 def answer_once(answer: Callable[..., object]) -> NoReturn:
-    """Answer the one request, whose keys are arguments of `answer`, and end. Ends without an answer when the parent does."""
+    """Answer the one request, whose keys are the arguments of `answer`, and exit. Exits without an answer if the parent does."""
     request = json.loads(sys.stdin.buffer.readline())
     out = os.dup(1)
-    os.dup2(2, 1)  # programs that are started from here must not answer for us
+    os.dup2(2, 1)  # programs started from here must not write to the answer
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     with os.fdopen(out, "w") as stream:
         stream.write(json.dumps(answer(**request)) + "\n")
-    os._exit(0)  # waits for no thread of a library
+    os._exit(0)  # does not wait for threads of libraries
 
 
 def _end_with_the_parent() -> None:
     try:
-        os.read(0, 1)  # nothing more is sent: it returns, or raises, when the other end closes
+        os.read(0, 1)  # nothing more is sent: returns, or raises, when the parent closes its end
     finally:
-        if os.getpgrp() == os.getpid():  # what was started from here goes too
+        if os.getpgrp() == os.getpid():  # also ends programs started from here
             os.killpg(0, signal.SIGKILL)
         os._exit(1)

@@ -1,10 +1,11 @@
-"""The composition root of `run`: everything is built here, in one straight line, and stopped in reverse order."""
+"""Builds a running sidecar in one function, and stops it in reverse order."""
 
 import logging
 import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,6 @@ from msgspec.structs import replace
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
-from sidecar.core.evidence import EvidenceItem
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PolicyLoaded
 from sidecar.drivers import Drivers, ledger_of
 from sidecar.journal import Journal, JournalReader
@@ -25,7 +25,7 @@ from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.notifier import Attempt, Notifier, check_urls
+from sidecar.sinks.notify.notifier import Notifier, check_urls
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
@@ -36,29 +36,27 @@ from sidecar.web.server import Application, WebServer
 log = logging.getLogger("sidecar")
 
 CLAIM_SECONDS: Final = 20.0
-"""So long a sidecar waits for the one before it to end: above what that one may take."""
+"""How long to wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
+_FIXED: Final = ("observer", "stores", "external_labels", "trust_window", "evidence")
+"""The parts of the policy that a reload does not change."""
 
 
 class StartError(OperatorError):
-    """The sidecar cannot run here."""
+    """The sidecar cannot start."""
 
 
 def check(settings: Settings) -> None:
-    """What can be checked without connecting to anything. Raises SettingsError."""
+    """Check everything that needs no connection. Raises SettingsError."""
     for destination, problem in check_urls(settings.destination_urls()).items():
         raise SettingsError(f"receiver {destination}: {problem}")
     segment_store(settings.spool.place, settings.observer)
 
 
 def run(load: Callable[[], Settings]) -> int:
-    """Run the sidecar until SIGTERM or SIGINT; the exit status. On SIGHUP what may change without a restart is loaded again.
-
-    Raises SettingsError, as `load` does, and StartError.
-    """
-
+    """Run the sidecar until SIGTERM or SIGINT; reload on SIGHUP. Returns the exit status. Raises SettingsError and StartError."""
     died, asked = threading.Event(), threading.Event()
-    # First of all: without a handler SIGHUP would end us.
+    # First: without a handler SIGHUP would end the process.
     signal.signal(signal.SIGHUP, lambda _signal, _frame: asked.set())
 
     def loaded() -> Settings:
@@ -79,14 +77,10 @@ def run(load: Callable[[], Settings]) -> int:
     with Stopping() as stopping:
         reloader = _build(settings, journal, stopping, loaded, owner_died)
         signal.signal(signal.SIGHUP, lambda _signal, _frame: reloader.ask())
-        if asked.is_set():  # what we have loaded may be older than that
+        if asked.is_set():  # the settings may have been loaded before that
             reloader.ask()
-        log.info(
-            "flink-ha-sidecar %s watches %s as %s",
-            __version__,
-            ", ".join(cluster.cluster_id for cluster in settings.clusters),
-            settings.observer,
-        )
+        clusters = ", ".join(cluster.cluster_id for cluster in settings.clusters)
+        log.info("flink-ha-sidecar %s watches %s as %s", __version__, clusters, settings.observer)
         _log_what_ends_with_the_pod(settings)
         ended.wait()
         log.info("stopping")
@@ -105,22 +99,16 @@ def _log_what_ends_with_the_pod(settings: Settings) -> None:
 
 
 def _claim(journal: Journal, ended: Termination) -> bool:
-    """Wait until no other sidecar uses the state folder: the one before may be about to end. False: it is us who were asked to end.
-
-    Raises StartError.
-    """
+    """Wait until no other sidecar uses the state folder. False: this sidecar was asked to end meanwhile. Raises StartError."""
+    if journal.claim():
+        return True
     folder = journal.path.parent
+    log.warning("state_dir %s is in use by %s: waiting for it to end", folder, journal.claimed_by())
     deadline = time.monotonic() + CLAIM_SECONDS
-    waiting = False
     while not journal.claim():
         if time.monotonic() >= deadline:
-            raise StartError(
-                f"cannot use state_dir {folder}: it is in use by {journal.claimed_by()}; "
-                "end that sidecar, or give each one a state_dir of its own"
-            )
-        if not waiting:
-            log.warning("state_dir %s is in use by %s: waiting for it to end", folder, journal.claimed_by())
-        waiting = True
+            used = f"cannot use state_dir {folder}: it is in use by {journal.claimed_by()}"
+            raise StartError(f"{used}; stop that sidecar, or use another state_dir")
         if ended.wait(_CLAIM_PAUSE):
             return False
     return True
@@ -138,41 +126,39 @@ def _build(
     state = journal.open()
     clock = Clock(state.alive)
 
+    reader = partial(JournalReader, settings.state_dir, journal.check_soon)
     spool = Spool(
         segment_store(settings.spool.place, settings.observer),
-        JournalReader(settings.state_dir, journal.check_soon),
+        reader(),
         observer=settings.observer,
         roll_interval=settings.spool.roll_interval,
         roll_records=settings.spool.roll_records,
     )
 
-    def settle(delivery_id: str, attempt: Attempt) -> None:
-        loop.observe(DeliverySettled(clock(), delivery_id, *attempt))
-
-    def gathered(capture_id: str, pieces: tuple[EvidenceItem, ...]) -> None:
-        loop.observe(EvidenceGathered(clock(), capture_id, pieces))
-
     def adopt(changed: Settings) -> None:
         notifier.adopt(changed.destination_urls())
-        names = ("observer", "stores", "external_labels", "trust_window", "evidence")
-        fixed = {name: getattr(policy, name) for name in names}
+        fixed = {name: getattr(policy, name) for name in _FIXED}
         loop.observe(PolicyLoaded(clock(), replace(changed.policy(), **fixed)))
 
-    def say(problem: str | None) -> None:
+    def report(problem: str | None) -> None:
         loop.rules_problem = problem
 
     ledgers = _ledgers(settings, clock)
     handovers = Handovers(_handover_documents(settings), policy, lambda: loop.snapshot.state, clock)
-    notifier = Notifier(settings.destination_urls(), settle, ledgers)
+    notifier = Notifier(
+        settings.destination_urls(),
+        lambda delivery_id, attempt: loop.observe(DeliverySettled(clock(), delivery_id, *attempt)),
+        ledgers,
+    )
     collector = Collector(
         settings.evidence.folder,
-        gathered,
+        lambda capture_id, pieces: loop.observe(EvidenceGathered(clock(), capture_id, pieces)),
         clusters=settings.clusters,
         tls=settings.evidence.tls,
         keep=settings.evidence.keep,
         most_bytes=settings.evidence.most_bytes,
     )
-    reloader = Reloader(settings, loaded, adopt, say)
+    reloader = Reloader(settings, loaded, adopt, report)
     loop = Loop(
         policy,
         journal,
@@ -188,18 +174,17 @@ def _build(
         lambda: loop.snapshot,
         metrics.renderer(lambda: loop.snapshot, stores),
         clock,
-        lambda: JournalReader(settings.state_dir, journal.check_soon),
+        reader,
         allowed_hosts=settings.http.names | {settings.observer.lower()},
     )
     try:
         web = WebServer(application, settings.http.host, settings.http.port)
     except OSError as error:
-        raise StartError(
-            f"cannot listen on {settings.http.host}:{settings.http.port}: {error.strerror}; set http.port to a free one"
-        ) from error
+        where = f"{settings.http.host}:{settings.http.port}"
+        raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
     drivers = Drivers(settings.clusters, clock)
-    # Stopped in reverse: first nothing new is seen, then what is under way is sent, then all of it is recorded and sealed. What waits for
-    # a store or a receiver that hangs gets so little that recording has time left.
+    # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
+    # or receiver get little time, so that enough is left for recording.
     web.start()
     stopping.add("the web server", web.stop)
     spool.start()
@@ -219,7 +204,7 @@ def _build(
 
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
-    """One for each cluster, in its own store, where several sidecars are to be one voice."""
+    """A ledger for each cluster, in its own store, if several sidecars are to notify once."""
     if settings.ledger is LedgerMode.LOCAL or not settings.receivers:
         return {}
     alone = settings.ledger is LedgerMode.AUTO

@@ -1,6 +1,6 @@
-"""A child process that answers one request and ends: what is heavy, hangs or handles secrets stays out of ours (docs/adr/0002).
+"""A child process that answers one request: for work that is heavy, may hang, or handles secrets (docs/adr/0002).
 
-A request goes to its stdin, never into its command line or its environment: it may hold secrets.
+The request goes to stdin, never into the command line or the environment: it may hold secrets.
 """
 
 import json
@@ -23,14 +23,14 @@ _T = TypeVar("_T")
 
 
 class NoAnswerError(Exception):
-    """The child did not say how it went."""
+    """The child gave no valid answer."""
 
 
 class Child:
-    """One run of a module, in a process group of its own. It answers one JSON line with one; when we are gone, it ends."""
+    """One run of a module, in its own process group. Answers one JSON line with one JSON line; exits when we do."""
 
     def __init__(self, module: str, name: str, environment: Mapping[str, str]) -> None:
-        """`name` is what errors call it. It gets this `environment` and nothing else of ours. Raises OSError."""
+        """`name` is for error messages. The child gets only this `environment`. Raises OSError."""
         self._name = name
         self._ours, theirs = socket.socketpair()
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class Child:
             theirs.close()
 
     def ask(self, request: Mapping[str, Any], kind: type[_T], seconds: float) -> _T:
-        """The answer to the one request. Raises NoAnswerError when there is none of this kind within `seconds`."""
+        """The answer, decoded as `kind`. Raises NoAnswerError if there is none within `seconds`."""
         deadline = time.monotonic() + seconds
         answer = bytearray()
         try:
@@ -70,22 +70,22 @@ class Child:
             raise NoAnswerError(f"{self._name} did not answer: {type(error).__name__}") from error
 
     def kill(self) -> None:
-        """Have it end now, from any thread: whoever waits for its answer gets none."""
+        """Kill the child; `ask` in another thread then raises NoAnswerError. May be called in any thread."""
         with self._lock:
             if not self._ended:
                 self._signal()
 
     def end(self) -> int | None:
-        """Have it end now, and give back what it holds. Its exit code; None when the kernel does not let go of it."""
+        """Kill the child and release its resources. Returns the exit code; None if the kernel does not end the process."""
         with self._lock:
             if not self._ended:
-                self._ended = True  # from here on its process id may belong to somebody else
+                self._ended = True  # from now on the process id may be reused
                 self._signal()
                 self._ours.close()
         try:
             self._process.wait(_REAP_SECONDS)
         except subprocess.TimeoutExpired:
-            # Nobody waits longer for it, but it must not stay a zombie when it does end.
+            # Reap it later: it must not stay a zombie.
             threading.Thread(target=self._process.wait, name="reaper", daemon=True).start()
         return self._process.returncode
 

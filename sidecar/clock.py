@@ -1,4 +1,4 @@
-"""The only clock: wall time for people, steady time for durations and deadlines."""
+"""The only clock: wall time to print, steady time for durations and deadlines."""
 
 import time
 
@@ -6,9 +6,9 @@ from sidecar.core.moment import Moment
 
 
 class Clock:
-    """Calls give the present `Moment`. Steady time runs with the system's monotonic clock, whatever happens to the wall clock.
+    """Returns the current `Moment` when called. Steady time follows the system's monotonic clock.
 
-    It begins at wall time or where an earlier process left it (`after`), whichever is later: so it never runs backwards over a restart.
+    Steady time starts at the later of wall time and `after`, the last moment of the previous process: it never goes back at a restart.
     """
 
     def __init__(self, after: Moment | None = None) -> None:

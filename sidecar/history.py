@@ -1,4 +1,4 @@
-"""`timeline`, `explain` and `annotate`: what one sidecar's journal remembers, whether or not that sidecar runs."""
+"""`timeline`, `explain` and `annotate`: read one sidecar's journal, whether or not that sidecar runs."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -15,25 +15,23 @@ from sidecar.journal import FILE, JournalError, JournalReader, append
 
 
 def records(state_dir: Path) -> Iterator[AnyRecord]:
-    """All that the journal in `state_dir` still has, the oldest first. Raises JournalError."""
+    """All records of the journal in `state_dir`, oldest first. Raises JournalError."""
     try:
-        there = (state_dir / FILE).is_file()
+        exists = (state_dir / FILE).is_file()
     except OSError as error:
-        raise JournalError(
-            f"cannot read {state_dir}: {error.strerror}; run this as the user of that sidecar"
-        ) from error
-    if not there:
+        raise JournalError(f"cannot read {state_dir}: {error.strerror}; run this as the sidecar's user") from error
+    if not exists:
         raise JournalError(f"there is no journal in {state_dir}: name the state_dir of a sidecar that has run")
     with closing(JournalReader(state_dir)) as journal:
         yield from journal.remembered()
 
 
 class Latest(NamedTuple):
-    """The last records, the oldest first."""
+    """The last records, oldest first."""
 
     records: Sequence[AnyRecord]
     clusters: frozenset[str]
-    """Of which clusters there are any records, also earlier ones."""
+    """The clusters of all records, also of earlier ones."""
 
 
 def latest(state_dir: Path, number: int) -> Latest:
@@ -46,10 +44,7 @@ def latest(state_dir: Path, number: int) -> Latest:
 
 
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None) -> Annotation:
-    """Record a note about the episode whose id begins with `episode`.
-
-    Raises JournalError, UnknownEpisodeError, and NoteError when the note itself will not do.
-    """
+    """Record a note about the episode whose id begins with `episode`. Raises JournalError, UnknownEpisodeError, NoteError."""
     noted = note(reason, author)
     made = annotation(find(records(state_dir), episode), noted, timestamp(Clock()().wall))
     append(state_dir, made)

@@ -1,4 +1,4 @@
-"""The seams of the house: what a driver and a sink promise to the owner's loop."""
+"""Interfaces: what drivers and ledgers promise to the rest of the sidecar."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -8,15 +8,14 @@ from msgspec import Struct
 from sidecar.core.observations import ClusterObservation
 
 Observer = Callable[[ClusterObservation], None]
-"""Takes one observation over. May block for a moment when the inbox is full: a driver calls it from its own thread only, never from a
-library's callback."""
+"""Accepts one observation. Blocks while the inbox is full: a driver calls it only in its own thread, never in a library's callback."""
 
 
 class LeaderRetrievalDriver(Protocol):
-    """Brings in what one cluster's store says. Mirrors Flink's `LeaderRetrievalDriver`; read-only towards the store.
+    """Observes one cluster's store, read-only. Mirrors Flink's `LeaderRetrievalDriver`.
 
     After `start`, in this order and again after each loss of the connection: `ViewObserved(CONNECTED)`, one observation for every path
-    that was or is there, `SnapshotCompleted`; then whatever changes. `SUSPENDED` and `LOST` are observed as they happen.
+    that existed or exists, `SnapshotCompleted`; then every change. `SUSPENDED` and `LOST` are observed as they happen.
     """
 
     def start(self, observer: Observer) -> None:
@@ -27,15 +26,15 @@ class LeaderRetrievalDriver(Protocol):
 
 
 LONGEST_DOCUMENT: Final = 512 << 10
-"""Bytes. Neither ZooKeeper nor Kubernetes takes twice as many."""
+"""Bytes. ZooKeeper and Kubernetes accept less than twice as many."""
 
 
 class LedgerError(Exception):
-    """The ledger is unreachable, nothing was decided. One line for people, free of secrets."""
+    """The ledger is unreachable, nothing was decided. One line, free of secrets."""
 
 
 class LedgerRefusedError(LedgerError):
-    """The store does not allow a ledger. Retrying is useless until somebody changes that."""
+    """The store does not allow a ledger. Retrying is useless until an operator changes that."""
 
 
 class Document(Struct, frozen=True):
@@ -48,10 +47,10 @@ class Document(Struct, frozen=True):
 
 
 class LedgerStore(Protocol):
-    """One document that all sidecars of a cluster share, which changes by compare-and-swap.
+    """One document that all sidecars of a cluster share, changed by compare-and-swap.
 
-    Used by one thread at a time. Every call ends within the seconds that the store was made with, connecting included. It connects when
-    it is used, and again after the connection was lost.
+    Used by one thread at a time. Connects on use, and again after the connection was lost. Every call, including connecting, ends within
+    the configured seconds.
     """
 
     def read(self) -> Document:

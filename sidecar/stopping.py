@@ -1,18 +1,17 @@
-"""An orderly end in bounded time: what was started last is stopped first, and all of it has one deadline."""
+"""Stops everything in reverse order, before one deadline."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 log = logging.getLogger("sidecar")
 
 STOP_SECONDS: Final = 10.0
-"""For everything together, from SIGTERM to the end: Kubernetes and Docker kill what takes longer than they were told to wait."""
+"""For everything, from SIGTERM to the end: Kubernetes and Docker kill processes that take longer than their grace period."""
 _KEPT: Final = 0.05
-"""The share of the whole that is kept for each step that is still to come."""
+"""The share of the time that is reserved for each remaining step."""
 
 
 class _Step(NamedTuple):
@@ -22,22 +21,20 @@ class _Step(NamedTuple):
 
 
 class Stopping:
-    """A context, at whose end the steps are taken in reverse order. A step that hangs is left to itself, and the next one is taken."""
+    """A context manager that takes the steps in reverse order at its end, and abandons a step that hangs."""
 
     def __init__(self, seconds: float = STOP_SECONDS) -> None:
         self._seconds = seconds
         self._steps: list[_Step] = []
 
     def add(self, name: str, *stops: Callable[[], object], at_most: float = STOP_SECONDS) -> None:
-        """A step: these are called at once, each in a thread of its own, and waited for, for no longer than `at_most` seconds."""
+        """Add a step: call all `stops` in parallel, and wait at most `at_most` seconds."""
         self._steps.append(_Step(name, stops, at_most))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         deadline = time.monotonic() + self._seconds
         while self._steps:
             step = self._steps.pop()
@@ -63,6 +60,5 @@ def _logged(name: str, stop: Callable[[], object]) -> None:
     try:
         stop()
     except Exception as error:
-        log.error(
-            "stopping: %s failed: %s: %s", name, type(error).__name__, error, exc_info=log.isEnabledFor(logging.DEBUG)
-        )
+        debug = log.isEnabledFor(logging.DEBUG)
+        log.error("stopping: %s failed: %s: %s", name, type(error).__name__, error, exc_info=debug)

@@ -1,5 +1,6 @@
-"""The request to end: SIGTERM and SIGINT, noticed whichever thread they reach."""
+"""Waits for SIGTERM and SIGINT, whichever thread receives them."""
 
+import math
 import os
 import select
 import signal
@@ -9,11 +10,11 @@ from contextlib import suppress
 
 
 class Termination(threading.Event):
-    """Set by SIGTERM, by SIGINT, and by `set`. Made, and waited for, in the main thread.
+    """Set by SIGTERM, SIGINT and `set`. Create it, and wait for it, in the main thread.
 
-    The kernel may hand a signal to any thread, often to one that is starting a child process. CPython then only notes the signal: its
-    handler runs when the main thread next executes Python code, and a main thread that waits for a lock never does. The C handler also
-    writes to the wakeup descriptor, in any thread: that is what `wait` waits for. Handlers of other signals (SIGHUP) run in time as well.
+    The kernel may deliver a signal to any thread. CPython runs its handler when the main thread next executes Python code, which a main
+    thread that waits for a lock never does. But the C handler also writes to the wakeup descriptor, in any thread: `wait` waits for that.
+    Handlers of other signals (SIGHUP) also run in time.
     """
 
     def __init__(self) -> None:
@@ -24,20 +25,17 @@ class Termination(threading.Event):
             signal.signal(number, lambda _number, _frame: self.set())
 
     def set(self) -> None:
-        """From any thread, and from a signal handler."""
+        """May be called in any thread, and by a signal handler."""
         super().set()
-        with suppress(BlockingIOError):  # bytes wait already: it will wake
+        with suppress(BlockingIOError):  # bytes are waiting: it wakes anyway
             os.write(self._waker, b"\0")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait at most `timeout` seconds; whether it is set. In the main thread."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        """Wait at most `timeout` seconds, in the main thread. Returns whether it is set."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
-        while not self.is_set():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                break
-            if poll.poll(None if left is None else left * 1000):
+        while not self.is_set() and (left := deadline - time.monotonic()) > 0:
+            if poll.poll(None if timeout is None else left * 1000):
                 os.read(self._woken, 4096)
         return self.is_set()

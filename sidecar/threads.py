@@ -1,4 +1,4 @@
-"""The threads that the process cannot do without: they outlive every exception, and one that is gone is known."""
+"""Essential threads: they survive exceptions, and a dead one is reported."""
 
 import logging
 import threading
@@ -8,7 +8,7 @@ from typing import Final
 from weakref import WeakSet
 
 PAUSE_SECONDS: Final = 1.0
-"""Between an exception and the next run."""
+"""The pause between an exception and the next run."""
 
 _log = logging.getLogger("sidecar.threads")
 _started: "WeakSet[ServiceThread]" = WeakSet()
@@ -17,7 +17,7 @@ _started: "WeakSet[ServiceThread]" = WeakSet()
 class ServiceThread(threading.Thread):
     """A daemon thread that runs `work` until it returns; after an exception it logs one line and runs it again.
 
-    `work` returns when it is asked to stop, and not before. It settles what it holds before it raises.
+    `work` returns only to stop. It must settle its current item before it raises.
     """
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
@@ -35,10 +35,10 @@ class ServiceThread(threading.Thread):
             try:
                 self._work()
                 self.finished = True
-            except Exception as error:  # noqa: BLE001  a thread that ends in silence is an alert that nobody gets
-                self._log(logging.ERROR, "failed, and is run again", error)
+            except Exception as error:  # noqa: BLE001  a thread that ended silently would lose alerts
+                self._log(logging.ERROR, "failed and is restarted", error)
                 time.sleep(PAUSE_SECONDS)
-            except BaseException as error:  # noqa: BLE001  somebody wants it to end: `dead` names it
+            except BaseException as error:  # noqa: BLE001  such as SystemExit: `dead` names the thread
                 self._log(logging.CRITICAL, "has ended", error)
                 return
 
@@ -48,5 +48,5 @@ class ServiceThread(threading.Thread):
 
 
 def dead() -> list[str]:
-    """The names of the threads that were started and have ended although their work has not."""
+    """The names of the threads that have ended although their work has not returned."""
     return sorted(thread.name for thread in list(_started) if not (thread.finished or thread.is_alive()))

@@ -1,4 +1,4 @@
-"""TLS contexts for the connections that we open."""
+"""TLS contexts for outgoing connections."""
 
 import errno
 import ssl
@@ -8,18 +8,13 @@ _NOT_CONNECTED: Final = frozenset({errno.ENOTCONN, errno.EINVAL})
 
 
 class _Socket(ssl.SSLSocket):
-    """A socket that closes itself when its server resets the connection before the handshake.
-
-    CPython looks for an early reset with `recv`, raises the error, and leaves the socket open until it is collected as garbage.
-    """
+    """Closes itself when the server resets the connection before the handshake: CPython leaves the socket to the garbage collector."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
             return super().recv(buflen, flags)
         except OSError as error:
-            if (
-                self.version() is None and error.errno not in _NOT_CONNECTED
-            ):  # there was no handshake, and there will be none
+            if self.version() is None and error.errno not in _NOT_CONNECTED:  # there will be no handshake
                 self.close()
             raise
 

@@ -1,4 +1,4 @@
-"""`watch` and `who`: a driver and the core, without state, alerts or files."""
+"""`watch` and `who`: run a driver and the core, without stored state, alerts or files."""
 
 import logging
 import socket
@@ -31,15 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterNotSeenError(OperatorError):
-    """The store could not be seen whole in the time there was."""
+    """Not all leader nodes could be read in time, or nothing of the cluster exists."""
 
 
 def transitions(cluster: ClusterSettings) -> Generator[TransitionRecord, None, None]:
-    """What happens from now on, one record after the other, until the caller closes the iterator."""
+    """The transitions from now on, until the caller closes the iterator."""
     clock = Clock()
-    policy = Policy(
-        socket.gethostname(), {cluster.cluster_id: cluster.store}, session_timeouts=session_timeouts(cluster)
-    )
+    stores = {cluster.cluster_id: cluster.store}
+    policy = Policy(socket.gethostname(), stores, session_timeouts=session_timeouts(cluster))
     state, _ = step_all(policy, State(), [Started(clock())])
     with closing(_observations(cluster, clock)) as observations:
         for observation in observations:
@@ -59,10 +58,10 @@ def flink_calls(cluster: ClusterSettings) -> Generator[LeaderAddress, None, None
 
 
 def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
-    """Who leads each component now. Raises ClusterNotSeenError when the store cannot be seen whole within `patience` seconds, or when
-    nothing of the cluster is there.
+    """The current leader of each component. Raises ClusterNotSeenError if they cannot all be read within `patience` seconds, or if nothing
+    of the cluster exists.
 
-    In Kubernetes the address of a dead leader stays: each lease is awaited until it is renewed or runs out, as far as patience goes.
+    In Kubernetes the address of a dead leader remains: waits until each lease is renewed or expires, at most `patience` seconds.
     """
     clock = Clock()
     policy = Policy(socket.gethostname(), {cluster.cluster_id: cluster.store})
@@ -78,36 +77,32 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
             if isinstance(observation, SnapshotCompleted):
                 seen_at = observation.at.steady
                 if not found:
-                    raise ClusterNotSeenError(
-                        f"looking at {cluster.place}: nothing of a Flink cluster {cluster.cluster_id} is there: is its id right, and does "
-                        "a JobManager run?"
-                    )
+                    advice = "check its id, and that a JobManager runs"
+                    raise ClusterNotSeenError(f"{cluster.place} has no Flink cluster {cluster.cluster_id}: {advice}")
             if seen_at is not None and _all_proven(state.clusters[cluster.cluster_id], seen_at):
-                return leaders(Snapshot(clock(), state))
-            if clock().steady >= deadline:
                 break
-    if seen_at is not None:
-        _log.warning("not every lease was renewed or expired within %.0f s: the leader shown may be dead", patience)
-        return leaders(Snapshot(clock(), state))
-    raise ClusterNotSeenError(
-        f"looking at {cluster.place}: not seen whole within {patience:.0f} s; is the address right, and is the store up?"
-    )
+            if clock().steady >= deadline:
+                if seen_at is None:
+                    advice = "check the address, and that the store is up"
+                    raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
+                _log.warning("not every lease was renewed or expired within %.0f s: a leader may be dead", patience)
+                break
+    return leaders(Snapshot(clock(), state))
 
 
 def _all_proven(cluster: ClusterState, since: int) -> bool:
-    """Whether every leader whose lease says that it lives has been heard of after `since` (steady)."""
+    """Whether every leader with a lease has changed its ConfigMap after `since` (steady)."""
     held = (known.leadership.position for known in cluster.components.values() if isinstance(known.leadership, Held))
-    return all(
-        cluster.leases[position.name].changed_at > since for position in held if isinstance(position, ConfigMapPosition)
-    )
+    names = [position.name for position in held if isinstance(position, ConfigMapPosition)]
+    return all(cluster.leases[name].changed_at > since for name in names)
 
 
 def _observations(cluster: ClusterSettings, clock: Clock) -> Generator[ClusterObservation | None, None, None]:
-    """What the driver brings, and None now and then when it brings nothing."""
-    inbox: SimpleQueue[ClusterObservation] = SimpleQueue()  # a Queue wakes whoever waits some 0.1 ms later
+    """The driver's observations, and None now and then if there are none."""
+    inbox: SimpleQueue[ClusterObservation] = SimpleQueue()  # a Queue wakes the reader some 0.1 ms later
 
     def put(observation: ClusterObservation) -> None:
-        while inbox.qsize() >= _INBOX:  # the terminal is slow: so is the driver, then
+        while inbox.qsize() >= _INBOX:  # the terminal is slow: make the driver wait
             time.sleep(_FULL_PAUSE)
         inbox.put(observation)
 

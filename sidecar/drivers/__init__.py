@@ -1,6 +1,6 @@
-"""Drivers bring observations in. They alone import the libraries of the stores."""
+"""Drivers observe stores. Only this package imports the stores' libraries."""
 
-# ruff: noqa: PLC0415  a library that is not needed is not loaded: each is a third of the memory
+# ruff: noqa: PLC0415  a library is loaded only if a cluster needs it: each takes a third of the memory
 
 import threading
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
 from sidecar.ports import LeaderRetrievalDriver, LedgerStore, Observer
-from sidecar.settings import ClusterSettings, KubernetesSettings, ZooKeeperSettings
+from sidecar.settings import ClusterSettings, KubernetesSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,18 +17,13 @@ if TYPE_CHECKING:
 
 
 class Drivers:
-    """One driver for each cluster; together they promise what each of them does. The library of a store without a cluster is not loaded."""
+    """One driver for each cluster; starts and stops them together."""
 
     def __init__(self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment]) -> None:
         """`clusters`: at least one."""
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
-        self._drivers = {
-            cluster.cluster_id: self._in_kubernetes(cluster)
-            if isinstance(cluster, KubernetesSettings)
-            else self._in_zookeeper(cluster)
-            for cluster in clusters
-        }
+        self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -39,7 +34,7 @@ class Drivers:
                 self._drivers[cluster_id].start(observer)
 
     def stop(self) -> None:
-        """All at once: each may take seconds. In threads that do not keep the process when it does not wait for them."""
+        """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
         stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in self._drivers.values()]
@@ -48,14 +43,13 @@ class Drivers:
         for stop in stops:
             stop.join()
 
-    def _in_kubernetes(self, cluster: KubernetesSettings) -> LeaderRetrievalDriver:
-        from sidecar.drivers.kubernetes import Access, KubernetesDriver
+    def _driver(self, cluster: ClusterSettings) -> LeaderRetrievalDriver:
+        if isinstance(cluster, KubernetesSettings):
+            from sidecar.drivers.kubernetes import Access, KubernetesDriver
 
-        who = (cluster.kubeconfig, cluster.context)
-        access = self._accesses.setdefault(who, Access(*who))
-        return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock)
-
-    def _in_zookeeper(self, cluster: ZooKeeperSettings) -> LeaderRetrievalDriver:
+            source = (cluster.kubeconfig, cluster.context)
+            access = self._accesses.setdefault(source, Access(*source))
+            return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock)
         from sidecar.drivers.zookeeper import ZooKeeperDriver
         from sidecar.drivers.zookeeper.security import Security
 
@@ -71,7 +65,7 @@ class Drivers:
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:
-    """The document of this name that all sidecars of `cluster` share, in the cluster's own store. Nobody connects before it is used."""
+    """The document of this name that all sidecars of `cluster` share, in the cluster's own store. It connects when it is used."""
     if isinstance(cluster, KubernetesSettings):
         from sidecar.drivers.kubernetes import Access
         from sidecar.drivers.kubernetes.ledger import KubernetesLedger

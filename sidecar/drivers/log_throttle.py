@@ -1,4 +1,4 @@
-"""What a driver has told people lately: a problem that lasts is said once a minute, not at each attempt."""
+"""Logs a lasting problem once a minute, not at each attempt."""
 
 import time
 from typing import Final
@@ -7,25 +7,25 @@ _INTERVAL_SECONDS: Final = 60.0
 _MOST_LINES: Final = 100
 
 
-class Said:
-    """The lines that were said. Bounded: of too many, all are forgotten."""
+class LogThrottle:
+    """The lines logged lately. Bounded: when there are too many, all are forgotten."""
 
     def __init__(self) -> None:
-        self._said: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
 
     def __contains__(self, line: str) -> bool:
-        return line in self._said
+        return line in self._logged
 
-    def is_news(self, line: str) -> bool:
-        """Whether it is time to say `line`, which then counts as said."""
+    def is_due(self, line: str) -> bool:
+        """Whether to log `line` now; it then counts as logged."""
         now = time.monotonic()
-        if now - self._said.get(line, -_INTERVAL_SECONDS) < _INTERVAL_SECONDS:
+        if now - self._logged.get(line, -_INTERVAL_SECONDS) < _INTERVAL_SECONDS:
             return False
-        if len(self._said) >= _MOST_LINES:
-            self._said.clear()
-        self._said[line] = now
+        if len(self._logged) >= _MOST_LINES:
+            self._logged.clear()
+        self._logged[line] = now
         return True
 
-    def forget(self) -> None:
-        """All is well again: the next problem is news."""
-        self._said.clear()
+    def reset(self) -> None:
+        """Forget all lines: the problem is over, and the next one is logged at once."""
+        self._logged.clear()

@@ -1,6 +1,6 @@
-"""The journal: one SQLite file, in which a single transaction holds new state, records and outbox rows.
+"""The journal: one SQLite file. Each transaction holds new state, records and outbox rows.
 
-`Journal` is written by the owner's thread, `append` adds a record from outside, and records are read back through a `JournalReader`.
+The owner's thread writes through `Journal`; `append` adds a record from another process; `JournalReader` reads records.
 """
 
 from sidecar.journal.adding import append, continue_behind

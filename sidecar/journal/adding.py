@@ -1,4 +1,4 @@
-"""Adds records to the journal, none of them in silence over another; also from outside, while a sidecar has it open."""
+"""Adds records to the journal, and never overwrites one; also from another process, while a sidecar has it open."""
 
 import logging
 import sqlite3
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.core.journal_migrations import FORMAT
 from sidecar.core.records import AnyRecord, record_id
-from sidecar.journal.file import BUSY_SECONDS, FILE, JournalError, journal_error
+from sidecar.journal.file import FILE, JournalError, connect, format_in, journal_error, newest_in
 
 log = logging.getLogger("sidecar.journal")
 
@@ -21,9 +21,9 @@ _NUMBERS: Final = "SELECT seq FROM record WHERE seq > ? AND seq <= ? ORDER BY se
 
 
 def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
-    """Add `record`, unless it is there already. Returns one line for the log if a different record has its id: this one then gets another.
+    """Add `record`, unless it exists. If a different record has its id, the record gets another id: returns one line for the log.
 
-    An id is derived from what happened, so a second record with it is either the same one or a mistake in how ids are derived.
+    Ids are derived from what happened, so two different records with one id are a bug.
     """
     try:
         cursor.execute(_INSERT, (record.id, json.encode(record)))
@@ -33,15 +33,15 @@ def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
         if found and _content(found[0]) == content:
             return None
         other = replace(record, id=record_id("collision", record.id, json.encode(content, order="deterministic")))
-        with suppress(sqlite3.IntegrityError):  # this very collision is recorded already
+        with suppress(sqlite3.IntegrityError):  # this collision is already recorded
             cursor.execute(_INSERT, (other.id, json.encode(other)))
         kind = record.__struct_config__.tag
-        return f"two different {kind} records have the id {record.id}: the later one is recorded as {other.id}; please report this"
+        return f"two different {kind} records have the id {record.id}: the later one is recorded as {other.id}; please report this bug"
     return None
 
 
 def _content(line: bytes) -> dict[str, Any] | None:
-    """What a record says, whenever and by whichever version it was written. None: it cannot be read."""
+    """The fields of a record, without those that depend on when and by which version it was written. None: unreadable."""
     try:
         fields = json.decode(line, type=dict[str, Any])
     except DecodeError:
@@ -58,14 +58,13 @@ def append(folder: Path, record: AnyRecord) -> None:
 
 
 def continue_behind(folder: Path, after: int, reached: int, held: Container[int]) -> int:
-    """Give the next record of the journal in `folder` a number above `reached`, whether or not a sidecar has it open.
+    """Give the next record a number above `reached`, whether or not a sidecar has the journal in `folder` open.
 
-    So do those above `after` and up to `reached` that are not `held` by any segment. Returns how many these are. Raises JournalError.
+    Also renumber the records above `after` and up to `reached` that no segment holds (`held`). Returns their number. Raises JournalError.
     """
     with _transaction(folder / FILE) as cursor:
         numbers = [seq for (seq,) in cursor.execute(_NUMBERS, (after, reached)) if seq not in held]
-        (newest,) = cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = 'record'").fetchone()
-        behind = max(newest, reached)
+        behind = max(newest_in(cursor.connection), reached)
         moved = [(behind + step, number) for step, number in enumerate(numbers, start=1)]
         cursor.executemany("UPDATE record SET seq = ? WHERE seq = ?", moved)
         cursor.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'record'", (behind + len(moved),))
@@ -74,13 +73,11 @@ def continue_behind(folder: Path, after: int, reached: int, held: Container[int]
 
 @contextmanager
 def _transaction(path: Path) -> Iterator[sqlite3.Cursor]:
-    """One transaction beside those of the owner. Raises JournalError."""
-    uri = f"{path.absolute().as_uri()}?mode=rw"
+    """One transaction between those of the owner. Raises JournalError."""
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+        with closing(connect(path, "rw")) as connection:
             connection.execute("PRAGMA synchronous = FULL")
-            (found,) = connection.execute("PRAGMA user_version").fetchone()
-            if not 0 < found <= FORMAT:  # records are the same in all formats
+            if not 0 < (found := format_in(connection)) <= FORMAT:  # records are the same in all formats
                 raise JournalError(f"cannot write {path}: its format is {found}, this version writes {FORMAT}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection.cursor()

@@ -1,6 +1,6 @@
-"""The journal's file: its tables, how it is opened and checked, and how it is set aside when it is damaged.
+"""The journal's file: creates, opens, checks and migrates it, and sets a damaged one aside.
 
-Its `PRAGMA user_version` is FORMAT. An older file is migrated when it is opened; a newer one is set aside, never guessed at.
+`PRAGMA user_version` is FORMAT. An older file is migrated when it is opened; a newer one is set aside.
 """
 
 import errno
@@ -17,7 +17,7 @@ from sidecar.core.journal_migrations import FORMAT, migrated
 from sidecar.core.journal_rows import Row
 
 FILE: Final = "journal.db"
-BUSY_SECONDS: Final = 5.0
+_BUSY_SECONDS: Final = 5.0
 
 _TABLES: Final = f"""
     CREATE TABLE state (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
@@ -35,22 +35,22 @@ class JournalError(OperatorError):
     """The journal cannot be read or written."""
 
     advice: str = ""
-    """What an operator can do about it, in a few words; nothing where that is not known."""
+    """What an operator can do, in a few words; "" if unknown."""
 
 
 class DamagedError(JournalError):
-    """The file is damaged, or is no journal."""
+    """The file is damaged, or not a journal."""
 
     connection: sqlite3.Connection | None = None
-    """Still open, if there is one: it deletes the write-ahead log when it is closed, unless that is set aside first."""
+    """If still open: closing deletes the write-ahead log, so set that aside first."""
 
 
 class OtherFormatError(DamagedError):
-    """The file was written by another version, in a format that this one does not know."""
+    """Another version wrote the file, in a format that this version does not know."""
 
 
 def journal_error(doing: str, path: Path, error: sqlite3.Error | OSError) -> JournalError:
-    """`error` as a JournalError: a DamagedError where SQLite has found damage."""
+    """`error` as a JournalError: a DamagedError if SQLite has found damage."""
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     found = (DamagedError if code in _DAMAGE else JournalError)(f"cannot {doing} {path}: {reason}")
@@ -62,14 +62,13 @@ def journal_error(doing: str, path: Path, error: sqlite3.Error | OSError) -> Jou
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """A connection to the journal at `path`, for whichever thread writes; made where there is none, readable by its owner alone.
+    """A connection for writing, usable in any thread. Creates the file if missing, readable only by its owner.
 
-    Raises JournalError: DamagedError where it has to be set aside.
+    Raises JournalError: a DamagedError if the file must be set aside.
     """
     try:
         _make_private(path)
-        # The owner's thread is another one than the one that opens: there is still only one at a time.
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = connect(path, "rwc")
     except (sqlite3.Error, OSError) as error:
         raise journal_error("open", path, error) from error
     try:
@@ -85,24 +84,24 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 
 def check(path: Path) -> None:
-    """Raises DamagedError if a page of the journal is damaged, JournalError if it cannot be read. Reads all of it: some 50 ms."""
+    """Raises DamagedError if a page of the journal is damaged, JournalError if it is unreadable. Reads the whole file: some 50 ms."""
     try:
-        with closing(connect_to_read(path)) as connection:  # a connection of its own: another one may remember pages
+        with closing(connect(path, "ro")) as connection:  # a new connection: others may have cached pages
             _check(connection, path)
     except sqlite3.Error as error:
         raise journal_error("read", path, error) from error
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, for one thread at a time. Raises sqlite3.Error."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection for one thread at a time; `mode` as in SQLite's URIs. Raises sqlite3.Error."""
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
 def set_aside(path: Path) -> Path:
-    """Rename the journal and its write-ahead log, which a connection that is still open would delete otherwise.
+    """Rename the journal and its write-ahead log, which an open connection would delete when it is closed.
 
-    Returns the new name, which is not that of anything set aside before. Raises OSError.
+    Returns the new, unique path. Raises OSError.
     """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     number = 1
@@ -110,14 +109,14 @@ def set_aside(path: Path) -> Path:
         number += 1
     log = path.with_name(f"{path.name}-wal")
     if log.exists():
-        log.rename(aside.with_name(f"{aside.name}-wal"))  # SQLite finds it there
+        log.rename(aside.with_name(f"{aside.name}-wal"))  # the name that SQLite expects
     path.rename(aside)
-    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)  # an index of the -wal, made anew by whoever opens it
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)  # an index, made again when the file is opened
     return aside
 
 
 def drop_index(path: Path) -> None:
-    """Remove what a reader left beside a file that was set aside: the index of its write-ahead log, and a log that is empty."""
+    """Remove what a reader has left beside a file that was set aside: the index of its write-ahead log, and an empty log."""
     path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and not log.stat().st_size:
@@ -125,14 +124,19 @@ def drop_index(path: Path) -> None:
 
 
 def sealed_in(connection: sqlite3.Connection) -> int:
-    """Up to which record the journal knows of segments."""
+    """The number of the last record that is in a segment, as far as the journal knows."""
     row = connection.execute("SELECT value FROM state WHERE kind = 'sealed'").fetchone()
     return int(row[0]) if row else 0
 
 
 def newest_in(connection: sqlite3.Connection) -> int:
-    """The number of the last record that was written."""
+    """The number of the last record."""
     return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'record'").fetchone()[0])
+
+
+def format_in(connection: sqlite3.Connection) -> int:
+    """The file's format; 0: an empty file."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
@@ -142,8 +146,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if not 0 <= found <= FORMAT:
+    if not 0 <= (found := format_in(connection)) <= FORMAT:
         raise OtherFormatError(f"cannot use {path}: its format is {found}, this version writes {FORMAT}")
     if found:
         _check(connection, path)
@@ -157,8 +160,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    # Numbers begin at the present microsecond, so that a journal that replaces a lost one does not use its numbers again: segments are
-    # named by them.
+    # Numbers start at the current microsecond: a journal that replaces a lost one must not reuse its numbers, which name segments.
     start = time.time_ns() // 1000
     connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
     connection.execute("INSERT INTO sqlite_sequence VALUES ('record', ?)", (start,))
@@ -167,7 +169,7 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, found: int) -> None:
-    """All rows in one transaction: a process that dies in it leaves the file as it was."""
+    """Migrate all rows in one transaction: a process that dies meanwhile leaves the file unchanged."""
     with closing(connection.cursor()) as cursor:
         cursor.execute("BEGIN IMMEDIATE")
         rows = [Row(*row) for row in cursor.execute("SELECT kind, key, value FROM state WHERE kind != 'sealed'")]
@@ -178,8 +180,8 @@ def _migrate(connection: sqlite3.Connection, found: int) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Make the file where there is none, and let nobody but its owner read it, whatever the umask. SQLite gives the same permissions to
-    the files that it makes beside it. Never through a link: the folder may be one that others write to. Raises OSError.
+    """Create the file if missing, readable only by its owner, whatever the umask. SQLite gives the same permissions to the files beside it.
+    Follows no link: others may write to the folder. Raises OSError.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     try:
@@ -189,8 +191,8 @@ def _make_private(path: Path) -> None:
     else:
         os.fchmod(descriptor, _PRIVATE)
         os.close(descriptor)
-    # By name: to close a descriptor of an open journal would give up the locks that SQLite holds on it.
-    for file in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))):
+    # By name: closing a descriptor of an open journal would release the locks that SQLite holds on it.
+    for file in (path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm")):
         try:
             mode = file.lstat().st_mode
         except FileNotFoundError:

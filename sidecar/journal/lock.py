@@ -1,4 +1,4 @@
-"""One process at a time uses a state folder. The kernel frees the lock when its holder ends, however it ends."""
+"""Locks a state folder for one process. The kernel releases the lock when the process ends."""
 
 import errno
 import fcntl
@@ -17,17 +17,16 @@ _MOST_CHARACTERS: Final = 200
 
 
 class StateLock:
-    """The lock of one state folder: `take` it, then `release` it. Also two in one process exclude each other."""
+    """The lock of one state folder. Two locks in one process exclude each other, too."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._descriptor: int | None = None
-        self._warned = False
 
     def take(self) -> bool:
-        """Whether this process holds the lock now. False: another one does.
+        """Take the lock. False: another process holds it. True, with a warning, if the file system has no locks.
 
-        Where the file system has no locks, that is logged, and it is True. Raises OSError where the folder cannot be written.
+        Raises OSError if the folder is not writable.
         """
         if self._descriptor is not None:
             return True
@@ -42,29 +41,23 @@ class StateLock:
             if error.errno not in _NO_LOCKS_HERE:
                 os.close(descriptor)
                 raise
-            if not self._warned:
-                log.warning(
-                    "cannot lock %s (%s): a second sidecar on this folder would not be refused",
-                    self._path,
-                    error.strerror,
-                )
-            self._warned = True
+            consequence = "a second sidecar on this folder would not be refused"
+            log.warning("cannot lock %s (%s): %s", self._path, error.strerror, consequence)
         self._descriptor = descriptor
-        with suppress(OSError):  # for people alone
+        with suppress(OSError):  # information only
             os.fchmod(descriptor, 0o600)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         return True
 
     def holder(self) -> str:
-        """Who holds it, as far as that is known: for people."""
+        """Who holds the lock, as far as known: for messages."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, errors="replace") as file:
-                words = file.read(_MOST_CHARACTERS).split()
+                text = " ".join(file.read(_MOST_CHARACTERS).split())
         except OSError:
-            words = []
-        text = " ".join(words)
+            text = ""
         return text if text.isprintable() and text else "another process"
 
     def release(self) -> None:

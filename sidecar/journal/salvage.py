@@ -1,10 +1,10 @@
-"""What can still be read of a damaged journal: most of it, where single pages are damaged."""
+"""Reads what is left of a damaged journal: almost everything if single pages are damaged."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, json
@@ -13,27 +13,27 @@ from sidecar.core.cluster.state import View
 from sidecar.core.journal_migrations import FORMAT, migrated
 from sidecar.core.journal_rows import KINDS, Row
 from sidecar.core.moment import Moment
-from sidecar.journal.file import BUSY_SECONDS, newest_in, sealed_in
+from sidecar.journal.file import connect, format_in, newest_in, sealed_in
 
 _MOST_PROBES: Final = 20_000
-"""Reads in search of what is left between damaged pages."""
+"""The limit of reads between damaged pages."""
 _MOST_RECORDS: Final = 20_000
-"""More than a journal keeps: how far to look for records where an end of theirs is damaged."""
+"""The range to search if one end of the records is damaged: more than a journal keeps."""
 
 
 class Salvaged(Struct, frozen=True):
-    """What was read: rows of the state, records with their numbers, and how far the segments reach (None: not readable)."""
+    """Rows of the state, records with their numbers, and the last record in a segment (None: unreadable)."""
 
     rows: list[Row]
     records: list[tuple[int, str, bytes]]
     """Number, id and JSON line, in order."""
     sealed: int | None
     newest: int | None
-    """The number of the last record, readable or not; None: not readable."""
+    """The number of the last record, readable or not; None: unknown."""
 
     @property
     def missing(self) -> int | None:
-        """How many records were in no segment, as far as is known, and cannot be read. None: not known."""
+        """How many unsealed records are unreadable; None: unknown."""
         if self.sealed is None or self.newest is None:
             return None
         return max(0, self.newest - self.sealed - sum(1 for number, _, _ in self.records if number > self.sealed))
@@ -43,10 +43,9 @@ NOTHING: Final = Salvaged([], [], None, None)
 
 
 def salvage(path: Path, *, read_only: bool = False) -> Salvaged:
-    """All that can be read of the journal at `path`; nothing where not even its header can. Changes nothing. Raises sqlite3.Error."""
-    # Never to be written: a connection that may write deletes the write-ahead log when it is closed.
-    mode = "mode=ro&immutable=1" if read_only else "mode=ro"
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_SECONDS)) as connection:
+    """Everything readable of the journal at `path`. Changes nothing. Raises sqlite3.Error."""
+    # Read-only: closing a connection that may write deletes the write-ahead log.
+    with closing(connect(path, "ro&immutable=1" if read_only else "ro")) as connection:
         sealed = newest = None
         with suppress(sqlite3.Error, ValueError):
             sealed = sealed_in(connection)
@@ -57,25 +56,24 @@ def salvage(path: Path, *, read_only: bool = False) -> Salvaged:
 
 
 def _format(connection: sqlite3.Connection) -> int:
-    """Of its rows; the present one where not even that can be read."""
+    """The format of the rows; the current one if it is unreadable."""
     with suppress(sqlite3.Error):
-        (found,) = connection.execute("PRAGMA user_version").fetchone()
-        if 0 < found <= FORMAT:
-            return int(found)
+        if 0 < (found := format_in(connection)) <= FORMAT:
+            return found
     return FORMAT
 
 
 def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Row], left_out: int) -> None:
-    """Put the records and `rows` into a new journal. Records keep their numbers; `left_out` numbers behind theirs are not used.
+    """Put the records and `rows` into a new journal. Records keep their numbers; the next `left_out` numbers are skipped.
 
     Raises sqlite3.Error.
     """
-    begins = newest_in(connection)
+    start = newest_in(connection)
     numbers = [number for number, _, _ in salvaged.records]
     known = [number for number in (salvaged.newest, salvaged.sealed, *numbers[-1:]) if number is not None]
-    newest = max(known, default=begins)
+    newest = max(known, default=start)
     sealed = salvaged.sealed
-    if sealed is None:  # then all of them count as not sealed: what is sealed twice is still one record
+    if sealed is None:  # treat all as unsealed: a record that is sealed twice is still one record
         sealed = numbers[0] - 1 if numbers else newest
     with closing(connection.cursor()) as cursor:
         cursor.execute("BEGIN IMMEDIATE")
@@ -101,7 +99,7 @@ def _state(connection: sqlite3.Connection) -> Iterator[Row]:
 
 
 def _views(found: Mapping[tuple[str, bytes], Row]) -> Iterator[Row]:
-    """Views in place of those that could not be read: without one, the leaders of its cluster would be forgotten."""
+    """Substitutes for unreadable views: without its view, a cluster's leaders would be forgotten."""
     with suppress(msgspec.DecodeError, KeyError, TypeError):
         alive = json.decode(found["alive", json.encode("")].value or b"", type=Moment)
         names = {json.decode(key, type=tuple[str, msgspec.Raw])[0] for kind, key in found if kind == "component"}
@@ -111,7 +109,7 @@ def _views(found: Mapping[tuple[str, bytes], Row]) -> Iterator[Row]:
 
 
 def _records(connection: sqlite3.Connection, newest: int | None) -> Iterator[tuple[int, str, bytes]]:
-    """Records from both ends, and what is left between damaged pages."""
+    """Records from both ends, and from between damaged pages."""
     found: dict[int, tuple[int, str, bytes]] = {}
     ends: dict[str, int] = {}
     for order in ("ASC", "DESC"):
@@ -119,7 +117,7 @@ def _records(connection: sqlite3.Connection, newest: int | None) -> Iterator[tup
             for row in connection.execute(f"SELECT seq, id, line FROM record ORDER BY seq {order}"):  # noqa: S608  one of two words
                 found[row[0]] = row
                 ends[order] = row[0]
-            break  # it went through to the end
+            break  # no page was damaged
     else:
         last = ends.get("DESC", (newest or ends.get("ASC", 0)) + 1) - 1
         first = ends.get("ASC", last - _MOST_RECORDS) + 1
@@ -128,7 +126,7 @@ def _records(connection: sqlite3.Connection, newest: int | None) -> Iterator[tup
 
 
 def _between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
-    """Records with these numbers, wherever a read of a part of them works."""
+    """Records with these numbers: a range that cannot be read is halved, and each half is tried."""
     waiting = [(first, last)]
     for _ in range(_MOST_PROBES):
         if not waiting:
@@ -137,9 +135,8 @@ def _between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[
         if low > high:
             continue
         try:
-            yield from connection.execute(
-                "SELECT seq, id, line FROM record WHERE seq BETWEEN ? AND ?", (low, high)
-            ).fetchall()
+            query = "SELECT seq, id, line FROM record WHERE seq BETWEEN ? AND ?"
+            yield from connection.execute(query, (low, high)).fetchall()
         except sqlite3.Error:
             if low < high:
                 middle = (low + high) // 2
@@ -147,13 +144,9 @@ def _between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[
 
 
 def _is_whole(number: object, record_id: object, line: object) -> bool:
-    """Whether the line is the record that the row names: a damaged page may hold anything."""
+    """Whether the line is the record of this row: a damaged page may hold anything."""
     if not (isinstance(number, int) and isinstance(record_id, str) and isinstance(line, bytes)):
         return False
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return json.decode(line, type=_Head).id == record_id
+        return json.decode(line, type=dict[str, Any]).get("id") == record_id
     return False
-
-
-class _Head(Struct):
-    id: str

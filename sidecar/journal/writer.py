@@ -1,7 +1,7 @@
-"""Writes the journal, from the owner's thread: new state, records and outbox rows in one transaction.
+"""Writes the journal, in the owner's thread: new state, records and outbox rows in one transaction.
 
-While the disk refuses, nothing stops: state and records wait in memory, the next `commit` tries all of it again, and `problem` says why
-in one line. A file that is damaged is set aside, and a new one begins with what can be read of it.
+While writing fails, state and records wait in memory, the next `commit` retries all of them, and `problem` has the reason in one line.
+A damaged file is set aside, and a new one starts with everything that is readable.
 """
 
 import logging
@@ -39,24 +39,24 @@ from sidecar.journal.salvage import NOTHING, Salvaged, refill, salvage
 log = logging.getLogger("sidecar.journal")
 
 KEPT_RECORDS: Final = 10_000
-"""Records that stay in the journal after they were sealed into a segment, for questions about the recent past."""
+"""Records that stay in the journal after they were sealed into a segment, for the timeline."""
 MOST_UNSAVED: Final = 100_000
-"""Records that may wait in memory for a disk that refuses (some 60 MB). Beyond it the oldest are lost, and counted."""
+"""Records that may wait in memory while writing fails (some 60 MB). Beyond that the oldest are lost, and counted."""
 _REPLACE_PAUSE: Final = 60.0
-"""Seconds between two damaged files that are set aside: a disk that damages whatever is written must not be filled with them."""
+"""Seconds between two files that are set aside: a defective disk must not be filled with them."""
 _MARGIN: Final = 100
-"""Numbers that are left out behind a damaged journal: `append` may have used some that were not seen."""
+"""Numbers skipped after a damaged journal: `append` may have used some."""
 
 
 class Journal:
-    """`open`, then `commit` from one thread, then `close`."""
+    """`open` it, then `commit` in one thread, then `close`."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         self.problem: str | None = None
-        """Why the last commit failed; None while all is on disk."""
+        """Why the last commit failed; None: everything is on disk."""
         self.lost = 0
-        """Records given up because too many waited, or because a damaged file no longer shows them."""
+        """Records lost because too many waited, or because a damaged file was unreadable."""
         self._newest = 0
         self._saved = State()
         self._unsaved: deque[AnyRecord] = deque()
@@ -64,7 +64,7 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
         self._lock = StateLock(folder)
         self._salvaged: Salvaged | None = None
-        """What was read of a damaged file, and is not in the new one yet."""
+        """What was read from a damaged file and is not in the new one yet."""
         self._suspected = threading.Event()
         self._replaced_at = -_REPLACE_PAUSE
 
@@ -75,22 +75,22 @@ class Journal:
 
     @property
     def unsealed(self) -> int:
-        """Records on disk that are in no segment yet, as far as commits were told."""
+        """Records on disk that are in no segment yet, as of the last commit."""
         return max(0, self._newest - self._sealed)
 
     def claim(self) -> bool:
-        """Whether no other process uses the folder: from now to `close`, none can. True where that cannot be known: `open` says why."""
+        """Lock the folder until `close`. False: another process uses it. True if locking fails: `open` reports that."""
         try:
             return self._lock.take()
         except OSError:
             return True
 
     def claimed_by(self) -> str:
-        """Who uses the folder, for people."""
+        """Who uses the folder: for messages."""
         return self._lock.holder()
 
     def open(self) -> State:
-        """The state that the last process left; an empty one where there was none, or none can be read (then `problem` says why)."""
+        """The state of the last process; an empty one if there is none, or if it is unreadable (see `problem`)."""
         try:
             self._connect()
         except JournalError as error:
@@ -99,16 +99,16 @@ class Journal:
         return self._saved
 
     def commit(self, state: State, records: Sequence[AnyRecord], sealed: int = 0) -> bool:
-        """Make `state` and `records` durable, together with all that an earlier commit could not.
+        """Write `state` and `records`, and everything that earlier commits could not write.
 
-        `sealed`: up to which record the segments reach. False when the disk refuses: see `problem`.
+        `sealed`: the last record that is in a segment. False: writing failed, see `problem`.
         """
         self._unsaved.extend(records)
         while len(self._unsaved) > MOST_UNSAVED:
             self._unsaved.popleft()
             self.lost += 1
-        news = self._unsaved or state is not self._saved or sealed > self._sealed
-        if not news and not self._suspected.is_set():
+        changed = self._unsaved or state is not self._saved or sealed > self._sealed
+        if not changed and not self._suspected.is_set():
             return self.problem is None
         try:
             self._save(state, sealed)
@@ -133,7 +133,7 @@ class Journal:
             self._connection = None
 
     def _save(self, state: State, sealed: int) -> None:
-        """Write what is new, if need be into a new file. Raises JournalError."""
+        """Write all changes, into a new file if this one is damaged. Raises JournalError."""
         connection = self._connection or self._connect(loading=False)
         try:
             try:
@@ -154,7 +154,7 @@ class Journal:
     def _write(self, connection: sqlite3.Connection, state: State, sealed: int) -> None:
         rows = list(changes(self._saved, state))
         if not rows and not self._unsaved and sealed <= self._sealed:
-            return  # what changed is no row: a lease that was renewed
+            return  # the change is not stored: a renewed lease
         with closing(connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             try:
@@ -176,7 +176,7 @@ class Journal:
             log.error("%s", collision)
 
     def check_soon(self) -> None:
-        """Somebody found the file damaged, from whatever thread: the next commit looks at all of it."""
+        """The next commit checks the whole file. Called, in any thread, when the file was found damaged."""
         self._suspected.set()
 
     def _connect(self, *, loading: bool = True) -> sqlite3.Connection:
@@ -196,7 +196,8 @@ class Journal:
                 refill(connection, self._salvaged, rows, left_out=0 if loading else _MARGIN)
                 self._salvaged = None
             if loading:
-                self._saved = _load(connection)
+                stored = connection.execute("SELECT kind, key, value FROM state")
+                self._saved = _assembled(Row(*row) for row in stored)
             self._sealed, self._newest = sealed_in(connection), newest_in(connection)
         except sqlite3.Error as error:
             connection.close()
@@ -205,7 +206,7 @@ class Journal:
         return connection
 
     def _set_aside(self, error: DamagedError, *, loading: bool) -> None:
-        """Put the file out of the way, and remember what can be read of it for the new one. Raises JournalError."""
+        """Rename the file, and keep its readable content for the new one. Raises JournalError."""
         try:
             if time.monotonic() < self._replaced_at + _REPLACE_PAUSE:
                 raise JournalError(f"{error}: it was replaced less than a minute ago") from error
@@ -231,11 +232,11 @@ class Journal:
             aside.name,
             len(salvaged.records),
             len(salvaged.rows),
-            _missing(salvaged) if damaged else "what is in it is not read",
+            _missing(salvaged) if damaged else "its content is not used",
         )
 
     def _read_only_state(self) -> State:
-        """The state in a file that cannot be written."""
+        """The state in a file that is not writable."""
         if self._salvaged:
             return _assembled(self._salvaged.rows)
         try:
@@ -252,10 +253,6 @@ class Journal:
         self.problem = str(error)
 
 
-def _load(connection: sqlite3.Connection) -> State:
-    return _assembled(Row(*row) for row in connection.execute("SELECT kind, key, value FROM state"))
-
-
 def _assembled(rows: Iterable[Row]) -> State:
     state, problems = assemble(rows)
     for problem in problems:
@@ -265,5 +262,5 @@ def _assembled(rows: Iterable[Row]) -> State:
 
 def _missing(salvaged: Salvaged) -> str:
     if salvaged.missing is None:
-        return "how many records are missing is not known"
+        return "the number of missing records is unknown"
     return f"{salvaged.missing} records that were in no segment are missing"

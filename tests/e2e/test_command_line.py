@@ -138,8 +138,8 @@ def test_who_says_when_there_is_no_such_cluster(zookeeper: ZooKeeper) -> None:
     ended = command("who", "--zookeeper", zookeeper.address, "--cluster-id", "/defualt")
     assert (ended.returncode, ended.stdout) == (1, "")
     place = f"/flink/defualt in ZooKeeper {zookeeper.address}"
-    nothing = "nothing of a Flink cluster defualt is there: is its id right, and does a JobManager run?"
-    assert ended.stderr.splitlines()[-1] == f"flink-ha-sidecar: looking at {place}: {nothing}"
+    nothing = "has no Flink cluster defualt: check its id, and that a JobManager runs"
+    assert ended.stderr.splitlines()[-1] == f"flink-ha-sidecar: {place} {nothing}"
 
 
 @pytest.mark.parametrize("view", ["transitions", "flink"])

@@ -46,7 +46,7 @@ def test_the_second_sidecar_refuses_when_the_first_goes_on(tmp_path: Path) -> No
         assert second.process.wait(timeout=120) == 1
         line = second.log.read_text().splitlines()[-1]
         assert line.startswith(f"flink-ha-sidecar: cannot use state_dir {first.state}: it is in use by process ")
-        assert line.endswith("end that sidecar, or give each one a state_dir of its own")
+        assert line.endswith("stop that sidecar, or use another state_dir")
         assert first.get("/livez")[0] == 200
     finally:
         assert first.stop() == 0

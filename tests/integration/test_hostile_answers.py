@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.drivers.kubernetes.events import (
+from sidecar.drivers.kubernetes.responses import (
     ConfigMap,
-    Event,
-    Listing,
+    ConfigMapList,
+    WatchEvent,
     read_config_map,
-    read_event,
-    read_listing,
+    read_config_map_list,
     read_message,
+    read_watch_event,
 )
 from tests.kit import hostile
 
@@ -52,12 +52,12 @@ def test_any_answer_is_one_of_ours_or_none(body: bytes) -> None:
     """What is read can be handed on: its texts are texts, and what is no text in it was left out."""
     assert isinstance(read_message(body), str)
     with suppress(ValueError):
-        assert isinstance(read_listing(body), Listing)
+        assert isinstance(read_config_map_list(body), ConfigMapList)
     with suppress(ValueError):
         _check(read_config_map(body))
     with suppress(ValueError):
-        event = read_event(body)
-        assert isinstance(event, Event)
+        event = read_watch_event(body)
+        assert isinstance(event, WatchEvent)
         _check(event.config_map)
 
 
@@ -77,7 +77,7 @@ NOT_UTF_8 = [
 @pytest.mark.parametrize("body", NOT_UTF_8)
 def test_an_answer_that_is_not_text_is_none(body: bytes) -> None:
     """As any other that is no JSON; a refusal is one all the same, without its message."""
-    for read in (read_listing, read_config_map, read_event):
+    for read in (read_config_map_list, read_config_map, read_watch_event):
         with pytest.raises(ValueError, match=r"^no "):
             read(body)
     assert read_message(body) == ""
@@ -86,7 +86,7 @@ def test_an_answer_that_is_not_text_is_none(body: bytes) -> None:
 @pytest.mark.parametrize("body", [*hostile.nested(WHOLE), *hostile.nested({"type": "ADDED", "object": WHOLE})])
 def test_an_answer_nested_too_deep_is_none(body: bytes) -> None:
     """As any other that is no JSON."""
-    for read in (read_listing, read_config_map, read_event):
+    for read in (read_config_map_list, read_config_map, read_watch_event):
         with pytest.raises(ValueError, match=r"^no "):
             read(body)
     assert read_message(body) == ""

@@ -48,7 +48,7 @@ def test_a_role_for_the_one_name_is_enough(
     flink.allow("reader", "list", "watch", names=[NAME])
     recorder = watch(Access(kubernetes.kubeconfig("reader")))
     recorder.wait_complete()
-    assert len(said(caplog, "which there are, we may not see")) == 1
+    assert len(said(caplog, "no permission to list others")) == 1
     first = flink.create(NAME, {DISPATCHER: "1,a"})
     recorder.wait_version(first)
     second = flink.replace(NAME, {DISPATCHER: "2,b"})
@@ -64,7 +64,7 @@ def test_a_missing_permission_is_named_and_looked_for_again(
     flink.create(NAME, {DISPATCHER: "1,a"})
     recorder = watch(Access(kubernetes.kubeconfig("lister")))
     recorder.wait_view(SUSPENDED)
-    wanted = f"give us a Role in namespace {flink.name} that allows the verb {{}} on the resource configmaps with resourceNames [{NAME}]"
+    wanted = f"grant a Role in namespace {flink.name} that allows the verb {{}} on the resource configmaps with resourceNames [{NAME}]"
     recorder.wait(lambda: bool(said(caplog, wanted.format("list"))))
     (line,) = said(caplog, wanted.format("list"))
     assert line.startswith(f"cluster {CLUSTER}: ")
@@ -87,8 +87,8 @@ def test_a_wrong_token_is_told_from_a_missing_permission(
     file = kubernetes.kubeconfig(token=WRONG)
     recorder = watch(Access(file))
     recorder.wait_view(SUSPENDED)
-    recorder.wait(lambda: bool(said(caplog, "does not know us (401)")))
-    assert str(file) in said(caplog, "does not know us (401)")[0]
+    recorder.wait(lambda: bool(said(caplog, "unauthorized (401)")))
+    assert str(file) in said(caplog, "unauthorized (401)")[0]
     file.write_text(kubernetes.kubeconfig().read_text())
     recorder.wait_complete()
     assert WRONG not in caplog.text
@@ -142,8 +142,8 @@ def test_in_a_pod_the_token_is_read_before_each_request(
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (None, "there is no kubeconfig"),
-        ("{", "is not built like one"),
+        (None, "does not exist"),
+        ("{", "is not a valid kubeconfig"),
         ("", "Invalid kube-config"),
         (json.dumps({"contexts": [], "current-context": "x"}), "Expected object with name x in"),
         (
@@ -172,7 +172,7 @@ def test_outside_of_a_pod_a_kubeconfig_is_asked_for(
     """Where Kubernetes has not said where its API server is, somebody else has to."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     watch(Access()).wait_view(SUSPENDED)
-    assert len(said(caplog, "this is no pod")) == 1
+    assert len(said(caplog, "not in a pod")) == 1
 
 
 def test_a_server_that_is_not_trusted_is_named(

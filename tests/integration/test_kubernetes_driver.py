@@ -210,7 +210,7 @@ def test_a_cluster_that_is_not_there_is_waited_for(
     assert [type(told) for told in recorder.all] == [ViewObserved, SnapshotCompleted, NothingFound]
     recorder.wait_version(flink.create(NAME, {DISPATCHER: "1,a"}))
     assert said(caplog, "no Flink cluster") == [
-        f"no Flink cluster demo in namespace {flink.name} yet (there are: orders, payments): waiting for it"
+        f"no Flink cluster demo in namespace {flink.name} yet (others: orders, payments): waiting"
     ]
 
 

@@ -108,7 +108,7 @@ def test_a_namespace_or_a_user_that_is_not_known_is_said(kubernetes: Kubernetes,
     unknown = KubernetesLedger(
         Access(kubernetes.kubeconfig(token=WRONG)), flink.name, CLUSTER, seconds=PATIENCE_SECONDS
     )
-    assert "does not know us (401)" in out_of_reach(unknown.read)
+    assert "unauthorized (401)" in out_of_reach(unknown.read)
 
 
 def test_a_program_that_hangs_takes_no_longer_than_a_call(kubernetes: Kubernetes, flink: Namespace) -> None:

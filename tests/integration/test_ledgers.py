@@ -199,7 +199,7 @@ def test_too_large_a_document_is_refused_before_it_is_sent(open_: Open) -> None:
 def test_what_somebody_made_too_large_is_said(place: Place, open_: Open) -> None:
     """It is no ledger, and the line says what to do."""
     place.put(b"x" * (LONGEST_DOCUMENT + 1))
-    assert "too many to be one: delete it" in out_of_reach(open_().read)
+    assert "too many for a ledger: delete it" in out_of_reach(open_().read)
 
 
 @pytest.mark.parametrize(

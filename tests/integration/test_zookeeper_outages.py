@@ -178,7 +178,7 @@ def test_a_late_answer_of_an_earlier_connection_is_not_believed(
     data, stat = flink.get(LEADER)
     position = ZNodePosition(LEADER, stat.czxid, stat.mzxid, stat.version, 0, stat.mtime)
     late = Ask(watched, Question.VALUE, LEADER), now(), Value(data, position)
-    answer = partial(driver._answered, driver._connection, *late)
+    answer = partial(driver._if_connected, driver._connection, partial(driver._process_answer, *late))
     flink.set(LEADER, b"new")
     recorder.wait_value(LEADER, b"new")
     wire.cut()

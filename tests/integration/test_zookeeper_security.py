@@ -152,7 +152,7 @@ def test_a_missing_client_certificate_is_called_so(
 ) -> None:
     """By servers of TLS 1.2 and of TLS 1.3."""
     assert reason(attach, lines, mutual.secure_address, trusting(authority)) == (
-        "the server demands a client certificate: give zookeeper.tls.certificate_file and key_file"
+        "the server demands a client certificate: set zookeeper.tls.certificate_file and key_file"
     )
 
 
@@ -173,7 +173,7 @@ def test_a_wrong_ca_is_called_so(
         f"the server's certificate is not signed by the given CA ({stranger.ca})"
     )
     attach(server.secure_address, Security(TlsSettings())).wait(lambda: len(lines()) > 1, 20)
-    assert "is not signed by a CA of this system: give zookeeper.tls.ca_file; retrying" in lines()[1]
+    assert "is not signed by a CA of this system: set zookeeper.tls.ca_file; retrying" in lines()[1]
 
 
 def test_a_certificate_of_another_host_is_called_so(
@@ -201,14 +201,14 @@ def test_tls_to_a_plain_port_is_called_so(
 ) -> None:
     """The server only hangs up; that it talks in plain tells."""
     assert reason(attach, lines, server.address, trusting(authority)) == (
-        "the server does not speak TLS on this port: give the secure one, or remove zookeeper.tls"
+        "the server does not speak TLS on this port: use the secure port, or remove zookeeper.tls"
     )
 
 
 def test_plain_to_a_tls_port_is_called_so(attach: Attach, lines: Lines, mutual: SecuredZooKeeper) -> None:
     """The server only hangs up; that it answers a TLS handshake tells, also where it demands a certificate."""
     assert reason(attach, lines, mutual.secure_address, PLAIN) == (
-        "the server expects TLS on this port: give zookeeper.tls, or the plain port"
+        "the server expects TLS on this port: set zookeeper.tls, or use the plain port"
     )
 
 
@@ -335,7 +335,7 @@ def test_a_server_without_sasl_is_called_so_and_left_in_peace(
     (line,) = lines()
     assert line == (
         f"no connection to ZooKeeper {shared_zookeeper.address}/flink/default: authentication failed: "
-        "the server takes no SASL DIGEST-MD5: remove zookeeper.sasl, or set it up there; retrying"
+        "the server has no SASL DIGEST-MD5: remove zookeeper.sasl, or enable it there; retrying"
     )
     recorder.driver.stop()
     assert shared_zookeeper.log.read_text(errors="replace").count("saslServer is null") - before <= 10
@@ -347,7 +347,7 @@ def test_a_server_that_demands_authentication_is_called_so(
     """It lets everybody connect, and hangs up at the first question."""
     strict = start_server(identity, "enforce.auth.enabled=true\nenforce.auth.schemes=sasl\n")
     assert reason(attach, lines, strict.address, PLAIN) == (
-        "the server demands authentication: give zookeeper.sasl, or what else it accepts"
+        "the server demands authentication: set zookeeper.sasl or zookeeper.authorization"
     )
     attach(strict.address, SASL).wait_complete()
 
@@ -378,6 +378,9 @@ def test_a_server_without_a_quorum_is_called_so(
     alone.launch()
     try:
         assert eventually(lambda: "not currently serving" in alone.says("srvr"))
-        assert reason(attach, lines, alone.address, PLAIN) == "it does not serve: has the ensemble a quorum?"
+        assert (
+            reason(attach, lines, alone.address, PLAIN)
+            == "the server does not serve requests: check that the ensemble has a quorum"
+        )
     finally:
         alone.kill()

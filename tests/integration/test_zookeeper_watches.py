@@ -163,8 +163,7 @@ def test_a_leader_replaced_while_its_path_rests_was_deleted_in_between(seen: Rec
     flink.create(LEADER, published(A))
     seen.wait_value(LEADER, published(A))
     tree = seen.driver._tree  # white box: a path rests after a hundred deletions, and when exactly, nothing tells
-    tree._watched[LEADER].resting = True
-    tree.resting.add(tree._watched[LEADER])
+    tree.throttled.add(tree._watched[LEADER])
     flink.delete(LEADER)
     flink.create(LEADER, published(B))
     seen.wait_value(LEADER, published(B))
@@ -196,14 +195,14 @@ def test_more_than_can_be_taken_in_is_read_anew(
 ) -> None:
     """Where changes come faster than they are taken, the queue does not grow for ever: they are dropped, and what stands is read."""
     monkeypatch.setattr("sidecar.drivers.zookeeper.driver._MOST_WAITING", 50)
-    taken, tell = threading.Event(), seen.driver._observer
+    taken, tell = threading.Event(), seen.driver._reporter.observer
     assert tell
 
     def slow(observation: object) -> None:
         taken.wait(20)
         tell(observation)  # type: ignore[arg-type]  # whatever it was
 
-    seen.driver._observer = slow  # white box: the owner's thread is busy
+    seen.driver._reporter.observer = slow  # white box: the owner's thread is busy
     flink.ensure_path("/leader/dispatcher")
     for life in range(300):
         flink.create(LEADER, b"%d" % life)

@@ -1,4 +1,4 @@
-"""Where the API server is, and who we are there."""
+"""The address of the API server, and the credentials for it."""
 
 import os
 import ssl
@@ -10,32 +10,32 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.child import Child, NoAnswerError
-from sidecar.drivers.kubernetes.errors import ApiError
+from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.settings.file.value import secret_variables
 from sidecar.tls import client_context
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where every pod finds `token` and `ca.crt`."""
+"""The folder of `token` and `ca.crt` in every pod."""
 
 _KUBECONFIG_SECONDS: Final = 30.0
-"""A kubeconfig may name a program that asks somebody far away for a token."""
+"""A kubeconfig may name a program that requests a token from a remote server."""
 _READ_AGAIN_SECONDS: Final = 5.0
 
 
 class Credentials(Struct, frozen=True):
-    """Where an API server is, and who we are there. Texts are PEM."""
+    """The address of an API server, and the credentials for it. Texts are PEM."""
 
     host: str
-    """Its URL."""
+    """The URL."""
     token: str = ""
     token_file: Path | None = None
-    """Where the token stands that is good now."""
+    """The file with the token that is valid now."""
     authority: str | None = None
-    """Whom we trust; None: the CAs of this system."""
+    """The trusted CA; None: the CAs of this system."""
     certificate: str | None = None
     key: str | None = None
     verified: bool = True
-    """False: whoever answers is trusted, as the kubeconfig wants it."""
+    """False: the server's certificate is not verified (the kubeconfig's `insecure-skip-tls-verify`)."""
     server_name: str | None = None
     proxy: str | None = None
 
@@ -43,9 +43,9 @@ class Credentials(Struct, frozen=True):
         return f"<credentials for {self.host}>"
 
     def headers(self) -> dict[str, str]:
-        """Who we are, for one request. Raises ApiError."""
+        """The authorization header of one request. Raises ApiError."""
         token = self.token
-        if self.token_file:  # the kubelet writes a new one long before the old one expires
+        if self.token_file:  # the kubelet replaces the file long before the token expires
             token = _read(self.token_file, "the service account's token")
         elif not token:
             return {}
@@ -54,7 +54,7 @@ class Credentials(Struct, frozen=True):
         return {"Authorization": f"Bearer {token}"}
 
     def context(self) -> ssl.SSLContext:
-        """Raises ApiError."""
+        """The TLS context. Raises ApiError."""
         context = client_context()
         try:
             if not self.verified:
@@ -66,31 +66,31 @@ class Credentials(Struct, frozen=True):
             if self.certificate is not None:
                 self._identify(context, self.certificate)
         except (ssl.SSLError, ValueError) as error:
-            raise ApiError(f"{self.host}: the CA, certificate or key for it is not what it should be (PEM)") from error
+            raise ApiError(f"{self.host}: its CA, certificate or key is not valid PEM") from error
         return context
 
     def _identify(self, context: ssl.SSLContext, certificate: str) -> None:
-        """OpenSSL reads keys from files alone; this one never is on a disk."""
+        """OpenSSL reads keys only from files; this file is never on a disk."""
         descriptor = os.memfd_create("client-certificate")
         with os.fdopen(descriptor, "w") as file:
             file.write(f"{certificate}\n{self.key or ''}")
             file.flush()
-            # Without a password OpenSSL would ask the terminal for it, and wait.
+            # Without a password OpenSSL would prompt for it on the terminal, and wait.
             context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
 
 
 class _Answer(Struct, frozen=True):
-    """What `kubeconfig` found: one of the two."""
+    """The answer of the `kubeconfig` process: one of the two."""
 
     credentials: Credentials | None = None
     problem: str = ""
 
 
 class Access:
-    """Who we are: the service account of the pod that we run in, or what a kubeconfig says. May be shared by drivers."""
+    """Reads the credentials: of the pod's service account, or of a kubeconfig. Drivers may share one."""
 
     def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
-        """Without a kubeconfig: in the pod. `context`: of the kubeconfig; None: its current one."""
+        """`kubeconfig` None: the pod's service account. `context` None: the kubeconfig's current one."""
         self.kubeconfig = kubeconfig
         self._context = context
         self._reading = threading.Lock()
@@ -100,7 +100,7 @@ class Access:
         self._version: object = None
 
     def credentials(self, *, refused: bool = False) -> Credentials:
-        """What the files say. A kubeconfig is read again when it has changed or was `refused`: nobody listens meanwhile.
+        """The current credentials. A kubeconfig is read again when it has changed, or when its credentials were `refused`.
 
         Raises ApiError.
         """
@@ -111,21 +111,21 @@ class Access:
             outdated = version != self._version or (refused and time.monotonic() - self._read_at > _READ_AGAIN_SECONDS)
             if self._read is None or outdated:
                 self._read = None
-                self._read = self._ask(self.kubeconfig)
+                self._read = self._read_kubeconfig(self.kubeconfig)
                 self._read_at, self._version = time.monotonic(), version
             return self._read
 
     def cut(self) -> None:
-        """Make whoever waits for a kubeconfig's program come back. May be called at any time."""
+        """Abort a kubeconfig's program that a thread waits for. May be called at any time."""
         if child := self._child:
             child.kill()
 
-    def _ask(self, kubeconfig: Path) -> Credentials:
+    def _read_kubeconfig(self, kubeconfig: Path) -> Credentials:
         doing = f"the kubeconfig {kubeconfig} cannot be used"
         try:
             self._child = child = Child("sidecar.drivers.kubernetes.kubeconfig", "its reader", _environment())
         except OSError as error:
-            raise ApiError(f"{doing}: its reader does not start: {error.strerror}") from error
+            raise ApiError(f"{doing}: its reader process does not start: {error.strerror}") from error
         try:
             answer = child.ask({"file": str(kubeconfig), "context": self._context}, _Answer, _KUBECONFIG_SECONDS)
         except NoAnswerError as error:
@@ -138,13 +138,13 @@ class Access:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, which a program of a kubeconfig needs, without what we alone need: receivers' URLs, passwords."""
+    """Our environment, which a kubeconfig's program needs, without our secrets: receivers' URLs, passwords."""
     withheld = secret_variables()
     return {name: value for name, value in os.environ.items() if name not in withheld}
 
 
 def _version(file: Path) -> object:
-    """Another one when the file is not the same any more."""
+    """A value that differs when the file has changed."""
     try:
         status = file.stat()
     except OSError:
@@ -153,12 +153,10 @@ def _version(file: Path) -> object:
 
 
 def _in_pod() -> Credentials:
-    """No proxy: the way to the API server of one's own cluster leads through none."""
+    """The pod's own credentials, without a proxy: the API server is in the same cluster. Raises ApiError."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise ApiError(
-            "this is no pod (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set): name a kubeconfig"
-        )
+        raise ApiError("not in a pod (KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT are not set): set a kubeconfig")
     return Credentials(
         host=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         token_file=SERVICE_ACCOUNT / "token",
@@ -170,4 +168,4 @@ def _read(file: Path, what: str) -> str:
     try:
         return file.read_text()
     except (OSError, ValueError) as error:
-        raise ApiError(f"cannot read {what} {file}: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+        raise ApiError(f"cannot read {what} {file}: {getattr(error, 'strerror', None) or 'not text'}") from error

@@ -1,10 +1,11 @@
-"""Requests to the API server, all with a time limit. What writes, writes to one ConfigMap of our own: see `call`."""
+"""Requests to the API server, all with a time limit. The only writes go to the ledger's own ConfigMap (`call`)."""
 
 import ssl
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -13,26 +14,38 @@ from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from sidecar.drivers.kubernetes.access import Access, Credentials
-from sidecar.drivers.kubernetes.errors import ApiError
-from sidecar.drivers.kubernetes.events import ConfigMap, Listing, read_config_map, read_listing, read_message
+from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.responses import (
+    ConfigMap,
+    ConfigMapList,
+    read_config_map,
+    read_config_map_list,
+    read_message,
+)
 from sidecar.drivers.kubernetes.stream import CHUNK_BYTES, Stream
 
-_TIMEOUT = Timeout(connect=3.0, read=4.0)
+# The driver decides when to retry. A redirect would send the token to another server.
+_OPTIONS: Final[dict[str, Any]] = {
+    "timeout": Timeout(connect=3.0, read=4.0),
+    "retries": False,
+    "redirect": False,
+    "preload_content": False,
+}
 _WHOLE_ANSWER_SECONDS = 15.0
 _MOST_BYTES = 64 << 20
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
 _JSON = "application/json"
 _METHODS: Final = {"get": ("GET", _JSON), "create": ("POST", _JSON), "patch": ("PATCH", "application/merge-patch+json")}
-_NAMES_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-
+_NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_T = TypeVar("_T")
 
 Verb = Literal["get", "create", "patch"]
-"""What may be done with one ConfigMap, in RBAC's words."""
+"""RBAC's verbs for one ConfigMap."""
 
 
 class Selector(Struct, frozen=True):
-    """Which ConfigMaps: one by its name, or those with all of these labels."""
+    """Selects one ConfigMap by its name, or those with all of these labels."""
 
     name: str = ""
     labels: str = ""
@@ -45,7 +58,7 @@ class Selector(Struct, frozen=True):
 
 
 class Api:
-    """The ConfigMaps of one namespace. Used by one thread; `cut` may be called by another. Every method raises ApiError."""
+    """The ConfigMaps of one namespace. Used by one thread; any thread may call `cut`. Every method raises ApiError."""
 
     def __init__(self, access: Access, namespace: str) -> None:
         self._access = access
@@ -56,17 +69,13 @@ class Api:
         self._refused = False
         self._stream: Stream | None = None
 
-    def read(self, selector: Selector, *, names_alone: bool = False) -> Listing:
-        """What stands there now (a consistent read); with `names_alone` without the values."""
-        response = self._get("list", selector, [], accept=_NAMES_ALONE if names_alone else _JSON)
-        body = _body(response, _MOST_BYTES, f"cannot list {selector}")
-        try:
-            return read_listing(body)
-        except ValueError as error:
-            raise ApiError(f"cannot list {selector}: the answer is {error}") from error
+    def read(self, selector: Selector, *, names_only: bool = False) -> ConfigMapList:
+        """The current ConfigMaps (a consistent read); with `names_only` without their values."""
+        response = self._get("list", selector, [], accept=_NAMES_ONLY if names_only else _JSON)
+        return _decoded(response, read_config_map_list, f"cannot list {selector}")
 
     def watch(self, selector: Selector, resource_version: str, seconds: int) -> Stream:
-        """What happens there after `resource_version`, for about `seconds`. The caller closes it."""
+        """The changes after `resource_version`, for about `seconds`. The caller closes the stream."""
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -77,56 +86,48 @@ class Api:
         return self._stream
 
     def call(self, verb: Verb, name: str, body: object = None) -> ConfigMap:
-        """One ConfigMap: as it stands, made of `body`, or with the JSON merge patch `body`. 404 and 409 are ApiErrors, too."""
-        selector, (method, kind) = Selector(name=name), _METHODS[verb]
+        """Get the ConfigMap `name`, create it from `body`, or patch it with the JSON merge patch `body`. Returns the result."""
+        selector, (method, content_type) = Selector(name=name), _METHODS[verb]
         path = self._path if verb == "create" else f"{self._path}/{quote(name)}"
-        headers = {"Accept": _JSON} if body is None else {"Accept": _JSON, "Content-Type": kind}
-        response = self._ask(verb, selector, method, path, headers, None if body is None else msgspec.json.encode(body))
-        try:
-            return read_config_map(_body(response, _MOST_BYTES, f"cannot {verb} {selector}"))
-        except ValueError as error:
-            raise ApiError(f"cannot {verb} {selector}: the answer is {error}") from error
+        headers = {"Accept": _JSON} if body is None else {"Accept": _JSON, "Content-Type": content_type}
+        content = None if body is None else msgspec.json.encode(body)
+        response = self._request(verb, selector, method, path, headers, content)
+        return _decoded(response, read_config_map, f"cannot {verb} {selector}")
 
     def reopen(self) -> None:
-        """Ask anew, before the next request, where the API server is and who we are there."""
+        """Close all connections. The next request reads the address and the credentials again."""
         if self._pool:
-            for key in self._pool.pools.keys():  # noqa: SIM118  it cannot be iterated over
-                self._pool.pools[key].close()  # `clear` leaves connections to the garbage collector
+            for key in self._pool.pools.keys():  # noqa: SIM118  not iterable itself
+                self._pool.pools[key].close()  # `clear` would leave connections to the garbage collector
         self._credentials = self._pool = None
 
     def cut(self) -> None:
-        """End the stream that is open, if one is, and what it takes to open one."""
+        """End the open stream and the kubeconfig's program, if any. From any thread."""
         self._access.cut()
         if self._stream:
             self._stream.cut()
 
-    def _get(
-        self,
-        verb: Literal["list", "watch"],
-        selector: Selector,
-        query: list[tuple[str, str]],
-        accept: str = _JSON,
-    ) -> Any:
+    def _get(self, verb: str, selector: Selector, query: list[tuple[str, str]], accept: str = _JSON) -> Any:
         path = f"{self._path}?{urlencode([*selector.query(), *query])}"
-        return self._ask(verb, selector, "GET", path, {"Accept": accept})
+        return self._request(verb, selector, "GET", path, {"Accept": accept})
 
-    def _ask(
+    def _request(
         self, verb: str, selector: Selector, method: str, path: str, headers: dict[str, str], body: bytes | None = None
     ) -> Any:
         doing = f"cannot {verb} {selector}"
         response = self._send(doing, method, path, headers, body)
-        if response.status == HTTPStatus.UNAUTHORIZED and self._is_somebody_else_now():
+        if response.status == HTTPStatus.UNAUTHORIZED and self._credentials_changed():
             response = self._send(doing, method, path, headers, body)
         if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
             raise self._refusal(verb, selector, response)
         return response
 
-    def _is_somebody_else_now(self) -> bool:
-        """Whether, being refused, there are other credentials to try: a program's token may be good for minutes only."""
-        before = self._credentials
+    def _credentials_changed(self) -> bool:
+        """Read the refused credentials again: a program's token may be valid for minutes only."""
+        refused = self._credentials
         self.reopen()
         self._credentials = self._access.credentials(refused=True)
-        return self._credentials != before
+        return self._credentials != refused
 
     def _send(self, doing: str, method: str, path: str, headers: dict[str, str], body: bytes | None) -> Any:
         credentials = self._credentials = self._credentials or self._access.credentials(refused=self._refused)
@@ -134,17 +135,7 @@ class Api:
         headers = {**headers, **credentials.headers()}
         try:
             self._pool = self._pool or _pool(credentials)
-            # How often to try again, and when, is the driver's to decide; and nobody is told our token because somebody else said so.
-            response = self._pool.request(
-                method,
-                host + path,
-                body=body,
-                headers=headers,
-                timeout=_TIMEOUT,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
+            response = self._pool.request(method, host + path, body=body, headers=headers, **_OPTIONS)
         except (HTTPError, OSError, ValueError) as error:
             cause = _innermost(error)
             self._refused = isinstance(cause, ssl.SSLError)
@@ -153,26 +144,21 @@ class Api:
         return response
 
     def _refusal(self, verb: str, selector: Selector, response: Any) -> ApiError:
-        status, said = response.status, ""
+        status, message = response.status, ""
         with suppress(ApiError):
-            said = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
+            message = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
         match status:
             case HTTPStatus.UNAUTHORIZED:
                 who = self._access.kubeconfig or "the service account"
-                why = (
-                    f"the API server does not know us (401): the token or certificate of {who} is wrong or has expired"
-                )
+                why = f"unauthorized (401): the token or certificate of {who} is wrong or has expired"
             case HTTPStatus.FORBIDDEN:
                 named = f" with resourceNames [{selector.name}]" if selector.name and verb != "create" else ""
-                why = (
-                    f"no permission (403): give us a Role in namespace {self._namespace} that allows the verb {verb} on the "
-                    f"resource configmaps{named}"
-                )
+                role = f"a Role in namespace {self._namespace} that allows the verb {verb} on the resource configmaps{named}"
+                why = f"no permission (403): grant {role}"
             case _:
                 why = f"the API server answers {status}"
-        return ApiError(
-            f"cannot {verb} {selector} in namespace {self._namespace}: {why}" + (f" ({said})" if said else ""), status
-        )
+        detail = f" ({message})" if message else ""
+        return ApiError(f"cannot {verb} {selector} in namespace {self._namespace}: {why}{detail}", status)
 
 
 def _pool(credentials: Credentials) -> PoolManager:
@@ -180,17 +166,25 @@ def _pool(credentials: Credentials) -> PoolManager:
     return ProxyManager(credentials.proxy, **ours) if credentials.proxy else PoolManager(**ours)
 
 
+def _decoded(response: Any, read: Callable[[bytes], _T], doing: str) -> _T:
+    body = _body(response, _MOST_BYTES, doing)
+    try:
+        return read(body)
+    except ValueError as error:
+        raise ApiError(f"{doing}: the answer is {error}") from error
+
+
 def _body(response: Any, most: int, doing: str) -> bytes:
-    """The whole answer. It is read in pieces, since a time limit of the library is one for each piece."""
+    """The whole answer. Read in chunks, because urllib3's read timeout applies to each chunk. Raises ApiError."""
     deadline = time.monotonic() + _WHOLE_ANSWER_SECONDS
     body = bytearray()
     try:
-        while piece := response.read1(CHUNK_BYTES, decode_content=False):
-            body += piece
+        while chunk := response.read1(CHUNK_BYTES, decode_content=False):
+            body += chunk
             if len(body) > most:
-                raise ApiError(f"{doing}: an answer of more than {most >> 10} KiB")
+                raise ApiError(f"{doing}: the answer is larger than {most >> 10} KiB")
             if time.monotonic() > deadline:
-                raise ApiError(f"{doing}: an answer that takes more than {_WHOLE_ANSWER_SECONDS:g} s")
+                raise ApiError(f"{doing}: the answer takes longer than {_WHOLE_ANSWER_SECONDS:g} s")
     except (HTTPError, OSError) as error:
         raise ApiError(f"{doing}: the answer broke off: {_reason(_innermost(error))}") from error
     finally:
@@ -200,14 +194,13 @@ def _body(response: Any, most: int, doing: str) -> bytes:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The first cause: the outer ones name addresses of objects in memory."""
+    """The first cause: the outer exceptions print memory addresses of objects."""
     while inner := error.__cause__ or error.__context__:
         error = inner
     return error
 
 
 def _reason(error: BaseException) -> str:
-    """A first cause in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""The driver's one thread: look, listen, look again; observations out."""
+"""The Kubernetes driver: one thread that lists, watches, and reports observations."""
 
 import logging
 import random
@@ -22,12 +22,12 @@ from sidecar.core.observations import (
 )
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.configmap_names import Places
-from sidecar.drivers.kubernetes.errors import ApiError
-from sidecar.drivers.kubernetes.events import ConfigMap, Event, Version, read_event
+from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.configmap_names import LeaderConfigMaps
 from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
+from sidecar.drivers.kubernetes.responses import ConfigMap, Version, WatchEvent, read_watch_event
 from sidecar.drivers.kubernetes.stream import Stream
-from sidecar.drivers.log_throttle import Said
+from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.ports import Observer
 from sidecar.threads import ServiceThread
 
@@ -36,7 +36,7 @@ _log = logging.getLogger("sidecar.kubernetes")
 _WATCH_SECONDS = (240, 290)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
-# A pause is a quarter of how long it has lasted: a blink of two seconds costs little more sight than itself, below the trust window.
+# A pause is a quarter of the outage so far: an outage of two seconds stays below the trust window.
 _GROWTH = 1.3
 _STEADY_SECONDS = 5.0
 _CUT_AGAIN_SECONDS = 0.2
@@ -44,8 +44,8 @@ _STOP_SECONDS = 4.5
 _MESSAGE_LENGTH = 200
 
 
-class _Look(Struct, frozen=True):
-    """What stood there at a moment. `settled`: it is told as it is; else the watch tells how it came to that from what was told last."""
+class _Listed(Struct, frozen=True):
+    """The result of one list. `settled`: report it as it is; otherwise the watch delivers the changes up to it, in order."""
 
     at: Moment
     selector: Selector
@@ -56,14 +56,14 @@ class _Look(Struct, frozen=True):
 
 
 class KubernetesDriver:
-    """Sees one Flink cluster's leaders in ConfigMaps. Mirrors Flink's `KubernetesLeaderRetrievalDriver`.
+    """Observes one Flink cluster's leaders in ConfigMaps. Mirrors Flink's `KubernetesLeaderRetrievalDriver`.
 
-    It lists, then watches. When nothing was heard for longer than a living leader is silent, it looks again, and tells again what has not
-    changed. While it hears something it looks all the same, beside the watch, every 7 to 14 s: a watch that trickles tells old news, and
-    one that does not tell what stands there is opened anew. What happened while it could not see it tells in order, for as far back as the
-    API server remembers, else how it ended.
+    The driver lists, then watches. When the watch is silent for longer than a living leader, it lists again and reports unchanged
+    ConfigMaps again. It also lists every 7 to 14 s while the watch delivers: the events of a slow watch may be old. A watch that does
+    not deliver what a list has found is opened again. After an outage the driver reports missed changes in order, as far back as the API
+    server remembers them, otherwise only the result.
 
-    A cluster has one ConfigMap, listed and watched by its name; before Flink 1.15 one for each component and job, found by their labels.
+    A cluster has one ConfigMap, selected by its name; before Flink 1.15 one for each component and job, selected by their labels.
     """
 
     def __init__(self, access: Access, namespace: str, cluster_id: str, clock: Callable[[], Moment]) -> None:
@@ -72,16 +72,16 @@ class KubernetesDriver:
         self._clock = clock
         self._namespace = namespace
         self._api = Api(access, namespace)
-        self._places = Places(self._api, namespace, cluster_id)
-        self._selector = self._places.cluster
-        self._told: dict[str, Version] = {}  # what was told last, by name
-        self._told_until: str | None = None  # the store's resource version then; None: what is between cannot be had
+        self._config_maps = LeaderConfigMaps(self._api, namespace, cluster_id)
+        self._selector = self._config_maps.cluster
+        self._reported: dict[str, Version] = {}  # the last reported version, by name
+        self._reported_until: str | None = None  # the store's resource version then; None: changes since then are lost
         self._expectations = Expectations()
         self._view: ConnectionState | None = None
         self._complete = False
-        self._looked_at: Moment | None = None  # a look of which the watch has not told all yet
+        self._listed_at: Moment | None = None  # a list whose changes the watch has not all delivered
         self._pause = 0.0
-        self._said = Said()
+        self._throttle = LogThrottle()
         self._observer: Observer | None = None
         self._thread: ServiceThread | None = None
         self._stopping = threading.Event()
@@ -98,7 +98,7 @@ class KubernetesDriver:
             return
         deadline = time.monotonic() + _STOP_SECONDS
         while self._thread.is_alive() and time.monotonic() < deadline:
-            self._api.cut()  # again and again: a watch may be about to begin
+            self._api.cut()  # repeatedly: a watch may be about to open
             self._thread.join(_CUT_AGAIN_SECONDS)
         if self._thread.is_alive():
             _log.warning("abandoned a request for the ConfigMaps of %s: it did not end in time", self._cluster_id)
@@ -108,206 +108,188 @@ class KubernetesDriver:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._look_and_listen()
+                self._list_and_watch()
             except ApiError as error:
                 self._failed(error)
-            except Exception:  # noqa: BLE001  the ear must not go deaf: from whatever surprise, it begins anew
+            except Exception:  # noqa: BLE001  the driver must not go blind: it starts over after any error
                 _log.exception("reading the ConfigMaps of %s failed", self._cluster_id)
-                self._told_until = None
-                self._lose()
+                self._reported_until = None
+                self._disconnected()
             self._stopping.wait(self._pause * random.uniform(0.5, 1.0))  # noqa: S311  spreads sidecars over time, hides nothing
         self._api.reopen()
 
-    def _look_and_listen(self) -> None:
-        look = self._look()
+    def _list_and_watch(self) -> None:
+        listed = self._list()
         began = time.monotonic()
         seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311  the same
-        stream = self._api.watch(look.selector, look.resource_version, seconds)
+        stream = self._api.watch(listed.selector, listed.resource_version, seconds)
         try:
-            self._tell_look(look)
-            heard = self._listen(stream)
+            self._selector = listed.selector
+            self._reported_until = listed.resource_version
+            self._report_view(listed.at, ConnectionState.CONNECTED)
+            self._report_list(listed)
+            delivered = self._watch(stream)
         finally:
             stream.close()
-        if not self._expectations.caught_up and (stream.silent or not heard):
-            self._told_until = None  # it is deaf
+        if not self._expectations.caught_up and (stream.silent or not delivered):
+            self._reported_until = None  # the watch does not deliver
         if stream.silent or time.monotonic() - began > _STEADY_SECONDS:
             self._pause = 0.0
         else:
             self._slow_down()
         if not stream.silent:
-            self._api.reopen()  # every few minutes: a token may have been replaced long before the old one expires
+            self._api.reopen()  # every few minutes: a token may be replaced long before the old one expires
 
     def _slow_down(self) -> None:
         self._pause = min(max(self._pause * _GROWTH, _FIRST_PAUSE), _LONGEST_PAUSE)
 
     def _failed(self, error: ApiError) -> None:
         if error.status == HTTPStatus.GONE:
-            self._told_until = None
+            self._reported_until = None
             self._slow_down()
-            return
-        self._say(str(error))
-        self._lose()
+        else:
+            self._warn(str(error))
+            self._disconnected()
 
-    def _say(self, line: str) -> None:
-        if self._said.is_news(line):
-            _log.warning("cluster %s: %s; retrying", self._cluster_id, line)
+    def _warn(self, problem: str) -> None:
+        if self._throttle.is_due(problem):
+            _log.warning("cluster %s: %s; retrying", self._cluster_id, problem)
 
-    def _lose(self) -> None:
+    def _disconnected(self) -> None:
         self._slow_down()
         self._api.reopen()
-        self._tell_view(self._clock(), ConnectionState.SUSPENDED)
+        self._report_view(self._clock(), ConnectionState.SUSPENDED)
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- lists ---------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> _Look:
-        # The time before it is asked: an answer that comes late must not end a lease that was renewed meanwhile.
+    def _list(self) -> _Listed:
+        # The time before the request: a late answer must not expire a lease that was renewed meanwhile.
         at = self._clock()
-        selector, listing = self._places.find(self._selector)
-        found = {name: config_map for name, config_map in listing.found.items() if self._places.holds(selector, name)}
-        changed: dict[str, Version | None] = {name: None for name in self._told if name not in found}
-        changed |= {name: found[name].version for name in found if found[name].version != self._told.get(name)}
-        until = self._told_until
-        settled = (
-            not changed or until is None or selector != self._selector or _is_older(listing.resource_version, until)
-        )
-        resource_version = listing.resource_version if settled or until is None else until
-        return _Look(at, selector, resource_version, found, changed, settled)
+        selector, listed = self._config_maps.find(self._selector)
+        found = {name: each for name, each in listed.found.items() if self._config_maps.includes(selector, name)}
+        changed: dict[str, Version | None] = {name: None for name in self._reported if name not in found}
+        changed |= {name: each.version for name, each in found.items() if each.version != self._reported.get(name)}
+        until = self._reported_until
+        if not changed or until is None or selector != self._selector or _is_older(listed.resource_version, until):
+            return _Listed(at, selector, listed.resource_version, found, changed, settled=True)
+        return _Listed(at, selector, until, found, changed, settled=False)
 
-    def _tell_look(self, look: _Look) -> None:
-        self._selector = look.selector
-        self._told_until = look.resource_version
-        self._tell_view(look.at, ConnectionState.CONNECTED)
-        if look.settled:
-            for name in sorted(self._told.keys() - look.found.keys()):
-                self._tell_gone(look.at, name)
-        for name, config_map in look.found.items():
-            if look.settled or name not in look.changed:
-                self._tell_config_map(look.at, config_map)
-        self._expectations.looked(time.monotonic(), {} if look.settled else look.changed)
-        self._looked_at = look.at
-        self._tell_complete()
+    def _report_list(self, listed: _Listed) -> None:
+        if listed.settled:
+            for name in sorted(self._reported.keys() - listed.found.keys()):
+                self._report_deleted(listed.at, name)
+        for name, config_map in listed.found.items():
+            if listed.settled or name not in listed.changed:
+                self._report_config_map(listed.at, config_map)
+        self._expectations.listed(time.monotonic(), {} if listed.settled else listed.changed)
+        self._listed_at = listed.at
+        self._report_complete()
 
     def _confirm(self) -> bool:
-        """Look beside the watch. False: what stands there is not what a watch could still tell."""
-        look = self._look()
-        if look.selector != self._selector or (look.settled and look.changed):
+        """List beside the watch. False: the watch can no longer deliver what the list has found."""
+        listed = self._list()
+        if listed.selector != self._selector or (listed.settled and listed.changed):
             return False
-        for name, config_map in look.found.items():
-            if name not in look.changed:
-                self._tell_config_map(look.at, config_map)
-        self._expectations.looked(time.monotonic(), look.changed)
-        self._looked_at = look.at
-        self._tell_complete()
+        self._report_list(listed)
         return True
 
-    # -- listening -----------------------------------------------------------------------------------------------------
+    # -- the watch -----------------------------------------------------------------------------------------------------
 
-    def _listen(self, stream: Stream) -> bool:
-        """Tell what the watch tells, until it is time to look. Whether there was anything."""
-        heard = False
-        while not self._expectations.overdue(time.monotonic()):
-            if self._expectations.to_be_confirmed(time.monotonic()) and not self._confirm():
+    def _watch(self, stream: Stream) -> bool:
+        """Report what the watch delivers until a list is due. Returns whether it delivered anything."""
+        delivered = False
+        while not self._expectations.list_overdue(time.monotonic()):
+            if self._expectations.confirmation_due(time.monotonic()) and not self._confirm():
                 break
-            line = stream.read(self._expectations.next_look())
+            line = stream.read(self._expectations.next_list())
             if line is None or self._stopping.is_set():
                 break
             try:
-                goes_on = self._happened(read_event(line))
+                if not self._process(read_watch_event(line)):
+                    break
             except ValueError as error:
-                self._say(f"cannot read the watch of {self._selector} in namespace {self._namespace}: {error}")
-                goes_on = False
-                self._told_until = None
-            if not goes_on:
+                self._warn(f"cannot read the watch of {self._selector} in namespace {self._namespace}: {error}")
+                self._reported_until = None
                 break
-            heard = True
+            delivered = True
         if stream.oversized:
-            self._say(
-                f"the watch of {self._selector} in namespace {self._namespace} has a line too long to be an event"
-            )
-            self._told_until = None
-        return heard
+            self._warn(f"the watch of {self._selector} in namespace {self._namespace} sent an event that is too long")
+            self._reported_until = None
+        return delivered
 
-    def _happened(self, event: Event) -> bool:
-        """Whether the watch goes on."""
+    def _process(self, event: WatchEvent) -> bool:
+        """Report one event. Returns whether the watch continues."""
         config_map = event.config_map
         name = config_map.name
         match event.kind:
             case "BOOKMARK":
-                self._told_until = config_map.resource_version or self._told_until
+                self._reported_until = config_map.resource_version or self._reported_until
                 return True
-            case "ADDED" | "MODIFIED" if self._places.holds(self._selector, name):
-                self._tell_config_map(self._clock(), config_map)
-            case "DELETED" if name in self._told:
-                self._tell_gone(self._clock(), name)
-            case "ADDED" | "MODIFIED" if name == self._places.cluster.name:
-                return False  # this cluster has been upgraded to Flink 1.15 or newer
+            case "ADDED" | "MODIFIED" if self._config_maps.includes(self._selector, name):
+                self._report_config_map(self._clock(), config_map)
+            case "DELETED" if name in self._reported:
+                self._report_deleted(self._clock(), name)
+            case "ADDED" | "MODIFIED" if name == self._config_maps.cluster.name:
+                return False  # the cluster was upgraded to Flink 1.15 or newer
             case "ADDED" | "MODIFIED" | "DELETED":
                 pass
             case _:
                 if event.status == HTTPStatus.GONE:
-                    self._told_until = None
+                    self._reported_until = None
                 else:
                     message = " ".join(event.message.split())[:_MESSAGE_LENGTH]
-                    self._say(f"the watch of {self._selector} ended: {event.kind} {event.status} {message}".rstrip())
+                    self._warn(f"the watch of {self._selector} ended: {event.kind} {event.status} {message}".rstrip())
                 return False
-        self._told_until = config_map.resource_version
-        self._tell_complete()
+        self._reported_until = config_map.resource_version
+        self._report_complete()
         return True
 
-    # -- telling -------------------------------------------------------------------------------------------------------
+    # -- observations --------------------------------------------------------------------------------------------------
 
-    def _tell_config_map(self, at: Moment, config_map: ConfigMap) -> None:
-        if config_map.version != self._told.get(config_map.name):
-            self._told[config_map.name] = config_map.version
-            self._expectations.heard(time.monotonic(), config_map.name, config_map.version, config_map.leader)
-        self._tell(
-            ConfigMapObserved(
-                at,
-                self._cluster_id,
-                config_map.name,
-                config_map.uid,
-                config_map.resource_version,
-                relevant(config_map.data),
-                config_map.leader,
-            )
-        )
+    def _report_config_map(self, at: Moment, config_map: ConfigMap) -> None:
+        name, leader = config_map.name, config_map.leader
+        if config_map.version != self._reported.get(name):
+            self._reported[name] = config_map.version
+            self._expectations.changed(time.monotonic(), name, config_map.version, leader)
+        data = relevant(config_map.data)
+        self._report(ConfigMapObserved(at, self._cluster_id, name, *config_map.version, data, leader))
 
-    def _tell_gone(self, at: Moment, name: str) -> None:
-        del self._told[name]
-        self._expectations.heard(time.monotonic(), name, None)
-        self._tell(ConfigMapObserved(at, self._cluster_id, name))
+    def _report_deleted(self, at: Moment, name: str) -> None:
+        del self._reported[name]
+        self._expectations.changed(time.monotonic(), name, None)
+        self._report(ConfigMapObserved(at, self._cluster_id, name))
 
-    def _tell_complete(self) -> None:
+    def _report_complete(self) -> None:
         if not self._expectations.caught_up:
             return
         if not self._complete:
             self._complete = True
-            self._tell(SnapshotCompleted(self._clock(), self._cluster_id))
-            if not self._places.found:
-                place = f"{self._places.cluster} in namespace {self._namespace} of Kubernetes"
-                self._tell(NothingFound(self._clock(), self._cluster_id, place, self._places.beside))
-        if self._looked_at:
-            self._tell(ViewConfirmed(self._looked_at, self._cluster_id, CONFIRMED_WITHIN))
-            self._looked_at = None
+            self._report(SnapshotCompleted(self._clock(), self._cluster_id))
+            if not self._config_maps.found:
+                place = f"{self._config_maps.cluster} in namespace {self._namespace} of Kubernetes"
+                self._report(NothingFound(self._clock(), self._cluster_id, place, self._config_maps.beside))
+        if self._listed_at:
+            self._report(ViewConfirmed(self._listed_at, self._cluster_id, CONFIRMED_WITHIN))
+            self._listed_at = None
 
-    def _tell_view(self, at: Moment, connection: ConnectionState) -> None:
+    def _report_view(self, at: Moment, connection: ConnectionState) -> None:
         if connection is self._view:
             return
         self._view = connection
         self._complete = False
-        self._looked_at = None
+        self._listed_at = None
         if connection is ConnectionState.CONNECTED:
-            self._said.forget()
+            self._throttle.reset()
             self._expectations.reconnected(time.monotonic())
             _log.info("watching %s in namespace %s of Kubernetes", self._selector, self._namespace)
-        self._tell(ViewObserved(at, self._cluster_id, connection))
+        self._report(ViewObserved(at, self._cluster_id, connection))
 
-    def _tell(self, observation: ClusterObservation) -> None:
+    def _report(self, observation: ClusterObservation) -> None:
         if self._observer and not self._stopping.is_set():
             self._observer(observation)
 
 
 def _is_older(resource_version: str, than: str) -> bool:
-    """Whether the store has been set back: a watch from its future would be silent for ever."""
+    """Whether the store was restored from a backup: a watch that starts in its future would stay silent."""
     numbers = [version for version in (resource_version, than) if version.isdecimal() and len(version) < 20]
     return len(numbers) == 2 and int(resource_version) < int(than)

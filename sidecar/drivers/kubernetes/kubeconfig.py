@@ -1,9 +1,9 @@
-"""Reads a kubeconfig and ends: the child process behind `access`.
+"""Reads one kubeconfig: the child process of `access`.
 
 One JSON line comes in on stdin, `{"file": …, "context": …}`; one goes out on stdout: `{"credentials": …}`, those of `access`, or
-`{"problem": …}`, one line for people, free of secrets.
+`{"problem": …}`, one line, free of secrets.
 
-Only here is `kubernetes` imported: it costs 20 MiB, and a kubeconfig may name a program to run, which may hang.
+Only this module imports `kubernetes`: it costs 20 MiB, and a kubeconfig may name a program to run, which may hang.
 """
 
 import logging
@@ -19,18 +19,18 @@ from sidecar.answering import answer_once
 
 
 def read(file: str, context: str | None) -> dict[str, Any]:
-    """What `file` says of `context`, or of its current one; what it names by a file's name is there as text."""
+    """The credentials of `context` (None: the current one) in `file`, with the content of the files that it names."""
     configuration: Any = Configuration()
     try:
         if not Path(file).is_file():
-            return {"problem": f"there is no kubeconfig {file}"}
+            return {"problem": f"the kubeconfig {file} does not exist"}
         with tempfile.TemporaryDirectory() as folder:
             load_kube_config(file, context, configuration, persist_config=False, temp_file_path=folder)  # type: ignore[no-untyped-call]  # is untyped
             return {"credentials": _credentials(configuration)}
     except (ConfigException, OSError) as error:
-        return {"problem": f"the kubeconfig {file} cannot be used: {_words(error)}"}
-    except Exception:  # noqa: BLE001  whatever the file made the library stumble over; what that quotes may be a secret
-        return {"problem": f"the kubeconfig {file} cannot be used: it is not built like one"}
+        return {"problem": f"the kubeconfig {file} cannot be used: {_reason(error)}"}
+    except Exception:  # noqa: BLE001  any error of the library; its text may quote a secret
+        return {"problem": f"the kubeconfig {file} cannot be used: it is not a valid kubeconfig"}
 
 
 def _credentials(configuration: Any) -> dict[str, Any]:
@@ -51,8 +51,8 @@ def _text(file: str | None) -> str | None:
     return Path(file).read_text(encoding="ascii", errors="replace") if file else None
 
 
-def _words(error: Exception) -> str:
-    """In one line. From the first brace on the library quotes parts of the file, which may be secrets."""
+def _reason(error: Exception) -> str:
+    """The error in one line. From the first brace on, the library quotes parts of the file, which may be secrets."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).partition("{")[0].split())

@@ -1,6 +1,6 @@
-"""The ledger in Kubernetes: a ConfigMap of our own beside Flink's. This alone writes to Kubernetes.
+"""The ledger in Kubernetes: a ConfigMap of its own beside Flink's. Only this module writes to Kubernetes.
 
-Nobody takes it for one of Flink's: it has none of the labels by which Flink finds, and in the end deletes, its own, nor one of their names.
+It has neither a name nor the labels by which Flink finds, and finally deletes, its own ConfigMaps.
 """
 
 from collections.abc import Callable, Container
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Verb
-from sidecar.drivers.kubernetes.errors import ApiError
-from sidecar.drivers.kubernetes.events import ConfigMap
+from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.responses import ConfigMap
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
 
 LABELS: Final = {"app.kubernetes.io/name": "flink-ha-sidecar", "app.kubernetes.io/component": "ledger"}
@@ -21,20 +21,17 @@ _REFUSED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 
 def ledger_name(cluster_id: str) -> str:
-    """The ConfigMap of a cluster's ledger: of any cluster id, 63 characters at most, no longer than Kubernetes takes (253)."""
+    """The ledger's ConfigMap. The name stays below Kubernetes' limit (253): a cluster id has at most 63 characters."""
     return f"{cluster_id}-flink-ha-sidecar"
 
 
 class KubernetesLedger:
-    """A `sidecar.ports.LedgerStore`: a key of a ConfigMap, which is made where it is missing.
-
-    Whatever else stands in it is left as it is: other keys, labels, annotations.
-    """
+    """A `sidecar.ports.LedgerStore`: a key of a ConfigMap, created when missing. Everything else in it is kept."""
 
     def __init__(
         self, access: Access, namespace: str, cluster_id: str, *, name: str = "ledger", seconds: float = 5.0
     ) -> None:
-        """`name`: of the document. `access` is used by nobody else: it is cut when a call takes longer than `seconds`."""
+        """`name`: of the document. `access` must not be shared: it is cut when a call takes longer than `seconds`."""
         self._access = access
         self._namespace = namespace
         self._seconds = seconds
@@ -43,34 +40,33 @@ class KubernetesLedger:
         self._api = Api(access, namespace)
 
     def read(self) -> Document:
-        found = self._ask("get", unless={HTTPStatus.NOT_FOUND})
+        found = self._call("get", unless={HTTPStatus.NOT_FOUND})
         if found is None:
             return Document()
         content = found.data.get(self._key, "").encode(errors="replace")
         if len(content) > LONGEST_DOCUMENT:
-            raise LedgerError(f"{self._doing('get')}: {len(content)} bytes are too many to be one: delete it")
+            raise LedgerError(f"{self._doing('get')}: {len(content)} bytes are too many for a ledger: delete it")
         return Document(content, found.resource_version)
 
     def write(self, content: bytes, over: Document) -> Document | None:
         if len(content) > LONGEST_DOCUMENT:
-            raise LedgerError(f"{self._doing('patch')}: {len(content)} bytes, of which it may have {LONGEST_DOCUMENT}")
+            raise LedgerError(f"{self._doing('patch')}: {len(content)} bytes, of at most {LONGEST_DOCUMENT}")
         body: dict[str, Any] = {"data": {self._key: content.decode()}}
         if over.version is None:
             body["metadata"] = {"name": self._name, "labels": LABELS}
-            written = self._ask("create", body, unless={HTTPStatus.CONFLICT})
+            written = self._call("create", body, unless={HTTPStatus.CONFLICT})
         else:
             body["metadata"] = {"resourceVersion": str(over.version)}
-            written = self._ask("patch", body, unless={HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
+            written = self._call("patch", body, unless={HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
         return None if written is None else Document(content, written.resource_version)
 
     def rest(self) -> None:
         self._api.reopen()
 
-    def stop(self) -> None:
-        self.rest()
+    stop = rest
 
-    def _ask(self, verb: Verb, body: object = None, *, unless: Container[int | None]) -> ConfigMap | None:
-        """None: the API server answered one of `unless`."""
+    def _call(self, verb: Verb, body: object = None, *, unless: Container[int | None]) -> ConfigMap | None:
+        """None: the API server answered with a status in `unless`."""
         api = self._api
         try:
             return self._in_time(lambda: api.call(verb, self._name, body))
@@ -86,18 +82,18 @@ class KubernetesLedger:
             self._api = Api(self._access, self._namespace)
             raise LedgerError(f"{self._doing(verb)}: no answer in {self._seconds:g} s") from error
 
-    def _in_time(self, ask: Callable[[], ConfigMap]) -> ConfigMap:
-        """Raises TimeoutError, and leaves what takes longer to itself: looking up a name, say, has a time limit that is the system's."""
-        asked: Future[ConfigMap] = Future()
+    def _in_time(self, call: Callable[[], ConfigMap]) -> ConfigMap:
+        """The result of `call`. Abandons it after `seconds` (a DNS lookup may take longer) and raises TimeoutError."""
+        result: Future[ConfigMap] = Future()
 
         def run() -> None:
             try:
-                asked.set_result(ask())
-            except BaseException as error:  # noqa: BLE001  it is raised where it was asked for
-                asked.set_exception(error)
+                result.set_result(call())
+            except BaseException as error:  # noqa: BLE001  raised in the calling thread
+                result.set_exception(error)
 
         Thread(target=run, name="kubernetes-ledger", daemon=True).start()
-        return asked.result(self._seconds)
+        return result.result(self._seconds)
 
     def _doing(self, verb: str) -> str:
         return f"the {self._key}: cannot {verb} ConfigMap {self._name} in namespace {self._namespace}"

@@ -1,15 +1,15 @@
-"""What stands in ZooKeeper, brought in as observations.
+"""Observes Flink's leaders in ZooKeeper.
 
-`persistent` is what kazoo lacks, `handler` what it runs on, `security` whom it talks to; `session` is one connection that is opened again
-for ever, read-only questions, and their answers in our words.
-`tree` is bookkeeping and nothing else: which paths matter, which to read next, what was news, what was missed.
-`probe` is how old all that is, and how long an answer may take.
-`news` makes observations of it.
-`driver` is the thread between them, and what it owes `sidecar.ports.LeaderRetrievalDriver`.
-`ledger` is apart from all that: a session of its own, and the only one that writes, below a root of its own.
+- `session`: one connection, reopened for ever; read-only questions and their answers. Built on `persistent` (what kazoo lacks), `handler`
+  (kazoo's thread and sockets) and `security`.
+- `tree`: which paths matter, which to read next, what is news, what was missed. `watch_set`: the state of one path.
+- `probe`: the age of the view, and how long an answer may take.
+- `reporter`: makes observations.
+- `driver`: the thread that implements `sidecar.ports.LeaderRetrievalDriver`.
+- `ledger`: independent of all that; a session of its own, the only one that writes, below a root of its own.
 
-Whether a server has persistent watches is found out by trying, on each connection. Where it has not, each read leaves a one-shot watch.
-Their price: the watch on the path of a job that ended stays, half a kilobyte, until the connection does.
+The driver tries persistent watches on each connection. If the server has none, each read sets a one-shot watch. One-shot watches cost
+half a kilobyte for each ended job until the connection ends.
 """
 
 from sidecar.drivers.zookeeper.driver import ZooKeeperDriver

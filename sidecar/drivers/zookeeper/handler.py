@@ -1,4 +1,4 @@
-"""What kazoo runs on: its one thread, its sockets, its time limits, and its log, in which it says why a connection failed."""
+"""kazoo's environment: its thread, sockets, time limits, and its log, which has the reasons of failed connections."""
 
 import logging
 import os
@@ -14,12 +14,12 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from sidecar.drivers.zookeeper.security import Address, Security
 
-_NO_REASONS = {"Transition to CONNECTING", "Session has expired"}
+_NOT_REASONS = {"Transition to CONNECTING", "Session has expired"}
 _PREAMBLES = ("Connection dropped: ", "Connection time-out: ", "socket connection error: ")
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
-    """kazoo's threads and sockets, with an end that is told and time limits of our own: kazoo's are the session's, a minute."""
+    """kazoo's threads and sockets, with a callback when the thread ends, and shorter time limits (kazoo's: the session timeout)."""
 
     def __init__(self, connection_timeout: float, security: Security, ended: Callable[[], None]) -> None:
         super().__init__()
@@ -31,20 +31,21 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
         self._ended = ended
 
     def start(self) -> None:
-        """Without kazoo's two workers: nothing is left for them to do."""
+        """Without kazoo's two workers, which are not used."""
         self._running = True
 
     def stop(self) -> None:
         self._running = False
 
-    def create_socket_pair(self) -> tuple["_Pipe", "_Pipe"]:
-        return _Pipe.pair()
+    def create_socket_pair(self) -> tuple["_PipeEnd", "_PipeEnd"]:
+        read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        return _PipeEnd(read_end), _PipeEnd(write_end)
 
     def spawn(self, func: Callable[..., object], *args: Any, **kwargs: Any) -> threading.Thread:
         def run() -> None:
             try:
                 func(*args, **kwargs)
-            except Exception:  # noqa: BLE001  a server may answer anything; kazoo has logged it to us, and its thread is over
+            except Exception:  # noqa: BLE001  a server may answer anything; kazoo has logged the error
                 return
             finally:
                 self._ended()
@@ -53,28 +54,28 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
         thread.start()
         return thread
 
-    def create_connection(self, address: Address, hostname: str, timeout: float, **_of_kazoo: Any) -> socket.socket:
+    def create_connection(self, address: Address, hostname: str, timeout: float, **_options: Any) -> socket.socket:
         self._peer = self._refusal = None
         connection = self._security.connect(address, hostname, min(timeout, self._connection_timeout))
         self._peer = address, hostname
         return connection
 
     def refused(self, reason: str) -> None:
-        """The server took the connection, and will not serve us on it."""
+        """The server accepted the connection, but refuses to serve it."""
         self._refusal = reason
 
     def explained(self, reason: str) -> str:
-        """Why the connection broke, or was not made, for which kazoo gives `reason`."""
+        """Why the connection failed; kazoo logged `reason`."""
         if self._refusal is not None:
             return self._refusal
         return reason if self.serving or self._peer is None else self._security.explain(reason, *self._peer)
 
     def select(self, readable: Any, writable: Any, _exceptional: Any, timeout: float) -> Any:
         if unread := [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]:
-            return unread, [], []  # what came in one TLS record with what was read last: the system knows nothing of it
-        if not self.serving:  # the handshake: a frozen server takes the connection and says nothing
+            return unread, [], []  # decrypted with the last record: poll does not report these bytes
+        if not self.serving:  # the handshake: a frozen server accepts connections and sends nothing
             timeout = min(timeout, self._connection_timeout)
-        poll = select.poll()  # kazoo makes a new epoll each time, several system calls
+        poll = select.poll()  # kazoo creates an epoll each time: several system calls
         ready = {each.fileno(): each for each in (*readable, *writable)}
         for each in readable:
             poll.register(each, select.POLLIN)
@@ -84,23 +85,15 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
         return [each for each in readable if each in found], [each for each in writable if each in found], []
 
 
-class _Pipe:
-    """One end of what wakes kazoo's connection thread: a byte for each question.
+class _PipeEnd:
+    """One end of a pipe that wakes kazoo's connection thread: one byte for each request.
 
-    kazoo takes a pair of sockets, which block whoever asks when some 280 bytes wait, as they do when connections break under questions:
-    the questions are dropped, and their bytes stay.
+    kazoo's pair of sockets blocks the sender when some 280 bytes are unread. That happens when a connection breaks: kazoo drops the
+    requests, but not their bytes.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-
-    @classmethod
-    def pair(cls) -> tuple["_Pipe", "_Pipe"]:
-        """The end to read from, and the one to write to."""
-        ends = os.pipe()
-        for end in ends:
-            os.set_blocking(end, False)
-        return cls(ends[0]), cls(ends[1])
 
     def fileno(self) -> int:
         return self._descriptor
@@ -109,7 +102,7 @@ class _Pipe:
         return os.read(self._descriptor, size)
 
     def send(self, data: bytes) -> int:
-        with suppress(BlockingIOError):  # thousands of bytes wait already: it will wake
+        with suppress(BlockingIOError):  # thousands of bytes are unread: the thread wakes anyway
             return os.write(self._descriptor, data)
         return 0
 
@@ -119,8 +112,8 @@ class _Pipe:
             os.close(descriptor)
 
 
-class Reasons(logging.Handler):
-    """Hears from kazoo's log why a connection failed."""
+class FailureReasons(logging.Handler):
+    """Reads from kazoo's log why a connection failed."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         super().__init__()
@@ -128,7 +121,7 @@ class Reasons(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         reason = record.getMessage()
-        if reason not in _NO_REASONS:
+        if reason not in _NOT_REASONS:
             for preamble in _PREAMBLES:
                 reason = reason.removeprefix(preamble)
             if record.exc_info and record.exc_info[1]:

@@ -1,4 +1,4 @@
-"""The ledger in ZooKeeper: one znode below our own root, never below Flink's. This alone writes to ZooKeeper."""
+"""The ledger in ZooKeeper: one znode below a root of its own, never below Flink's. Only this module writes to ZooKeeper."""
 
 import threading
 import time
@@ -25,14 +25,14 @@ from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefused
 ROOT: Final = "/flink-ha-sidecar"
 
 _GOODBYE_SECONDS = 1.0
-_NOBODY_CAN_DELETE = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
-"""Of what is below: another cluster, with other credentials, has its ledger there too."""
+_PARENT_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
+"""Of the parents: clusters with other credentials create their ledgers below them, and must not delete ours."""
 
 
 class ZooKeeperLedger:
     """A `sidecar.ports.LedgerStore`: the znode `/flink-ha-sidecar<namespace>/<name>` below the chroot of the quorum.
 
-    Where we have credentials (SASL or authorization), only they may read and change it; else everybody may who reaches the ensemble.
+    With credentials (SASL or authorization) only these may read and change it; otherwise every client of the ensemble.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class ZooKeeperLedger:
             except NoNodeError:
                 return Document()
         if len(content) > LONGEST_DOCUMENT:
-            raise LedgerError(f"{self._doing('read')}: {len(content)} bytes are too many to be one: delete it")
+            raise LedgerError(f"{self._doing('read')}: {len(content)} bytes are too many for a ledger: delete it")
         return Document(content, stat.version)
 
     def write(self, content: bytes, over: Document) -> Document | None:
         if len(content) > LONGEST_DOCUMENT:
-            raise LedgerError(f"{self._doing('write')}: {len(content)} bytes, of which it may have {LONGEST_DOCUMENT}")
+            raise LedgerError(f"{self._doing('write')}: {len(content)} bytes, of at most {LONGEST_DOCUMENT}")
         with self._session_to("write") as session:
             try:
                 if isinstance(over.version, int):
@@ -72,95 +72,88 @@ class ZooKeeperLedger:
         return Document(content, 0)
 
     def rest(self) -> None:
-        session, self._session = self._session, None
-        if session:
-            session.end(_GOODBYE_SECONDS)
+        self._disconnect(_GOODBYE_SECONDS)
 
-    def stop(self) -> None:
-        self.rest()
+    stop = rest
 
     def _create(self, session: "_Session", path: str, content: bytes = b"") -> None:
-        """With its parents. What exists is not tried: who may not create below a parent is refused before it is told that it need not."""
+        """Create `path`, then its missing parents: creating an existing parent may be refused instead of reported as existing."""
         if path == "":
             raise LedgerError(f"{self._doing('write')}: the chroot of {self._quorum} does not exist: create it")
         acl = OPEN_ACL_UNSAFE
         if self._security.sasl or self._security.authorization:
-            acl = CREATOR_ALL_ACL if path == self._path else _NOBODY_CAN_DELETE
+            acl = CREATOR_ALL_ACL if path == self._path else _PARENT_ACL
         try:
             session.create(path, content, acl)
         except NoAuthError as error:
-            raise LedgerRefusedError(
-                f"{self._doing('write')}: no permission to create {path}: create {ROOT}, and let everybody create below it"
-            ) from error
+            advice = f"create {ROOT} with the permission to create below it"
+            raise LedgerRefusedError(f"{self._doing('write')}: no permission to create {path}: {advice}") from error
         except NoNodeError:
-            with suppress(NodeExistsError):  # another sidecar made it meanwhile
+            with suppress(NodeExistsError):  # another sidecar created it meanwhile
                 self._create(session, path.rpartition("/")[0])
             session.create(path, content, acl)
 
     @contextmanager
     def _session_to(self, verb: str) -> Iterator["_Session"]:
-        """A session that is connected, for one call. Raises LedgerError, also for what fails in it."""
+        """A connected session for one call. Raises LedgerError, also for errors of the call."""
         doing = self._doing(verb)
         session = self._connected(doing)
         try:
             yield session
         except NoAuthError as error:
             raise LedgerRefusedError(
-                f"{doing}: no permission: it belongs to other credentials: give those (zookeeper.sasl, zookeeper.authorization), "
+                f"{doing}: no permission: it belongs to other credentials: use those (zookeeper.sasl, zookeeper.authorization), "
                 "or delete it"
             ) from error
         except InvalidACLError as error:
-            raise LedgerRefusedError(
-                f"{doing}: the server knows nobody by zookeeper.sasl or zookeeper.authorization, to whom it is to belong"
-            ) from error
+            reason = "the server does not know the identity in zookeeper.sasl or zookeeper.authorization"
+            raise LedgerRefusedError(f"{doing}: {reason}") from error
         except KazooTimeoutError as error:
-            self._leave()
+            self._disconnect()
             raise LedgerError(f"{doing}: no answer in {self._seconds:g} s") from error
         except KazooException as error:
-            self._leave()
-            raise LedgerError(
-                f"{doing}: {session.why or f'the connection was lost ({type(error).__name__})'}"
-            ) from error
+            self._disconnect()
+            reason = session.problem or f"the connection was lost ({type(error).__name__})"
+            raise LedgerError(f"{doing}: {reason}") from error
 
     def _connected(self, doing: str) -> "_Session":
         deadline = time.monotonic() + self._seconds
         if self._is_flinks:
-            raise LedgerRefusedError(f"{doing}: Flink's own root is {ROOT} or below it: give Flink another one")
+            raise LedgerRefusedError(f"{doing}: Flink's root must not be {ROOT} or below it")
         if self._session and not self._session.still_serves():
-            self._leave()
+            self._disconnect()
         if self._session is None:
             self._session = _Session(self._quorum, self._seconds, self._security)
             self._session.open()
         session = self._session
         session.deadline = deadline
         if not session.await_connected():
-            self._leave()
-            raise LedgerError(f"{doing}: {session.why or f'no answer in {self._seconds:g} s'}")
+            self._disconnect()
+            raise LedgerError(f"{doing}: {session.problem or f'no answer in {self._seconds:g} s'}")
         return session
 
-    def _leave(self) -> None:
-        """Without waiting for a goodbye."""
+    def _disconnect(self, patience: float = 0) -> None:
         session, self._session = self._session, None
         if session:
-            session.end(0)
+            session.end(patience)
 
     def _doing(self, verb: str) -> str:
         return f"cannot {verb} the {self._name} {self._path} in ZooKeeper {self._quorum}"
 
 
 class _Session(Session):
-    """A session that writes too. Each call waits for its answer until `deadline` (monotonic); it raises what kazoo raises."""
+    """A session that also writes. Each call waits for its answer until `deadline` (monotonic). Raises kazoo's exceptions."""
 
     def __init__(self, hosts: str, seconds: float, security: Security) -> None:
         self.deadline = 0.0
         self.connected = False
-        self.why = ""
-        """The last that was said of a connection that failed."""
+        self.problem = ""
+        """Why the last attempt to connect failed."""
         self._settled = threading.Event()
-        self._patience = seconds / 3  # with a server that is frozen, so that there is time for another one
+        self._patience = seconds / 3  # for each server: if one is frozen, there is time for another
         super().__init__(
             hosts,
-            2 * seconds,  # nothing of ours ends with it
+            2 * seconds,  # there are no ephemeral nodes
             self._patience,
             security,
             state_changed=self._note_state,
@@ -170,12 +163,12 @@ class _Session(Session):
         )
 
     def await_connected(self) -> bool:
-        """False: it will not be, or not in time."""
+        """Whether the session is connected by the deadline."""
         self._settled.wait(self._left())
         return self.connected
 
     def still_serves(self) -> bool:
-        """Whether the server says so. What is lost under a question may have been done, so it is asked something first."""
+        """Whether the server answers. Asked before each call: a write whose answer is lost may have been done."""
         try:
             self._client.exists_async("/").get(timeout=self._patience)
         except (KazooException, KazooTimeoutError):
@@ -183,7 +176,7 @@ class _Session(Session):
         return self.connected
 
     def read(self, path: str) -> tuple[bytes, Any]:
-        self.ask(Question.SYNC, path, lambda _: None)  # what is asked next, is answered next
+        self.ask(Question.SYNC, path, lambda _: None)  # requests are answered in order
         content, stat = self._client.get_async(path).get(timeout=self._left())
         return content or b"", stat
 
@@ -200,13 +193,12 @@ class _Session(Session):
                 raise result
 
     def end(self, patience: float) -> None:
-        """Close it, and wait for that for about `patience` seconds; 0: without a goodbye to the server."""
-        closing = threading.Thread(
-            target=self.close, kwargs={"goodbye": patience > 0}, name="ledger-goodbye", daemon=True
-        )
+        """Close the session, waiting for about `patience` seconds; 0: without a goodbye to the server."""
+        goodbye = {"goodbye": patience > 0}
+        closing = threading.Thread(target=self.close, kwargs=goodbye, name="ledger-goodbye", daemon=True)
         try:
             closing.start()
-        except RuntimeError:  # no thread is to be had: then without waiting for a goodbye
+        except RuntimeError:  # no more threads: without a goodbye
             self.close(goodbye=False)
             return
         if patience > 0:
@@ -221,8 +213,8 @@ class _Session(Session):
     def _note_state(self, state: ConnectionState) -> None:
         self.connected = state is ConnectionState.CONNECTED
         if self.connected:
-            self.why = ""
+            self.problem = ""
             self._settled.set()
 
     def _note_reason(self, reason: str) -> None:
-        self.why = reason
+        self.problem = reason

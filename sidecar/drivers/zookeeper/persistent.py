@@ -1,7 +1,7 @@
-"""What kazoo 2.11 lacks: recursive persistent watches (ZooKeeper ≥ 3.6), and answers and events in one order, that of the wire.
+"""Adds to kazoo 2.11: recursive persistent watches (ZooKeeper ≥ 3.6), and answers and events in the order in which they arrive.
 
-kazoo knows neither `AddWatch` nor a watch that stays; it hands answers and events to two threads, so that a change may be told before or
-after what was read of it. Here both are told in kazoo's connection thread, as they come. Only private ways lead there: kazoo is pinned.
+kazoo has no `AddWatch`, and hands answers and events to two threads, which loses their order. Here kazoo's connection thread calls back
+for both. This takes kazoo's private attributes: kazoo is pinned.
 """
 
 import ssl
@@ -19,28 +19,27 @@ _PERSISTENT_RECURSIVE = 1
 _ANY_WATCH = 3
 
 _LENGTH = struct.Struct("!i")
-_AT_ONCE = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _MOST_BYTES = 1 << 24
-"""Of one message. Of a longer one (a list of very many children) the rest is thrown away."""
+"""Of one message. The rest of a longer one (a list of very many children) is discarded."""
 
 
-class Event(IntEnum):
-    """What a watch event says of a path (`org.apache.zookeeper.Watcher.Event.EventType`)."""
+class ZNodeEvent(IntEnum):
+    """A watch event's type (`org.apache.zookeeper.Watcher.Event.EventType`)."""
 
     CREATED = 1
     DELETED = 2
     CHANGED = 3
     CHILDREN = 4
-    """One-shot watches only: a recursive watch tells of each child by itself."""
+    """One-shot watches only: a recursive watch reports each child."""
 
 
-_EVENTS = {event.value: event for event in Event}
+_EVENTS = {event.value: event for event in ZNodeEvent}
 
 
 class Request:
-    """One question of ZooKeeper's protocol, which may leave a one-shot `watch`. kazoo is not told of it: whoever hears, hears it too."""
+    """One request of ZooKeeper's protocol, which may set a one-shot `watch`. Its event goes to the listener of `listen`."""
 
-    __slots__ = ("path", "watch")
     type: ClassVar[int]
 
     def __init__(self, path: str, watch: bool) -> None:
@@ -54,15 +53,13 @@ class Request:
 class GetData(Request):
     """Answered with (data, Stat)."""
 
-    __slots__ = ()
     type = serialization.GetData.type
     deserialize = serialization.GetData.deserialize
 
 
 class GetChildren(Request):
-    """Answered with names, and how many there are in all: more, where there are too many to be read."""
+    """Answered with the names that could be read, and the number of all children."""
 
-    __slots__ = ()
     type = serialization.GetChildren.type
 
     @staticmethod
@@ -82,15 +79,13 @@ class GetChildren(Request):
 class Exists(Request):
     """Answered with the Stat, or None."""
 
-    __slots__ = ()
     type = serialization.Exists.type
     deserialize = serialization.Exists.deserialize
 
 
 class Sync(Request):
-    """Answered when this server has caught up with the ensemble's leader. Leaves no transaction."""
+    """Answered when this server has caught up with the ensemble's leader. Makes no transaction."""
 
-    __slots__ = ()
     type = serialization.Sync.type
     deserialize = serialization.Sync.deserialize
 
@@ -98,10 +93,9 @@ class Sync(Request):
         return bytes(serialization.write_string(self.path))
 
 
-class _OfWatches(Request):
-    """About what is heard of a path, in one `number`: the mode, or which kind of watches. That there is an answer says it all."""
+class _WatchRequest(Request):
+    """A request with one `number` (the watch mode or the kind of watches) and an empty answer."""
 
-    __slots__ = ()
     number: ClassVar[int]
 
     def serialize(self) -> bytes:
@@ -109,36 +103,34 @@ class _OfWatches(Request):
 
     @staticmethod
     def deserialize(_buffer: bytes, _offset: int) -> None:
-        """Nothing is in it."""
+        pass
 
 
-class AddWatch(_OfWatches):
+class AddWatch(_WatchRequest):
     """Watch a path, which need not exist, and everything below it, for as long as the connection lasts.
 
     Servers before 3.6 answer `UnimplementedError` and close the connection.
     """
 
-    __slots__ = ()
     type = 106
     number = _PERSISTENT_RECURSIVE
 
 
-class RemoveWatches(_OfWatches):
-    """End what `AddWatch` began at this path."""
+class RemoveWatches(_WatchRequest):
+    """Remove the watch that `AddWatch` set on this path."""
 
-    __slots__ = ()
     type = 18
     number = _ANY_WATCH
 
 
 Answered = Callable[[Any, Exception | None], None]
-"""Called once with a result or an error, as `Heard` is."""
-Heard = Callable[[Event, str], None]
-"""Called in kazoo's connection thread with an event and its path, below the chroot. May only enqueue."""
+"""Called once, in kazoo's connection thread, with a result or an error. May only enqueue."""
+Listener = Callable[[ZNodeEvent, str], None]
+"""Called in kazoo's connection thread with an event and its path below the chroot. May only enqueue."""
 
 
-def ask_beside(client: KazooClient, request: type[Request], answered: Answered) -> bool:
-    """Send a question about the parent of the client's chroot, without waiting. False: there is none."""
+def ask_parent(client: KazooClient, request: type[Request], answered: Answered) -> bool:
+    """Send a request about the parent of the client's chroot, without waiting. False: there is no chroot."""
     if not client.chroot:
         return False
     client._call(request(client.chroot.rpartition("/")[0] or "/", False), _Answer(answered))  # noqa: SLF001  see the module
@@ -146,60 +138,56 @@ def ask_beside(client: KazooClient, request: type[Request], answered: Answered) 
 
 
 def ask(client: KazooClient, request: type[Request], path: str, answered: Answered, *, watch: bool = False) -> None:
-    """Send a question without waiting."""
+    """Send a request without waiting."""
     client._call(request(_prefix_root(client.chroot, path), watch), _Answer(answered))  # noqa: SLF001  see the module
 
 
-def hear(client: KazooClient, heard: Heard) -> None:
-    """Have `heard` told every watch event of `client`, which is not started yet."""
+def listen(client: KazooClient, listener: Listener) -> None:
+    """Call `listener` with every watch event of `client`, which must not be started yet."""
     old = client._connection  # noqa: SLF001  see the module
-    client._connection = _Connection(heard, client, old.retry_sleeper, old.logger, old.sasl_options)  # noqa: SLF001
+    client._connection = _Connection(listener, client, old.retry_sleeper, old.logger, old.sasl_options)  # noqa: SLF001
 
 
 class _Answer:
-    """What kazoo takes for its `AsyncResult`."""
-
-    __slots__ = ("_answered",)
+    """Takes the place of kazoo's `AsyncResult`."""
 
     def __init__(self, answered: Answered) -> None:
         self._answered: Answered | None = answered
 
     def set(self, result: Any) -> None:
-        self._tell(result, None)
+        self._call(result, None)
 
     def set_exception(self, error: Exception) -> None:
-        self._tell(None, error)
+        self._call(None, error)
 
-    def _tell(self, result: Any, error: Exception | None) -> None:
-        answered, self._answered = self._answered, None  # a client that is being closed says so twice
+    def _call(self, result: Any, error: Exception | None) -> None:
+        answered, self._answered = self._answered, None  # a client that is closed sets it twice
         if answered is not None:
             answered(result, error)
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
-    """Reads what has come at once, where kazoo asks the system four times for each answer and each event."""
+    """Reads all received bytes at once; kazoo makes four system calls for each answer and event."""
 
-    def __init__(self, heard: Heard, *of_kazoo: Any) -> None:
-        super().__init__(*of_kazoo)
-        self._heard = heard
+    def __init__(self, listener: Listener, *kazoo_arguments: Any) -> None:
+        super().__init__(*kazoo_arguments)
+        self._listener = listener
         self._unread = bytearray()
 
-    def _connect(self, *where: Any) -> Any:
+    def _connect(self, *address: Any) -> Any:
         self._unread.clear()
-        return super()._connect(*where)
+        return super()._connect(*address)
 
     def _read_socket(self, read_timeout: float) -> Any:
-        """All that is here whole: what is left in the buffer, nobody would be told of."""
+        """Process all complete messages: select does not report those left in the buffer."""
         ended = super()._read_socket(read_timeout)
         while ended is None and self._has_whole_message():
             ended = super()._read_socket(read_timeout)
         return ended
 
     def _has_whole_message(self) -> bool:
-        return (
-            len(self._unread) >= _LENGTH.size
-            and len(self._unread) - _LENGTH.size >= _LENGTH.unpack_from(self._unread)[0]
-        )
+        content = len(self._unread) - _LENGTH.size
+        return content >= 0 and content >= _LENGTH.unpack_from(self._unread)[0]
 
     def _read(self, length: int, timeout: float) -> bytes:
         if length < 0:
@@ -222,7 +210,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         if not self.handler.select([self._socket], [], [], timeout)[0]:
             raise self.handler.timeout_exception("socket time-out during read")
         try:
-            data = self._socket.recv(_AT_ONCE)
+            data = self._socket.recv(_CHUNK_BYTES)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         if not data:
@@ -233,4 +221,4 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         watch, _ = serialization.Watch.deserialize(buffer, offset)
         event = _EVENTS.get(watch.type)
         if event is not None:
-            self._heard(event, self.client.unchroot(watch.path))
+            self._listener(event, self.client.unchroot(watch.path))

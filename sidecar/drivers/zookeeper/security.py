@@ -1,7 +1,7 @@
-"""Whom we talk to and who we are: TLS, SASL and authorization for kazoo, and why a server and we do not come together.
+"""TLS, SASL and authorization for kazoo, and why a secured connection failed.
 
-kazoo calls most of that "broken" or "time-out", trusts the system's CAs beside the one it is given, and asks a server that knows no SASL
-thousands of times a second.
+kazoo reports most failures as "broken" or "time-out", trusts the system's CAs in addition to the configured one, and sends a server
+without SASL thousands of requests a second.
 """
 
 import errno
@@ -34,33 +34,32 @@ _ALERT = re.compile(r"\[SSL: \w*?ALERT_(\w+)\]")
 _ABOUT_OUR_CERTIFICATE = re.compile(r"\w*CERTIFICATE\w*|UNKNOWN_CA|ACCESS_DENIED")
 _NO_TLS = re.compile(r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG|HTTP")
 
-# OpenSSL's X509_V_ERR_…: no issuer known (2, 20, 21), self-signed (18, 19); not yet (9) or no longer (10) valid; another host's (62, 64).
+# OpenSSL's X509_V_ERR_…: unknown issuer (2, 20, 21), self-signed (18, 19); not yet valid (9), expired (10); host mismatch (62, 64).
 _UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
 _NOT_YET, _EXPIRED = 9, 10
 _ANOTHER_HOST = frozenset({62, 64})
 
 
 class Security(Struct, frozen=True):
-    """What secures one connection. Nothing of it, by default."""
+    """What secures one connection; by default nothing."""
 
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
     authorization: Mapping[str, Secret] = {}
 
     def client_options(self) -> dict[str, Any]:
-        """Arguments of `KazooClient`. TLS is none of them: see `connect`."""
-        options: dict[str, Any] = {
-            "auth_data": [(scheme, text.reveal()) for scheme, text in self.authorization.items()]
-        }
+        """Arguments of `KazooClient`. For TLS see `connect`."""
+        auth_data = [(scheme, text.reveal()) for scheme, text in self.authorization.items()]
+        options: dict[str, Any] = {"auth_data": auth_data}
         if self.sasl:
             username, password = self.sasl.username, self.sasl.password.reveal()
             options["sasl_options"] = {"mechanism": _DigestMD5.name, "username": username, "password": password}
         return options
 
     def connect(self, address: Address, host: str, timeout: float) -> socket.socket:
-        """A connection to `address`; where there is `tls`, encrypted, and to a server that proves to be `host`. `timeout` in seconds.
+        """A connection to `address`; with `tls` encrypted, and the server verified as `host`. `timeout` in seconds.
 
-        Raises OSError; its `strerror` says why, for people.
+        Raises OSError with a readable `strerror`.
         """
         deadline = time.monotonic() + timeout
         context = self._context()
@@ -79,7 +78,7 @@ class Security(Struct, frozen=True):
             raise self._no_handshake(error, address, host) from error
 
     def explain(self, reason: str, address: Address, host: str) -> str:
-        """Why a connection that `connect` made broke before it served, where kazoo says `reason`. Asks the server again, within seconds."""
+        """Why a connection broke before it was served; kazoo logged `reason`. Connects again to find out, for a few seconds."""
         if reason.startswith(_AUTH_FAILED):
             return self._not_authenticated(reason.removeprefix(_AUTH_FAILED))
         if alert := _ALERT.search(reason):
@@ -108,7 +107,7 @@ class Security(Struct, frozen=True):
     def _untrusted(self, error: ssl.SSLCertVerificationError, address: Address, host: str) -> str:
         if error.verify_code in _UNKNOWN_ISSUER:
             ca_file = self.tls.ca_file if self.tls else None
-            signer = f"the given CA ({ca_file})" if ca_file else "a CA of this system: give zookeeper.tls.ca_file"
+            signer = f"the given CA ({ca_file})" if ca_file else "a CA of this system: set zookeeper.tls.ca_file"
             return f"the server's certificate is not signed by {signer}"
         if error.verify_code in _ANOTHER_HOST:
             return f"the server's certificate is for another host than {host} ({self._names(address)})"
@@ -118,29 +117,29 @@ class Security(Struct, frozen=True):
         return f"the server's certificate is refused: {error.verify_message}"
 
     def _names(self, address: Address) -> str:
-        """For whom the certificate is, of a server whose CA is trusted."""
+        """The names in the certificate of a server whose CA is trusted."""
         with suppress(OSError):
             if context := self._context():
                 context.check_hostname = False
                 with _opened(address) as connection, context.wrap_socket(connection) as secure:
                     names: Any = (secure.getpeercert() or {}).get("subjectAltName", ())
-                    text = ", ".join(str(name) for _, name in names)[:200] or "it names none"
+                    text = ", ".join(str(name) for _, name in names)[:200] or "it has no names"
                     return "".join(char if char.isprintable() else "?" for char in text)
-        return "which, it did not say again"
+        return "unknown: it did not answer again"
 
     def _broken_off(self, problem: str, address: Address) -> str:
         if alert := _ALERT.search(problem):
             return self._alert(alert[1])
         if _NO_TLS.search(problem) or _answer_in_plain(address):
-            return "the server does not speak TLS on this port: give the secure one, or remove zookeeper.tls"
-        return "the server broke off the TLS handshake: is that its secure port, and have we a TLS version in common?"
+            return "the server does not speak TLS on this port: use the secure port, or remove zookeeper.tls"
+        return "the server broke off the TLS handshake: check that this is its secure port, and its TLS versions"
 
     def _alert(self, name: str) -> str:
         ours = self.tls.certificate_file if self.tls else None
         words = name.lower().replace("_", " ")
         if _ABOUT_OUR_CERTIFICATE.fullmatch(name):
             if ours is None:
-                return "the server demands a client certificate: give zookeeper.tls.certificate_file and key_file"
+                return "the server demands a client certificate: set zookeeper.tls.certificate_file and key_file"
             return f"the server does not accept the client certificate {ours} ({words})"
         if name == "HANDSHAKE_FAILURE" and ours is None:
             return f"the server refuses the TLS handshake ({words}): it may demand a client certificate"
@@ -148,19 +147,15 @@ class Security(Struct, frozen=True):
 
     def _not_authenticated(self, detail: str) -> str:
         if detail == _NO_SASL:
-            return (
-                "authentication failed: the server takes no SASL DIGEST-MD5: remove zookeeper.sasl, or set it up there"
-            )
+            return "authentication failed: the server has no SASL DIGEST-MD5: remove zookeeper.sasl, or enable it there"
         if detail == _DROPPED:
-            return (
-                "authentication failed: the server broke off; it may not accept the user or password of zookeeper.sasl"
-            )
+            return "authentication failed: the server disconnected: check the user and password of zookeeper.sasl"
         ours = ["the user or password of zookeeper.sasl"] if self.sasl else []
         ours += [f"zookeeper.authorization.{scheme}" for scheme in self.authorization]
         return f"authentication failed: the server does not accept {' or '.join(ours)}"
 
     def _ask_again(self, address: Address, host: str) -> str | None:
-        """A server of TLS 1.3 tells only behind the handshake that it demands a certificate, and not to one who writes meanwhile."""
+        """A TLS 1.3 server demands a client certificate only after the handshake, and only if the client does not write meanwhile."""
         try:
             with self.connect(address, host, _PROBE_SECONDS) as connection:
                 connection.settimeout(_ALERT_SECONDS)
@@ -176,7 +171,6 @@ class Security(Struct, frozen=True):
 
 
 PLAIN: Final = Security()
-"""No security at all."""
 
 
 def _expects_tls(address: Address) -> str | None:
@@ -184,24 +178,28 @@ def _expects_tls(address: Address) -> str | None:
         return _not_serving(answer)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # whoever it is: nothing is said to it
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent to it
     try:
         with _opened(address) as connection, context.wrap_socket(connection):
             pass
     except OSError as error:
         if not _ALERT.search(str(error)):
             return None
-    return "the server expects TLS on this port: give zookeeper.tls, or the plain port"
+    return "the server expects TLS on this port: set zookeeper.tls, or use the plain port"
 
 
 def _not_serving(answer: bytes) -> str | None:
-    return "it does not serve: has the ensemble a quorum?" if b"not currently serving" in answer else None
+    return (
+        "the server does not serve requests: check that the ensemble has a quorum"
+        if b"not currently serving" in answer
+        else None
+    )
 
 
 def _answer_in_plain(address: Address) -> bytes:
-    """What a server without TLS says to a four-letter word, be it that it is not allowed."""
+    """The answer of a server without TLS to a four-letter word, even if that is not allowed."""
     with suppress(OSError), _opened(address) as connection:
-        connection.sendall(b"srvr\n")  # Netty takes five bytes to see that they are no TLS
+        connection.sendall(b"srvr\n")  # Netty needs five bytes to detect that they are not TLS
         answer = _read(connection)
         return answer if answer[:1].isalpha() else b""
     return b""
@@ -220,7 +218,7 @@ def _opened(address: Address) -> socket.socket:
 
 
 class _DigestMD5(mechanisms.DigestMD5Mechanism):  # type: ignore[misc]  # it ships no types
-    """Ends where a server without SASL answers nothing, for ever."""
+    """Fails when a server without SASL sends empty challenges, which would go on for ever."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -234,4 +232,4 @@ class _DigestMD5(mechanisms.DigestMD5Mechanism):  # type: ignore[misc]  # it shi
         return response
 
 
-mechanisms.mechanisms[_DigestMD5.name] = _DigestMD5  # kazoo names its mechanism, and finds it there
+mechanisms.mechanisms[_DigestMD5.name] = _DigestMD5  # kazoo looks the mechanism up by its name

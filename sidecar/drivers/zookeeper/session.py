@@ -16,7 +16,6 @@ from kazoo.exceptions import (
     NoNodeError,
     SessionClosedRequireSaslError,
     SessionExpiredError,
-    UnimplementedError,
 )
 from kazoo.retry import KazooRetry
 from msgspec import Struct
@@ -24,8 +23,8 @@ from msgspec import Struct
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.zookeeper import persistent
-from sidecar.drivers.zookeeper.handler import Handler, Reasons
-from sidecar.drivers.zookeeper.persistent import Event
+from sidecar.drivers.zookeeper.handler import FailureReasons, Handler
+from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.security import Security
 
 # kazoo multiplies each delay by up to 1 + jitter: no pause is longer than 2.1 s. Its own default grows to an hour.
@@ -33,7 +32,7 @@ _RETRY = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 1.5, "max_
 
 
 class Value(Struct, frozen=True):
-    """To VALUE: what stands there."""
+    """To VALUE: the content."""
 
     data: bytes
     position: ZNodePosition
@@ -46,63 +45,59 @@ class Children(Struct, frozen=True):
 
 
 class TooManyChildren(Struct, frozen=True):
-    """To CHILDREN: `count` are more than are read: more than `most`, or with too long names."""
+    """To CHILDREN: the `count` children are more than `most`, or their names are too long to be read."""
 
     count: int
     most: int | None = None
 
 
 class Present(Struct, frozen=True):
-    """To EXISTS: there is such a path, how often a child of it came to be, and how many children it has."""
+    """To EXISTS: the path exists; how often a child was created, and the number of children."""
 
     births: Births
     children: int = 0
 
 
 class Absent(Struct, frozen=True):
-    """To any question: there is no such path."""
+    """To any question: the path does not exist."""
 
 
 class Done(Struct, frozen=True):
     """To SYNC, WATCH_BELOW and WATCH_NO_MORE."""
 
 
-class Unsupported(Struct, frozen=True):
-    """To WATCH_BELOW: the server is older than 3.6. It breaks the connection."""
-
-
 class Refused(Struct, frozen=True):
-    """The server would not say. No watch is left."""
+    """The server refused the question. It has set no watch."""
 
     reason: str
 
 
 class Interrupted(Struct, frozen=True):
-    """The connection was lost under the question; the change of its state is told as well."""
+    """The connection was lost before the answer; the new connection state is reported, too."""
 
 
-Answer = Value | Children | TooManyChildren | Present | Absent | Done | Unsupported | Refused | Interrupted
+Answer = Value | Children | TooManyChildren | Present | Absent | Done | Refused | Interrupted
 
 
 class Question(Enum):
-    """What may be asked of a path. There is no question that writes."""
+    """The questions about a path. None of them writes."""
 
     VALUE = persistent.GetData
     CHILDREN = persistent.GetChildren
     EXISTS = persistent.Exists
     SYNC = persistent.Sync
-    """Let the server catch up with the ensemble's leader first."""
+    """Let the server catch up with the ensemble's leader."""
     WATCH_BELOW = persistent.AddWatch
-    """Tell of every change of this path and of all below it, for as long as the connection lasts."""
+    """Report every change of this path and of all below it, until the connection ends. Servers before 3.6 refuse and disconnect."""
     WATCH_NO_MORE = persistent.RemoveWatches
-    """Tell no more of what is below this path."""
+    """End WATCH_BELOW of this path."""
 
 
 class Session:
-    """Reads, watches, and the state of the connection. A connection that broke is tried again for ever, about each second.
+    """Reads, watches, and the state of the connection. Reconnects for ever, about once a second.
 
-    The callables are called in kazoo's connection thread and may only enqueue: kazoo deadlocks when they call it back. They are called no
-    more once `close` has begun.
+    kazoo's connection thread calls the callables, which may only enqueue: kazoo deadlocks when they call back into it. They are not called
+    after `close` has begun.
     """
 
     def __init__(
@@ -113,23 +108,22 @@ class Session:
         security: Security,
         *,
         state_changed: Callable[[ConnectionState], None],
-        happened: Callable[[Event, str], None],
+        happened: Callable[[ZNodeEvent, str], None],
         failed: Callable[[str], None],
         ended: Callable[[], None],
     ) -> None:
         """`hosts` as in `h1:2181,h2:2181/chroot`; all paths are below the chroot.
 
-        `happened` gets what a watch told, `failed` one line on an attempt to connect that failed or a connection that broke. States,
-        answers and events are told in the order in which they came.
-        `ended`: kazoo gave up for good, and only another Session helps. Raises ValueError when `hosts` cannot be read.
+        `happened` gets watch events, `failed` one line on a failed attempt to connect or a broken connection. States, answers and events
+        keep their order. `ended`: kazoo has given up, only another Session helps. Raises ValueError when `hosts` is malformed.
         """
         self._state_changed = state_changed
         self._happened = happened
         self._failed = failed
         self._ended = ended
         self._closing = False
-        noise = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001  ours alone: it must not reach the process's log
-        noise.addHandler(Reasons(self._fail))
+        kazoo_log = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001  must not reach the process's log
+        kazoo_log.addHandler(FailureReasons(self._fail))
         self._handler = Handler(connection_timeout, security, self._end)
         self._state: ConnectionState | None = None
         self._client = KazooClient(
@@ -137,23 +131,22 @@ class Session:
             timeout=session_timeout,
             handler=self._handler,
             connection_retry=KazooRetry(**_RETRY),
-            logger=noise,
+            logger=kazoo_log,
             **security.client_options(),
         )
-        persistent.hear(self._client, self._hear)
-        self._client.add_listener(self._listen)
+        persistent.listen(self._client, self._notified)
+        self._client.add_listener(self._kazoo_state_changed)
         self.heard_at = 0.0
-        """When something was last heard of the server, on the monotonic clock."""
+        """When the server last sent anything (monotonic)."""
 
     def open(self) -> None:
-        """Begin to connect; returns at once. Once only."""
+        """Start connecting; returns at once. May be called once."""
         self._client.start_async()
 
     def close(self, *, goodbye: bool = True) -> None:
-        """End the session, with a `goodbye` to the server or without.
+        """End the session, with or without a `goodbye` to the server.
 
-        Waits for the server's answer (until `drop` is called) or for an attempt to connect to time out. What does not end within the
-        session timeout is left to itself.
+        Waits for the server's answer (until `drop` is called) or for an attempt to connect to time out, at most the session timeout.
         """
         self._closing = True
         if not goodbye:
@@ -163,66 +156,63 @@ class Session:
             self._client.close()
 
     def drop(self) -> None:
-        """Cut the connection; kazoo notices at once and connects again, within the same session where it still can."""
-        connection: socket.socket | None = self._client._connection._socket  # noqa: SLF001  kazoo has no other way to it
+        """Cut the connection. kazoo reconnects at once, with the same session if it has not expired."""
+        connection: socket.socket | None = self._client._connection._socket  # noqa: SLF001  not public
         if connection is not None:
-            with suppress(OSError):  # closed in between
-                # Not the connection's own: with TLS, that would let the next words out in plain.
+            with suppress(OSError):  # already closed
+                # Not the TLS socket's own shutdown: after that, writes would be in plain text.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def ask(self, question: Question, path: str, answered: Callable[[Answer], None], *, watch: bool = False) -> None:
         """Send a question without waiting.
 
-        With `watch`, a change of what is answered is told once through `happened`: of a value, of the children, or that the path comes
-        to be or ceases. VALUE and CHILDREN leave no such watch on a path that is absent.
+        With `watch`, `happened` gets the next change of the answer: the value, the children, or whether the path exists. VALUE and
+        CHILDREN set no such watch on an absent path.
         """
+        persistent.ask(self._client, question.value, path, self._converting(question, path, answered), watch=watch)
 
+    def ask_siblings(self, answered: Callable[[Answer], None]) -> bool:
+        """Ask for the children of the chroot's parent: this cluster, if it exists, and others. False: no parent."""
+        completed = self._converting(Question.CHILDREN, "", answered)
+        return persistent.ask_parent(self._client, persistent.GetChildren, completed)
+
+    @property
+    def zxid(self) -> int:
+        """The newest transaction that the server has reported."""
+        return int(self._client.last_zxid)
+
+    def _converting(self, question: Question, path: str, answered: Callable[[Answer], None]) -> persistent.Answered:
         def completed(result: Any, error: Exception | None) -> None:
             self.heard_at = time.monotonic()
             answered(_failure(error) if error else _converted(question, path, result))
 
-        persistent.ask(self._client, question.value, path, completed, watch=watch)
+        return completed
 
-    def ask_beside(self, answered: Callable[[Answer], None]) -> bool:
-        """Ask for the children of the namespace's parent, which are clusters: this one, if it is there, and others. False: no parent."""
-
-        def completed(result: Any, error: Exception | None) -> None:
-            self.heard_at = time.monotonic()
-            answered(_failure(error) if error else _converted(Question.CHILDREN, "", result))
-
-        return persistent.ask_beside(self._client, persistent.GetChildren, completed)
-
-    @property
-    def zxid(self) -> int:
-        """The newest transaction that the server has told of."""
-        zxid: int = self._client.last_zxid
-        return zxid
-
-    def _listen(self, state: str) -> None:
+    def _kazoo_state_changed(self, state: str) -> None:
         self.heard_at = time.monotonic()
         if state == ConnectionState.CONNECTED:
-            # kazoo says so before it authenticates, and a server that demands to know us tells with its first answer.
-            self.ask(Question.EXISTS, "/", self._hear_first)
+            # kazoo reports this before it authenticates; a server that demands authentication refuses the first question.
+            self.ask(Question.EXISTS, "/", self._first_answered)
         else:
             self._handler.serving = False
             if state == ConnectionState.LOST or self._state is ConnectionState.CONNECTED:
-                self._tell(ConnectionState(state))
+                self._change_state(ConnectionState(state))
 
-    def _hear_first(self, answer: Answer) -> None:
+    def _first_answered(self, answer: Answer) -> None:
         match answer:
             case Present() | Absent():
                 self._handler.serving = True
-                self._tell(ConnectionState.CONNECTED)
+                self._change_state(ConnectionState.CONNECTED)
             case Refused(reason):
                 self._handler.refused(reason)
                 self.drop()
 
-    def _tell(self, state: ConnectionState) -> None:
+    def _change_state(self, state: ConnectionState) -> None:
         if not self._closing and state is not self._state:
             self._state = state
             self._state_changed(state)
 
-    def _hear(self, event: Event, path: str) -> None:
+    def _notified(self, event: ZNodeEvent, path: str) -> None:
         self.heard_at = time.monotonic()
         if not self._closing:
             self._happened(event, path)
@@ -242,10 +232,8 @@ def _failure(error: Exception) -> Answer:
             return Absent()
         case NoAuthError():
             return Refused("no permission to read it")
-        case UnimplementedError():
-            return Unsupported()
         case SessionClosedRequireSaslError():
-            return Refused("the server demands authentication: give zookeeper.sasl, or what else it accepts")
+            return Refused("the server demands authentication: set zookeeper.sasl or zookeeper.authorization")
         case ConnectionLoss() | SessionExpiredError() | AuthFailedError():
             return Interrupted()
         case _:
@@ -263,7 +251,7 @@ def _converted(question: Question, path: str, result: Any) -> Answer:
         case Question.EXISTS, None:
             return Absent()
         case Question.EXISTS, stat:
-            # What clients see of cversion is twice the creations less the children that there are.
+            # The cversion that clients see is twice the number of creations, less the number of children.
             return Present(Births(stat.czxid, (stat.cversion + stat.numChildren) // 2), stat.numChildren)
         case _:
             return Done()

@@ -1,92 +1,91 @@
-"""One watched path: where its reading stands, and what has been heard since it was last told of."""
+"""One watched path: the state of its reading, and the watch events since its last report."""
 
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Births
 from sidecar.drivers.zookeeper.session import Answer, Question
 
+_CHURN = 100
+_CHURN_SECONDS = 10.0
+_RETURN_WEIGHT = 10
+_VALUES_REMEMBERED = 3
 
-class Watched:
-    """One path, and where its reading stands."""
 
-    __slots__ = (
-        "births",
-        "counted",
-        "events",
-        "heard",
-        "names",
-        "past",
-        "path",
-        "question",
-        "reading",
-        "refused",
-        "resting",
-        "seen",
-        "stale",
-        "unrest",
-        "value",
-    )
+class Watched(Struct, eq=False):
+    """One path. Fields up to `churn` also describe earlier connections, all others only this one."""
 
-    def __init__(self, path: str, question: Question) -> None:
-        self.path = path
-        self.question = question
-        self.names: tuple[str, ...] = ()
-        """The children of a list that leads on, also as an earlier connection saw them."""
-        self.value: int | None = None
-        """The hash of the last value."""
-        self.past: tuple[int, ...] = ()
-        """Those of the few before it, the latest first, to know one that comes back."""
-        self.unrest: tuple[float, ...] = ()
-        """When (monotonic) it was deleted, or, weighing more, a value came back that others had replaced: the latest of it."""
-        self.forget()
+    path: str
+    question: Question
+    names: tuple[str, ...] = ()
+    """The children of a list that leads to other paths."""
+    value: int | None = None
+    """The hash of the last value."""
+    past: tuple[int, ...] = ()
+    """The hashes of a few earlier values, latest first."""
+    churn: tuple[float, ...] = ()
+    """When (monotonic) the node was deleted or, with more weight, an earlier value came back. Bounded."""
+    reading: bool = False
+    """A question is queued or in progress: never more than one."""
+    stale: bool = False
+    """The path changed while it was read, so the answer may be old."""
+    refused: bool = False
+    seen: object = None
+    """The last answer (of a value its position; an absent list is empty); None: none yet."""
+    events: int = 0
+    """Writes since the last report; of a list, children created or deleted."""
+    notified: bool = False
+    """Whether any watch event arrived since the last report."""
+    counted: bool = False
+    """Whether `events` counts all writes since the last report."""
+    births: Births | None = None
 
-    def forget(self) -> None:
-        """Begin anew, on a new connection."""
-        self.reading = False
-        """A question is queued or under way: never more than one."""
-        self.stale = False
-        """It changed while it was read, so the answer may be old."""
-        self.resting = False
-        """It is contested: read now and then, its changes counted."""
-        self.refused = False
-        self.seen: object = None
-        """What was last learnt on this connection (of a value its position; a list that is absent is empty); None: nothing yet."""
-        self.events = 0
-        """Writes heard of since it was last told of; of a list, children that came or went."""
-        self.heard = False
-        """Whether anything was heard since then."""
-        self.counted = False
-        """Whether all writes since then were heard."""
-        self.births: Births | None = None
+    def renewed(self) -> "Watched":
+        """The same path, on a new connection."""
+        return Watched(self.path, self.question, self.names, self.value, self.past, self.churn)
 
     @property
     def leads_on(self) -> bool:
-        """Whether what else to watch depends on it."""
+        """Whether other paths to watch depend on this list."""
         return self.question is Question.CHILDREN and znode_paths.leads_on(self.path)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing is on its way."""
-        return not self.reading and not self.resting
+    def note_value(self, value: int, now: float) -> bool:
+        """Remember the hash of a value that was read. Returns whether the path is contested: an earlier value came back too often."""
+        if value == self.value:
+            return False
+        contested = value in self.past and self.note_churn(now, _RETURN_WEIGHT)
+        if self.value is not None:
+            self.past = (self.value, *(other for other in self.past if other != value))[:_VALUES_REMEMBERED]
+        self.value = value
+        return contested
+
+    def note_churn(self, now: float, weight: int = 1) -> bool:
+        """Count a deletion, or the return of a value. Returns whether the path is contested.
+
+        Two processes that delete each other's node as fast as they can would cause as many reads and reports.
+        """
+        self.churn = (*self.churn, *(now,) * weight)[-_CHURN:]
+        return len(self.churn) == _CHURN and now - self.churn[0] <= _CHURN_SECONDS
 
 
 class Ask(NamedTuple):
-    """A question on behalf of `watched`: its own, or how often there was a new node (`path` is its parent)."""
+    """A question for `watched`: its own, or how often its parent `path` had a new child."""
 
     watched: Watched
     question: Question
     path: str
 
 
-class PlaceGone(NamedTuple):
-    """The parent of a leader's path is gone too."""
+class ParentGone(NamedTuple):
+    """The parent of a leader's path was deleted, too."""
 
 
 class WatchReport(NamedTuple):
-    """News of a watched path."""
+    """A change of a watched path."""
 
     watched: Watched
-    answer: Answer | PlaceGone
+    answer: Answer | ParentGone
     writes: int | None
     births: Births | None

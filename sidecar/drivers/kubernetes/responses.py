@@ -1,21 +1,23 @@
-"""What the API server answers, in our words. Whatever it says: a value of ours, or ValueError."""
+"""Decodes what the API server answers. Any bytes give one of these types or a ValueError."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 
-_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What is raised by bytes that are none of what was asked for: nested too deep, or with text that is not UTF-8, among them."""
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for other JSON than expected, text that is not UTF-8, and values that are nested too deep."""
+
+_T = TypeVar("_T")
 
 Version = tuple[str, str]
 """Uid and resource version: the same pair is the same content."""
 
 
 class ConfigMap(Struct, frozen=True):
-    """One ConfigMap as it stood at one resource version. What is not text in it is left out."""
+    """One ConfigMap at one resource version, without values that are not text."""
 
     name: str
     uid: str
@@ -29,15 +31,15 @@ class ConfigMap(Struct, frozen=True):
         return self.uid, self.resource_version
 
 
-class Listing(Struct, frozen=True):
-    """What a list found, and the resource version of the whole store at which it did."""
+class ConfigMapList(Struct, frozen=True):
+    """The ConfigMaps that a list found, by name, and the store's resource version at that moment."""
 
     resource_version: str
     found: dict[str, ConfigMap]
 
 
-class Event(Struct, frozen=True):
-    """One event of a watch. Of a BOOKMARK only the resource version means something, of an ERROR only `status` and `message`."""
+class WatchEvent(Struct, frozen=True):
+    """One event of a watch. A BOOKMARK has only a resource version, an ERROR only `status` and `message`."""
 
     kind: str
     config_map: ConfigMap
@@ -59,6 +61,10 @@ class _Object(Struct):
     code: int | None = None
     message: str | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.metadata.name and self.metadata.uid and self.metadata.resource_version)
+
 
 class _List(Struct):
     metadata: _Metadata
@@ -70,55 +76,44 @@ class _Event(Struct):
     object: _Object
 
 
-_list = msgspec.json.Decoder(_List)
-_event = msgspec.json.Decoder(_Event)
-_object = msgspec.json.Decoder(_Object)
-
-
-def read_listing(body: bytes) -> Listing:
-    """Raises ValueError when it is none."""
-    try:
-        answer = _list.decode(body)
-    except _NO_JSON as error:
-        raise ValueError(f"no list of ConfigMaps: {error}") from error
+def read_config_map_list(body: bytes) -> ConfigMapList:
+    """Raises ValueError."""
+    answer = _decoded(body, _List, "list of ConfigMaps")
     if not answer.metadata.resource_version:
         raise ValueError("no list of ConfigMaps: it has no resource version")
-    found = {item.metadata.name: _config_map(item) for item in answer.items or () if _is_whole(item)}
-    return Listing(answer.metadata.resource_version, found)
+    found = {item.metadata.name: _config_map(item) for item in answer.items or () if item.is_complete}
+    return ConfigMapList(answer.metadata.resource_version, found)
 
 
 def read_config_map(body: bytes) -> ConfigMap:
-    """Raises ValueError when it is none."""
-    try:
-        answer = _object.decode(body)
-    except _NO_JSON as error:
-        raise ValueError(f"no ConfigMap: {error}") from error
-    if not _is_whole(answer):
+    """Raises ValueError."""
+    answer = _decoded(body, _Object, "ConfigMap")
+    if not answer.is_complete:
         raise ValueError("no ConfigMap: it has no name, uid or resource version")
     return _config_map(answer)
 
 
-def read_event(line: bytes) -> Event:
-    """Raises ValueError when it is none."""
-    try:
-        event = _event.decode(line)
-    except _NO_JSON as error:
-        raise ValueError(f"no event: {error}") from error
-    if event.type in {"ADDED", "MODIFIED", "DELETED"} and not _is_whole(event.object):
+def read_watch_event(line: bytes) -> WatchEvent:
+    """Raises ValueError."""
+    event = _decoded(line, _Event, "event")
+    if event.type in {"ADDED", "MODIFIED", "DELETED"} and not event.object.is_complete:
         raise ValueError(f"no event: {event.type} of an object without name, uid or resource version")
-    return Event(event.type, _config_map(event.object), event.object.code or 0, event.object.message or "")
+    return WatchEvent(event.type, _config_map(event.object), event.object.code or 0, event.object.message or "")
 
 
 def read_message(body: bytes) -> str:
-    """The message of a refusal, "" where it has none."""
+    """The message of a refusal; "" if it has none."""
     try:
-        return _object.decode(body).message or ""
-    except _NO_JSON:
+        return _decoded(body, _Object, "message").message or ""
+    except ValueError:
         return ""
 
 
-def _is_whole(item: _Object) -> bool:
-    return bool(item.metadata.name and item.metadata.uid and item.metadata.resource_version)
+def _decoded(data: bytes, kind: type[_T], expected: str) -> _T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except _UNDECODABLE as error:
+        raise ValueError(f"no {expected}: {error}") from error
 
 
 def _config_map(item: _Object) -> ConfigMap:

@@ -1,0 +1,119 @@
+"""Turns what the driver reads into observations; logs what has no observation."""
+
+import logging
+
+from sidecar.core.cluster.state import Missing
+from sidecar.core.flink import znode_paths
+from sidecar.core.moment import Moment
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ClusterObservation,
+    ConnectionState,
+    NodeObserved,
+    NodeRefused,
+    NothingFound,
+    PlaceRemoved,
+    SnapshotCompleted,
+    StoreObserved,
+    ViewConfirmed,
+    ViewObserved,
+)
+from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.zookeeper.session import (
+    Absent,
+    Answer,
+    Children,
+    Interrupted,
+    Question,
+    Refused,
+    TooManyChildren,
+    Value,
+)
+from sidecar.drivers.zookeeper.watch_set import ParentGone, WatchReport
+from sidecar.ports import Observer
+
+_log = logging.getLogger("sidecar.zookeeper")
+
+_REPORTED_EACH_TRANSACTIONS = 1 << 24
+
+
+class Reporter:
+    """Reports observations of one cluster to `observer`. Used by the driver's thread."""
+
+    def __init__(self, cluster_id: str, where: str, throttle: LogThrottle, confirmed_within: int) -> None:
+        """`where`: the quorum and the cluster's root. `confirmed_within`: microseconds between two confirmations."""
+        self.observer: Observer | None = None
+        """None: before the start and after the stop, nothing is reported."""
+        self.found = False
+        """Whether anything of the cluster has ever been found."""
+        self.view: ConnectionState | None = None
+        """The last reported connection state."""
+        self._cluster_id = cluster_id
+        self._where = where
+        self._throttle = throttle
+        self._confirmed_within = confirmed_within
+        self._zxid = 0
+
+    def report_view(self, at: Moment, connection: ConnectionState) -> None:
+        if connection is not self.view:
+            self.view = connection
+            self._report(ViewObserved(at, self._cluster_id, connection))
+
+    def report_complete(self, at: Moment) -> None:
+        self._report(SnapshotCompleted(at, self._cluster_id))
+
+    def report_confirmed(self, at: Moment) -> None:
+        self._report(ViewConfirmed(at, self._cluster_id, self._confirmed_within))
+
+    def report_store(self, at: Moment, zxid: int) -> None:
+        """Report the newest transaction in each new epoch, and now and then."""
+        if zxid >> 32 != self._zxid >> 32 or zxid - self._zxid >= _REPORTED_EACH_TRANSACTIONS:
+            self._zxid = zxid
+            self._report(StoreObserved(at, self._cluster_id, zxid))
+
+    def report_path(self, at: Moment, report: WatchReport) -> None:
+        """Report the change of a watched path."""
+        is_empty = isinstance(report.answer, Absent | ParentGone) or report.answer == Children(())
+        self.found = self.found or not is_empty
+        if observation := self._observation(at, report):
+            self._report(observation)
+
+    def report_missing(self, at: Moment, siblings: Answer) -> None:
+        """Report that nothing of the cluster exists, if that is still true. `siblings`: the children of its root's parent."""
+        if self.found or isinstance(siblings, Interrupted):
+            return
+        names: tuple[str, ...] | None = None
+        if isinstance(siblings, Absent):
+            names = ()
+        elif isinstance(siblings, Children):
+            names = tuple(name for name in siblings.names if name != self._where.rpartition("/")[2])
+        place = f"{self._where} in ZooKeeper"
+        if self._throttle.is_due(f"nothing below {self._where}"):
+            _log.warning("%s. It will be watched as soon as it exists", Missing(place, names))
+        self._report(NothingFound(at, self._cluster_id, place, names))
+
+    def _report(self, observation: ClusterObservation) -> None:
+        if observer := self.observer:
+            observer(observation)
+
+    def _observation(self, at: Moment, report: WatchReport) -> ClusterObservation | None:
+        path, answer = report.watched.path, report.answer
+        match report.watched.question, answer:
+            case Question.VALUE, Value(data, position):
+                return NodeObserved(at, self._cluster_id, path, data, position, report.writes, report.births)
+            case Question.VALUE, ParentGone():
+                return PlaceRemoved(at, self._cluster_id, path)
+            case Question.VALUE, Refused(reason):
+                return NodeRefused(at, self._cluster_id, path, reason)
+            case Question.VALUE, _:
+                return NodeObserved(at, self._cluster_id, path, writes=report.writes, births=report.births)
+            case _, Refused(reason):
+                _log.warning("cannot list %s in ZooKeeper %s: %s; retrying", path, self._where, reason)
+            case _, TooManyChildren(count, most):
+                children = f"{count} children, more than {'can be read' if most is None else most}"
+                consequence = "only children created from now on are watched"
+                _log.warning("%s in ZooKeeper %s has %s: %s", path, self._where, children, consequence)
+            case _ if znode_paths.is_list(path):
+                names = answer.names if isinstance(answer, Children) else ()
+                return ChildrenObserved(at, self._cluster_id, path, names)
+        return None
