@@ -9,7 +9,7 @@ Everything here needs the `audit` extra and a Java 17 or newer; importing this p
 
 from typing import TYPE_CHECKING
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.audit_error import AuditError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from msgspec import Struct
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.errors import FILE_UNREADABLE, AuditError, CannotSwapError, failing_to, reason
-from sidecar.audit.existing import dates, existing_log, tables
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, failing_to, reason
+from sidecar.audit.audit_log import dates, open_audit_log, tables
 from sidecar.audit.storage import PARQUET, STAGING, Storage
 
 _log = logging.getLogger("sidecar.audit")
@@ -64,7 +64,7 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
     Raises AuditError; CannotSwapError where the file system cannot swap folders.
     """
     today = datetime.now(UTC).date()
-    with existing_log(spark, audit, "compact") as (session, folder):
+    with open_audit_log(spark, audit, "compact") as (session, folder):
         if folder.local is None:
             raise CannotSwapError(
                 f"cannot compact {audit}: only on a local file system can files be swapped without a reader seeing a wrong count"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sidecar.audit.errors import AuditError, StoppedError, failing_to, is_of_a_file, reason
+from sidecar.audit.audit_error import AuditError, StoppedError, failing_to, is_of_a_file, reason
 from sidecar.audit.inspection import Inspection, inspect
 from sidecar.audit.schema import QUARANTINE, RECORDS, table_of
 from sidecar.audit.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.audit.errors import reason
+from sidecar.audit.audit_error import reason
 from sidecar.audit.storage import Storage
 
 MOST_LINE_BYTES: Final = 4 << 20

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from pyspark.sql import SparkSession
 
 from sidecar import __version__
-from sidecar.audit.errors import AuditError, failing_to
+from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.report_data import Findings, find
 from sidecar.audit.session import own_session
 from sidecar.audit.sql import answered

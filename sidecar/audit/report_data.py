@@ -18,7 +18,7 @@ EDGES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300
 """Seconds: durations are counted between each two of them."""
 
 
-class Stretch(Struct, frozen=True):
+class Interval(Struct, frozen=True):
     """Something that lasted."""
 
     began: datetime
@@ -35,8 +35,8 @@ class Lane(Struct, frozen=True):
     cluster_id: str
     component: str
     job_id: str | None
-    stretches: Sequence[Stretch]
-    unseen: Sequence[Stretch]
+    stretches: Sequence[Interval]
+    unseen: Sequence[Interval]
     failovers: Sequence[datetime]
 
 
@@ -126,9 +126,9 @@ def _lanes(ask: Callable[[str], list[Row]]) -> list[Lane]:
     stretches, unseen, failovers = (defaultdict[tuple[str, str | None, str | None], list[Any]](list) for _ in range(3))
     for row in ask(_LONGEST):
         leader = (row.address, row.session_id) if row.state == "HELD" else ()
-        stretches[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended), *leader))
+        stretches[row.cluster_id, row.component, row.job_id].append(Interval(utc(row.began), utc(row.ended), *leader))
     for row in ask(_UNSEEN):
-        unseen[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended)))
+        unseen[row.cluster_id, row.component, row.job_id].append(Interval(utc(row.began), utc(row.ended)))
     for row in ask(_LATEST):
         failovers[row.cluster_id, row.component, row.job_id].append(utc(row.at))
     lanes = [(row.cluster_id, row.component, row.job_id) for row in ask("SELECT * FROM lanes")]

@@ -8,8 +8,8 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.errors import AuditError, is_of_a_file
-from sidecar.audit.existing import dates, existing_log, tables
+from sidecar.audit.audit_error import AuditError, is_of_a_file
+from sidecar.audit.audit_log import dates, open_audit_log, tables
 from sidecar.audit.inspection import Inspection, inspect
 from sidecar.audit.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.spool import SUFFIX, name_problem
@@ -38,7 +38,7 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
     begun so long ago and no ingest is running; the next one looks at all segments again. Raises AuditError.
     """
     oldest = datetime.now(UTC).date() - timedelta(days=keep)
-    with existing_log(spark, audit, "expire what is old in") as (session, folder), folder.locked():
+    with open_audit_log(spark, audit, "expire what is old in") as (session, folder), folder.locked():
         removable, kept = _segments(session, folder, spool, oldest) if spool else ((), 0)
         expired = [path for table in tables(folder) for path, day in dates(folder, table).items() if day < oldest]
         for path in expired:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from sidecar.audit.errors import AuditError, reason
+from sidecar.audit.audit_error import AuditError, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

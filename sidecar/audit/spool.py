@@ -24,7 +24,7 @@ _IN_BRACES: Final = re.compile(r"([{},\\])")
 _COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
 
 
-class Listing(Struct, frozen=True):
+class SpoolListing(Struct, frozen=True):
     """What a spool holds; all paths are below it."""
 
     roots: Sequence[str]
@@ -33,7 +33,7 @@ class Listing(Struct, frozen=True):
     """What it cannot list, or would leave out, and the reason that the quarantine shows."""
 
 
-def listing(spool: Storage) -> Listing:
+def listing(spool: Storage) -> SpoolListing:
     """Look at a spool. On a local file system everything below it is looked at, elsewhere only what stands directly in it."""
     if spool.local is not None:
         return _Walk(spool.local).listing()
@@ -44,7 +44,7 @@ def listing(spool: Storage) -> Listing:
         if ":" in name
     }
     roots = [name for name, is_folder in entries.items() if is_folder or name.endswith(SUFFIX)]
-    return Listing(roots=sorted(set(roots) - problems.keys()), problems=problems)
+    return SpoolListing(roots=sorted(set(roots) - problems.keys()), problems=problems)
 
 
 def pattern(spool: Storage, roots: Sequence[str]) -> str:
@@ -70,7 +70,7 @@ def name_problem(path: str) -> str | None:
 class Changes:
     """Whether a spool holds something that Spark has not been told to list. Looks now and then."""
 
-    def __init__(self, spool: Storage, known: Listing) -> None:
+    def __init__(self, spool: Storage, known: SpoolListing) -> None:
         self._spool = spool
         self._known = known
         self._next = time.monotonic() + LOOK_SECONDS
@@ -93,9 +93,9 @@ class _Walk:
         self._top = top
         self._problems: dict[str, str] = {}
 
-    def listing(self) -> Listing:
+    def listing(self) -> SpoolListing:
         roots, _ = self._folder("", frozenset())
-        return Listing(roots=sorted(roots), problems=self._problems)
+        return SpoolListing(roots=sorted(roots), problems=self._problems)
 
     def _folder(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
         """What Spark can list of a folder, and whether that is the folder itself; `above` is what it is in, by device and inode."""

@@ -27,8 +27,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to
-from sidecar.audit.query import check_query
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
+from sidecar.audit.query_check import check_query
 from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
 from sidecar.core.sanitize import escaped

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.errors import AuditError, CannotSwapError, StoppedError
+from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError
 
 PARQUET: Final = ".parquet"
 """How the names of all files end that readers look at."""

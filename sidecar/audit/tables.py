@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, with_event_date
-from sidecar.audit.seen import HASH, SeenIds
 from sidecar.audit.storage import INGESTING, LOCK, PARQUET, REPLACED, STAGING, Storage
+from sidecar.audit.visible_ids import HASH, VisibleIds
 
 CHECKPOINTS: Final = "_checkpoints"
 
@@ -46,7 +46,7 @@ class Writer:
     def __init__(self, session: SparkSession, audit: Storage) -> None:
         self._session = session
         self._audit = audit
-        self._seen: dict[str, SeenIds] = {}
+        self._seen: dict[str, VisibleIds] = {}
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -93,7 +93,7 @@ class Writer:
         rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(url)
         hashes = rows.selectExpr(HASH)
         count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
-        seen = self._seen.setdefault(table.name, SeenIds(self._session, self._audit, table.name))
+        seen = self._seen.setdefault(table.name, VisibleIds(self._session, self._audit, table.name))
         dates = seen.dates_of(hashes) if count else []
         if different == count and not dates:
             return int(count)

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.errors import reason
-from sidecar.audit.existing import date_of, existing_log, tables
+from sidecar.audit.audit_error import reason
+from sidecar.audit.audit_log import date_of, open_audit_log, tables
 from sidecar.audit.schema import BASE_VIEWS
 from sidecar.audit.storage import INGESTING, PARQUET, REPLACED, STAGING, Storage
 from sidecar.audit.tables import OURS
@@ -38,7 +38,7 @@ class VerifyResult(Struct, frozen=True):
 
 def verify(spark: SparkSession, audit: str) -> VerifyResult:
     """Read all of the audit log at `audit`, with every checksum. Raises AuditError when it cannot be looked at."""
-    with existing_log(spark, audit, "verify") as (session, folder):
+    with open_audit_log(spark, audit, "verify") as (session, folder):
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to decode every column
         session.conf.set("parquet.page.verify-checksum.enabled", True)
         findings = [*_strangers(folder)]

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sidecar.audit.errors import AuditError, failing_to
+from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage
 from sidecar.audit.tables import OURS

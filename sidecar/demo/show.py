@@ -25,7 +25,7 @@ from sidecar.core.errors import OperatorError
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from sidecar.lab.processes import free_port
-from sidecar.lab.receivers import HttpReceiver, MailReceiver, Message
+from sidecar.lab.receivers import HttpReceiver, MailReceiver, ReceivedMessage
 
 FLINK: Final = "2.3.0"
 COMPONENTS: Final = 4
@@ -46,7 +46,7 @@ class DemoError(OperatorError):
     """A station of the demo failed."""
 
 
-class Stage:
+class DemoOutput:
     """Where the demo speaks: what it does, how long that took, and what came out."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -83,11 +83,11 @@ class Stage:
 def show(say: Callable[[str], None]) -> None:
     """Run the demo. Raises OperatorError when a station fails; cleans up after itself in any case."""
     with tempfile.TemporaryDirectory(prefix="flink-ha-sidecar-demo-") as folder, ExitStack() as cleanup:
-        _Demo(Path(folder), Stage(say), cleanup).run()
+        _Demo(Path(folder), DemoOutput(say), cleanup).run()
 
 
 class _Demo:
-    def __init__(self, folder: Path, stage: Stage, cleanup: ExitStack) -> None:
+    def __init__(self, folder: Path, stage: DemoOutput, cleanup: ExitStack) -> None:
         self.folder = folder
         self.stage = stage
         self.cleanup = cleanup
@@ -223,7 +223,7 @@ receivers:
             return None
 
 
-def _received(receiver: HttpReceiver | MailReceiver) -> list[Message] | None:
+def _received(receiver: HttpReceiver | MailReceiver) -> list[ReceivedMessage] | None:
     return list(receiver.received) or None
 
 
@@ -243,7 +243,7 @@ def _end(process: "subprocess.Popen[str]", name: str, *, checked: bool = True) -
 
 
 @contextlib.contextmanager
-def _following(log: Path, seen: int, stage: Stage) -> Iterator[None]:
+def _following(log: Path, seen: int, stage: DemoOutput) -> Iterator[None]:
     """Show the lines that are added to `log` while the block runs."""
     done = threading.Event()
 

@@ -12,10 +12,10 @@ from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab import rest
 from sidecar.lab.distribution import flink_home
-from sidecar.lab.errors import LabError
 from sidecar.lab.java import find_java
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.managers import JobManager, TaskManager
-from sidecar.lab.processes import Server
+from sidecar.lab.processes import ServerProcess
 from sidecar.lab.rest import RestError
 from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT, write_conf_dir, write_kubernetes_conf_dir
 from sidecar.lab.zookeeper import ZooKeeper
@@ -69,7 +69,7 @@ class Lab:
         self._kubeconfig = kubeconfig
         self._session_timeout = session_timeout
         self._progress = progress
-        self._processes: list[Server] = []
+        self._processes: list[ServerProcess] = []
 
     def start(self, jobmanagers: int = 2) -> None:
         """Starts the store, that many JobManagers and a TaskManager; all serve when it returns. On failure, nothing is left running."""

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from sidecar.lab import rest
 from sidecar.lab.java import java_command, java_environment
-from sidecar.lab.processes import Server, free_port
+from sidecar.lab.processes import ServerProcess, free_port
 from sidecar.lab.rest import RestError
 from sidecar.lab.settings import TASK_MANAGER_HEAP_MEGABYTES
 
 _JOB_MANAGER_HEAP_MEGABYTES = 512
 
 
-class _FlinkServer(Server):
+class _FlinkServer(ServerProcess):
     """A JVM of Flink, configured by `folder`/conf and by settings of its own."""
 
     def __init__(self, name: str, folder: Path, home: Path, java: Path) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 
 _REAP_SECONDS = 10.0
 _READY_SECONDS = 120.0
@@ -46,7 +46,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 def free_port() -> int:
     """A port of 127.0.0.1 on which no process listens; no two calls on this machine get the same one while their processes live.
 
-    A process that does not ask here may still take it before it is used, so what binds it must be ready to choose again: see `Server`.
+    Another program may still take the port before it is used: whatever binds it must be ready to choose again (see `ServerProcess`).
     """
     with _reserving:
         for port in random.sample(_PORTS, len(_PORTS)):
@@ -205,7 +205,7 @@ class Process:
             self._child.send_signal(number)
 
 
-class Server(Process, ABC):
+class ServerProcess(Process, ABC):
     """A process that has started when it serves. Its command follows from the ports that `choose_ports` took."""
 
     def __init__(self, name: str, log: Path, environment: Mapping[str, str] | None = None) -> None:

@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 1 << 20
 _SECONDS: Final = 10.0
 
 
-class Message(Struct, frozen=True):
+class ReceivedMessage(Struct, frozen=True):
     """One message as it arrived. `at` is in seconds since the epoch; `raw` is the body of the request, or the whole mail."""
 
     at: float
@@ -38,7 +38,7 @@ class HttpReceiver:
         self.status = status
         self.answer_after = answer_after
         self.headers = headers or {}
-        self.received: list[Message] = []
+        self.received: list[ReceivedMessage] = []
         self.stopping = threading.Event()
         self._server: _WebServer | None = None
 
@@ -74,7 +74,7 @@ class MailReceiver:
     def __init__(self, status: int = 250, answer_after: float = 0.0) -> None:
         self.status = status
         self.answer_after = answer_after
-        self.received: list[Message] = []
+        self.received: list[ReceivedMessage] = []
         self._port = 0
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -106,7 +106,7 @@ class MailReceiver:
         mail = message_from_bytes(envelope.content, policy=policy.default)
         text = mail.get_body(("plain", "html"))
         body = text.get_content() if text else ""
-        self.received.append(Message(time.time(), str(mail["Subject"] or ""), body, envelope.content))
+        self.received.append(ReceivedMessage(time.time(), str(mail["Subject"] or ""), body, envelope.content))
         if self.answer_after == math.inf:
             await asyncio.Event().wait()
         await asyncio.sleep(self.answer_after)
@@ -165,10 +165,10 @@ class _Webhook(BaseHTTPRequestHandler):
         """Says nothing: what arrived is in `received`."""
 
 
-def _posted(raw: bytes) -> Message:
+def _posted(raw: bytes) -> ReceivedMessage:
     """As `json://` posts it; of anything else, `raw` is all there is."""
     try:
         fields = json.loads(raw)
-        return Message(time.time(), fields["title"], fields["message"], raw)
+        return ReceivedMessage(time.time(), fields["title"], fields["message"], raw)
     except (ValueError, TypeError, KeyError):
-        return Message(time.time(), "", "", raw)
+        return ReceivedMessage(time.time(), "", "", raw)

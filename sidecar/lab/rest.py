@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 
 
 class RestError(LabError):

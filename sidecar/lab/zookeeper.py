@@ -8,9 +8,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from sidecar.lab.errors import LabError
 from sidecar.lab.java import java_command, java_environment
-from sidecar.lab.processes import Server, free_port
+from sidecar.lab.lab_error import LabError
+from sidecar.lab.processes import ServerProcess, free_port
 
 _MAIN = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HEAP_MEGABYTES = 128
@@ -29,7 +29,7 @@ admin.enableServer=false
 """
 
 
-class ZooKeeper(Server):
+class ZooKeeper(ServerProcess):
     """One standalone ZooKeeper server; started again, it has the same address and the same data.
 
     `home` is a Flink distribution (`flink_home`). Data and log are in `folder`. It serves 0.6 s after its start.

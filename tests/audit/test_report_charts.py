@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from sidecar.audit import report_charts
-from sidecar.audit.report_data import Findings, Lane, Stretch
+from sidecar.audit.report_data import Findings, Interval, Lane
 from tests.audit.spooling import NOON, session_id
 
 
@@ -21,7 +21,7 @@ def lane(component: str, *terms: tuple[str, str] | None, cluster_id: str = "defa
     for number, term in enumerate(terms):
         began = NOON + timedelta(minutes=number)
         session, leader = term or (None, None)
-        stretches.append(Stretch(began, began + timedelta(minutes=1), leader, session))
+        stretches.append(Interval(began, began + timedelta(minutes=1), leader, session))
     return Lane(cluster_id, component, None, stretches, [], [])
 
 

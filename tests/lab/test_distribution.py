@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.lab.distribution import _download_state, flink_home
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from tests.kit.files import folders_that_come_and_go
 
 VERSION = "9.9.9"

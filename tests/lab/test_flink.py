@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab
+from sidecar.lab.lab_error import LabError
 from tests.kit.waiting import wait_for
 
 Alive = Callable[[int], bool]

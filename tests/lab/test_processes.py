@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.lab import processes
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.processes import Process, free_port
 
 Alive = Callable[[int], bool]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.lab import zookeeper as zookeeper_module
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.zookeeper_client import connected

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.audit_error import AuditError
 
 _TAKEN: Final = "SELECT, WITH, VALUES, TABLE, EXPLAIN, SHOW and DESCRIBE"
 _CATALYST: Final = "org.apache.spark.sql.catalyst"

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.errors import AuditError, failing_to
+from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
 from sidecar.audit.session import own_session
 from sidecar.audit.storage import Storage
@@ -18,7 +18,7 @@ _DATE: Final = re.compile(rf"{EVENT_DATE}=(\d{{4}}-\d{{2}}-\d{{2}})")
 
 
 @contextmanager
-def existing_log(spark: SparkSession, audit: str, do_what: str) -> Iterator[tuple[SparkSession, Storage]]:
+def open_audit_log(spark: SparkSession, audit: str, do_what: str) -> Iterator[tuple[SparkSession, Storage]]:
     """The folder of the audit log at `audit`, and a session of its own; what fails within becomes "cannot `do_what` `audit`: the reason".
 
     Raises AuditError, also when there is no audit log.

@@ -20,7 +20,7 @@ HASH: Final = "xxhash64(id) AS hash"
 _MOST_PARTS: Final = 16
 
 
-class SeenIds:
+class VisibleIds:
     """The hashes and dates of all ids that one table shows."""
 
     def __init__(self, session: SparkSession, audit: Storage, table: str) -> None:
