@@ -197,7 +197,7 @@ def test_a_slow_download_shows_its_progress(index: Index, monkeypatch: pytest.Mo
     [
         ("9.9.8", _wheel(JARS), "No matching distribution found for apache-flink-libraries==9.9.8"),
         (VERSION, _wheel(JARS)[:500_000], "pip could not fetch Flink 9.9.9"),
-        (VERSION, _wheel({"log4j-api.jar": b"log"}), f"{WHEEL} holds no flink-dist jar"),
+        (VERSION, _wheel({"log4j-api.jar": b"log"}), f"{WHEEL} contains no flink-dist jar"),
     ],
 )
 def test_a_failed_fetch_is_one_line(version: str, wheel: bytes, message: str, index: Index, cache: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(cache: Path) -> None:
         flink_home(VERSION, lambda _line: None)
     assert str(caught.value) == (
         f"could not fetch Flink {VERSION} into {cache}: File exists; "
-        "it takes 1 GB while it is fetched; another place can be named in FLINK_HA_SIDECAR_CACHE"
+        "the download needs 1 GB of disk; FLINK_HA_SIDECAR_CACHE names another folder"
     )
 
 
