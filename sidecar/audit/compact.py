@@ -72,7 +72,7 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to compare whole rows
         with folder.locked():
             _clear_staging(folder)
-            folder.forget_replaced()
+            folder.delete_replaced()
             folder.check_replace()
         done, left = dict[str, _Rewritten](), dict[str, str]()
         closed = min(before or today, today)
@@ -108,7 +108,7 @@ def _compact_together(
 
 def _clear_staging(folder: Storage) -> None:
     folder.delete(STAGING)
-    folder.make(STAGING)
+    folder.make_folder(STAGING)
 
 
 def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:
@@ -119,17 +119,17 @@ def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | N
     _log.debug("compacting %d files of %s", len(files), path)
     size = sum(file.st_size for file in files.values())
     try:
-        rows = session.read.option("mergeSchema", True).parquet(audit.at(path))
+        rows = session.read.option("mergeSchema", True).parquet(audit.full_url(path))
     except Exception as error:
         raise _UnfitError(_torn(audit, path, files) or reason(error)) from error
     staged = f"{STAGING}/{uuid4()}"
-    with failing_to(f"compact {audit.at(path)}"):
-        read = _write(rows, audit.at(staged), _ORDERS.get(path.partition("/")[0], _ORDER), ids=size // _ROW_BYTES)
+    with failing_to(f"compact {audit.full_url(path)}"):
+        read = _write(rows, audit.full_url(staged), _ORDERS.get(path.partition("/")[0], _ORDER), ids=size // _ROW_BYTES)
         (file,) = audit.files(staged, PARQUET)
-        written = session.read.parquet(audit.at(staged)).agg(*_digest(rows.columns)).collect()[0].asDict()
+        written = session.read.parquet(audit.full_url(staged)).agg(*_digest(rows.columns)).collect()[0].asDict()
         if written != read:
             raise AuditError(
-                f"cannot compact {audit.at(path)}: what was written ({written}) is not what was read ({read}); nothing was changed"
+                f"cannot compact {audit.full_url(path)}: what was written ({written}) is not what was read ({read}); nothing was changed"
             )
         size_after = audit.path(f"{staged}/{file}").stat().st_size
     return _Rewritten(file=f"{staged}/{file}", files=len(files), bytes_before=size, bytes_after=size_after)

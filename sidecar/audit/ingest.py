@@ -91,7 +91,9 @@ def ingest(
                 with writer.working(stop):
                     batches.quarantine({path: Inspection(problem) for path, problem in found.problems.items()})
                 changed = Changes(source, found)
-                start = partial(_start, session, source, found.roots, target.at(checkpoint), batches, follow=follow)
+                start = partial(
+                    _start, session, source, found.roots, target.full_url(checkpoint), batches, follow=follow
+                )
                 again = bool(found.roots) and _run(batches, start, target, checkpoint, stop, changed, follow=follow)
                 while follow and not stop.wait(_POLL_SECONDS) and not changed():
                     pass
@@ -118,7 +120,7 @@ def _run(
         of_stream = isinstance(error, StreamingQueryException)
         if batches.failure is None and changed.now():
             return True  # what Spark was to list is not what there is any more
-        if not of_stream and not any(sign in str(error) for sign in (target.at(checkpoint), "StreamMetadata")):
+        if not of_stream and not any(sign in str(error) for sign in (target.full_url(checkpoint), "StreamMetadata")):
             raise
         # A death at the wrong moment may leave a checkpoint that Spark cannot read. It carries no promise: without it, every
         # segment is looked at again, and what is in the log already is left out.
@@ -131,10 +133,10 @@ def _run(
 def _audit_folder(session: SparkSession, url: str) -> Storage:
     audit = Storage(session, url)
     if not audit.is_folder():
-        audit.make()
+        audit.make_folder()
     elif (names := audit.names()) and not OURS.intersection(names):
         raise AuditError(f"{url} holds something else than an audit log ({names[0]}, …): name an empty or a new folder")
-    audit.make(CHECKPOINTS)
+    audit.make_folder(CHECKPOINTS)
     return audit
 
 

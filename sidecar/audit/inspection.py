@@ -63,7 +63,7 @@ def inspect(spool: Storage, urls: Sequence[str], *, with_hadoop: bool = False) -
 
 
 def _inspected(spool: Storage, url: str) -> Inspection:
-    file = spool.below(url)
+    file = spool.relative(url)
     lines = _Lines(file)
     try:
         problem = _unpack(spool, file, lines)
@@ -78,7 +78,7 @@ def _inspected(spool: Storage, url: str) -> Inspection:
 def _with_hadoop(spool: Storage, url: str, found: Inspection) -> Inspection:
     """The same with what is wrong to Hadoop, which unpacks the segment for Spark."""
     try:
-        damage = spool.damage(spool.below(url))
+        damage = spool.damage(spool.relative(url))
     except Exception as error:  # noqa: BLE001  whatever it is, it is why
         return Inspection(f"unreadable segment: {reason(error)}", readable=False)
     return found if damage is None else replace(found, problem=f"damaged segment: {damage}")
@@ -91,7 +91,7 @@ def _unpack(spool: Storage, file: str, lines: "_Lines") -> str | None:
     if not packed:
         return "the file is empty"
     try:
-        for unpacked in _unpacked(spool.pieces(file, _PIECE)):
+        for unpacked in _unpacked(spool.chunks(file, _PIECE)):
             lines.add(unpacked)
             if lines.size > most:
                 raise _OversizedError

@@ -56,7 +56,7 @@ def _segments(session: SparkSession, audit: Storage, spool_url: str, oldest: dat
     spool = Storage(session, spool_url)
     if not spool.is_folder():
         raise AuditError(f"cannot expire segments of {spool_url}: there is no such folder")
-    old = [file for file, sealed in spool.written("", SUFFIX).items() if sealed.date() < oldest]
+    old = [file for file, sealed in spool.modified("", SUFFIX).items() if sealed.date() < oldest]
     missing = {file for file in old if name_problem(file)}
     if named := [file for file in old if file not in missing]:
         missing |= _not_ingested(session, audit, spool, named, oldest)
@@ -73,7 +73,7 @@ def _not_ingested(
     urls = [f"{spool.url}/{file}" for file in files]
     found = inspect(spool, urls)
     readable = [url for url in urls if url not in found or found[url].readable]
-    segments = [Segment(url=url, length=spool.size(spool.below(url))) for url in readable]
+    segments = [Segment(url=url, length=spool.size(spool.relative(url))) for url in readable]
     try:
         return _missing(session, audit, spool, segments, found, oldest)
     except Exception as error:
@@ -100,18 +100,20 @@ def _missing(
         wanted = wanted.unionAll(bad_segments(session, spool, inspections).select("file", "id"))
     present = _present(session, audit, wanted)
     missing = wanted.join(present, "id", "left_anti").select("file").distinct().collect()
-    return {row.file for row in missing} | {spool.below(url) for url in closed}
+    return {row.file for row in missing} | {spool.relative(url) for url in closed}
 
 
 def _present(session: SparkSession, audit: Storage, wanted: DataFrame) -> DataFrame:
     """Those of the wanted ids that any table holds."""
     read = session.read.schema("id string")
     nothing = session.createDataFrame([], "id string")
-    ids = reduce(DataFrame.unionAll, (read.parquet(audit.at(table)).select("id") for table in tables(audit)), nothing)
+    ids = reduce(
+        DataFrame.unionAll, (read.parquet(audit.full_url(table)).select("id") for table in tables(audit)), nothing
+    )
     return ids.join(F.broadcast(wanted.select("id")), "id", "left_semi")
 
 
 def _checkpoints(audit: Storage) -> dict[str, datetime]:
-    files = audit.written(CHECKPOINTS, f"/{_CHECKPOINT_BORN}") if audit.is_folder(CHECKPOINTS) else {}
+    files = audit.modified(CHECKPOINTS, f"/{_CHECKPOINT_BORN}") if audit.is_folder(CHECKPOINTS) else {}
     # The checkpoint itself, not what Spark keeps deeper in it under the same name.
     return {file: born for file, born in files.items() if file.count("/") == 2}

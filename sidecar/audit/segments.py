@@ -152,7 +152,7 @@ def bad_segments(session: SparkSession, spool: Storage, inspections: Mapping[str
     """What was found out about segments (URLs) before they were read, as the quarantine keeps it: damage, and lines that are too long."""
     rows = dict[str, tuple[str, str, str | None, int, str]]()
     for url, found in inspections.items():
-        file = spool.below(url)
+        file = spool.relative(url)
         if found.problem:
             rows[file] = (sha256(file.encode()).hexdigest(), file, None, 1, found.problem)
         for line in found.long_lines:

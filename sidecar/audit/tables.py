@@ -57,7 +57,7 @@ class Writer:
     def working(self, stop: Event) -> Iterator[None]:
         """Be the only one who writes. Raises AuditError when that cannot be, StoppedError when `stop` is set first."""
         with self._audit.locked(stop=stop):
-            self._audit.make(STAGING)
+            self._audit.make_folder(STAGING)
             remembered = {part for seen in self._seen.values() for part in seen.parts}
             for name in self._audit.names(STAGING):
                 if f"{STAGING}/{name}" not in remembered:
@@ -85,11 +85,11 @@ class Writer:
         ordered = rows.sortWithinPartitions(EVENT_DATE, *table.order)
         # No id is there twice: a dictionary of them would be begun and thrown away.
         writer = ordered.write.option("parquet.enable.dictionary#id", "false")
-        writer.partitionBy(EVENT_DATE).parquet(self._audit.at(folder))
+        writer.partitionBy(EVENT_DATE).parquet(self._audit.full_url(folder))
 
     def _leave_out_repetitions(self, folder: str, table: Table) -> int:
         """Of the files below `0` write those again, below `1`, that hold an id twice or a visible one. Returns how many rows are left."""
-        url = self._audit.at(f"{folder}/0")
+        url = self._audit.full_url(f"{folder}/0")
         rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(url)
         hashes = rows.selectExpr(HASH)
         count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
@@ -118,6 +118,6 @@ class Writer:
         return int(
             self._session.read.schema(table.schema)
             .option("recursiveFileLookup", True)
-            .parquet(self._audit.at(folder))
+            .parquet(self._audit.full_url(folder))
             .count()
         )

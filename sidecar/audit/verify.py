@@ -165,7 +165,7 @@ class _Table:
     def _read(self, files: Sequence[str]) -> DataFrame:
         """The rows of the files, with the file, below the table, and the date that its folder stands for."""
         rows = self._session.read.schema(self._schema).parquet(
-            *(self._audit.at(f"{self._name}/{path}") for path in files)
+            *(self._audit.full_url(f"{self._name}/{path}") for path in files)
         )
         path = F.substring_index("_metadata.file_path", "/", -2)
         date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)

@@ -83,7 +83,7 @@ def _table_statement(audit: Storage, name: str) -> str:
     columns = [(f"`{field.name}`", field.dataType.simpleString()) for field in with_event_date(BASE_VIEWS[name])]
     create = f"CREATE OR REPLACE TEMPORARY VIEW {name}"
     if audit.is_folder(name):
-        path = audit.at(name).replace("\\", "\\\\").replace("'", "\\'")
+        path = audit.full_url(name).replace("\\", "\\\\").replace("'", "\\'")
         given = f"({', '.join(' '.join(column) for column in columns)}) USING parquet OPTIONS (path '{path}')"
         # The files as they are could be written to by INSERT INTO; a query over them cannot.
         return f"{create}_files {given};\n{create} AS TABLE {name}_files"
@@ -105,7 +105,7 @@ def _table(spark: SparkSession, audit: Storage, name: str) -> DataFrame:
     schema = with_event_date(BASE_VIEWS[name])
     if audit.is_folder(name):
         # The files as they are could be written to by INSERT INTO; a query over them cannot.
-        return spark.read.schema(schema).parquet(audit.at(name)).select("*")
+        return spark.read.schema(schema).parquet(audit.full_url(name)).select("*")
     return spark.createDataFrame([], schema).where(
         "false"
     )  # so that Spark knows it, and does not plan what it would do with rows

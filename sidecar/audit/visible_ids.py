@@ -36,7 +36,9 @@ class VisibleIds:
         self._refresh()
         if not self.parts:
             return []
-        known = self._session.read.schema(f"hash long, {EVENT_DATE} date").parquet(*map(self._audit.at, self.parts))
+        known = self._session.read.schema(f"hash long, {EVENT_DATE} date").parquet(
+            *map(self._audit.full_url, self.parts)
+        )
         found = known.join(F.broadcast(hashes), "hash", "left_semi").select(EVENT_DATE).distinct()
         return [row[EVENT_DATE] for row in found.collect()]
 
@@ -44,7 +46,7 @@ class VisibleIds:
         """The ids that the table shows on `dates` and whose hash is among `hashes`: one column, `id`."""
         if not dates:
             return self._session.createDataFrame([], "id string")
-        visible = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._audit.at(self._table))
+        visible = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._audit.full_url(self._table))
         there = visible.where(F.col(EVENT_DATE).isin(list(dates))).select("id", F.expr(HASH))
         return there.join(F.broadcast(hashes), "hash", "left_semi").select("id")
 
@@ -55,12 +57,12 @@ class VisibleIds:
         self.parts, self._files = [], {}
 
     def _refresh(self) -> None:
-        files = self._audit.written(self._table, PARQUET) if self._audit.is_folder(self._table) else {}
+        files = self._audit.modified(self._table, PARQUET) if self._audit.is_folder(self._table) else {}
         there = all(self._audit.is_folder(part) for part in self.parts)
         if not there or not self._files.items() <= files.items():  # another one has written meanwhile
             self.forget()
         if new := sorted(files.keys() - self._files.keys()):
-            folder = self._audit.at(self._table)
+            folder = self._audit.full_url(self._table)
             reader = self._session.read.schema(f"id string, {EVENT_DATE} date").option("basePath", folder)
             rows = reader.parquet(*(f"{folder}/{file}" for file in new) if self._files else [folder])
             self._write(rows.selectExpr(HASH, EVENT_DATE))
@@ -72,11 +74,11 @@ class VisibleIds:
         part = f"{STAGING}/seen-{uuid4()}"
         # Hashes neither repeat nor compress.
         writer = hashes.write.options(**{"parquet.enable.dictionary#hash": "false", "compression": "none"})
-        writer.parquet(self._audit.at(part))
+        writer.parquet(self._audit.full_url(part))
         self.parts.append(part)
 
     def _merge(self) -> None:
         old, self.parts = self.parts, []
-        self._write(self._session.read.parquet(*map(self._audit.at, old)).repartition(4))
+        self._write(self._session.read.parquet(*map(self._audit.full_url, old)).repartition(4))
         for part in old:
             self._audit.delete(part)

@@ -331,7 +331,7 @@ def test_following_takes_in_what_comes_beside_a_compaction_and_keeps_other_inges
         assert compact(spark, str(audit)).files == 2
         seal(spool, "jm-0", 3, [transition(1, yesterday), transition(3, yesterday)])
         with pytest.raises(
-            AuditError, match=r"^another ingest or compaction is at work in file:\S+: run one at a time"
+            AuditError, match=r"^another ingest or compaction is running in file:\S+: run one at a time"
         ):
             ingested()
         _until(lambda: sum(dates(audit, "transitions").values()) == 3)
