@@ -563,7 +563,7 @@ def test_what_is_no_audit_log_cannot_be_opened(spark: SparkSession, tmp_path: Pa
     """One line that says what is missing."""
     with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: there is no such folder$"):
         open_audit(spark, str(tmp_path / "nowhere"))
-    with pytest.raises(AuditError, match=r"^\S+ holds no audit log: neither transitions nor "):
+    with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: it is not an audit log$"):
         open_audit(spark, str(tmp_path))
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditError, match="there is no such folder"):

@@ -139,7 +139,7 @@ def test_a_date_that_is_not_sound_is_left_as_it_is(spark: SparkSession, log: Log
     assert [*done.left] == [f"transitions/{folder.name}" for folder in folders[:3]]
     problems = list(done.left.values())
     assert torn.name in problems[0]
-    assert problems[1:] == ["README.txt in it is not of an audit log", "it holds rows without an id"]
+    assert problems[1:] == ["README.txt in it is not of an audit log", "it contains rows without an id"]
     assert [sorted((file, file.read_bytes()) for file in folder.iterdir()) for folder in folders[:3]] == before
     assert all("\n" not in problem for problem in problems)
 

@@ -358,7 +358,7 @@ def test_wrong_folders_are_one_clear_line(spark: SparkSession, spool: Path, audi
     for where, wanted, problem in (
         (tmp_path / "nowhere", audit, "nowhere: there is no such folder"),
         (spool, tmp_path / "file" / "audit", "Parent path is not a directory"),
-        (spool, tmp_path / "photos", r"photos holds something else than an audit log \(holiday.jpg, …\)"),
+        (spool, tmp_path / "photos", r"photos is not an audit log \(it contains holiday.jpg, …\)"),
     ):
         with pytest.raises(AuditError, match=problem) as failure:
             ingest(spark, str(where), str(wanted))

@@ -200,7 +200,7 @@ def test_verify_names_what_stands_in_a_table(spark: SparkSession, log: Log) -> N
         "c:d: not of an audit log",
         "transitions/a:b/x.parquet: not of an audit log",
         *(f"transitions/{date.name}/{name}.parquet: not of an audit log: it is a link" for name in "xy"),
-        f"transitions/{date.name}/z.parquet: not of an audit log: it is no file",
+        f"transitions/{date.name}/z.parquet: not of an audit log: it is not a file",
         "transitions/up: not of an audit log: it is a link",
     ]
     result = verify(spark, str(log.audit))
