@@ -114,7 +114,7 @@ def test_spark_answers_it(spark: SparkSession, log: str) -> None:
 def test_whatever_does_something_is_refused(spark: SparkSession, log: str, tmp_path: Path, query: str) -> None:
     """In one line, and nothing has been done."""
     made = tmp_path / "made"
-    with pytest.raises(AuditError, match=r"^cannot run the query: [^\n]*(?:taken|write the name itself)[^\n]*$"):
+    with pytest.raises(AuditError, match=r"^cannot run the query: [^\n]*(?:accepted|write the name itself)[^\n]*$"):
         run_sql(spark, log, query.format(made))
     assert not made.exists()
 

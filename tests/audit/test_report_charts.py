@@ -17,12 +17,12 @@ def address(host: str, port: int = 6123) -> str:
 
 def lane(component: str, *terms: tuple[str, str] | None, cluster_id: str = "default") -> Lane:
     """A leadership with terms of a minute each, by session id and address; None: nobody led."""
-    stretches = []
+    intervals = []
     for number, term in enumerate(terms):
         began = NOON + timedelta(minutes=number)
         session, leader = term or (None, None)
-        stretches.append(Interval(began, began + timedelta(minutes=1), leader, session))
-    return Lane(cluster_id, component, None, stretches, [], [])
+        intervals.append(Interval(began, began + timedelta(minutes=1), leader, session))
+    return Lane(cluster_id, component, None, intervals, [], [])
 
 
 def colours(*lanes: Lane) -> list[list[str]]:
