@@ -1,4 +1,4 @@
-"""Whatever stands in a spool, the good records beside it are taken in, and the quarantine says what was not."""
+"""Whatever a spool contains, its good records are ingested, and the quarantine lists the rest."""
 
 import gzip
 import os
@@ -111,7 +111,7 @@ def from_the_future(spool: Path) -> Found:
 
 
 def nested(spool: Path) -> Found:
-    """A field that nobody knows, with lists in lists in lists."""
+    """An unknown field, with lists in lists in lists."""
     fields = line(transition(9))
     seal(spool, "nested", 1, lines=[fields[:-1] + b',"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"])
     return [(f"nested/{1:016d}-{1:016d}.jsonl.gz", fields.decode()[:10], "not one JSON object")]

@@ -80,7 +80,7 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_whatever_only_asks_is_taken(spark: SparkSession, query: str) -> None:
-    """Also what Spark calls a command, but only tells something."""
+    """Also commands of Spark that only return metadata."""
     check_query(spark, query)
 
 
@@ -106,7 +106,7 @@ def test_a_view_is_found_wherever_it_is_named(spark: SparkSession, log: str, que
 
 
 def test_spark_answers_it(spark: SparkSession, log: str) -> None:
-    """What only tells something has rows like any other query."""
+    """A command that only returns metadata has rows like a query."""
     assert "transitions" in {name for row in run_sql(spark, log, "SHOW TABLES").rows for name in row}
 
 

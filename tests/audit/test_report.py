@@ -46,7 +46,9 @@ def records() -> list[AnyRecord]:
     for number in range(30):
         history.granted(0, A, None, None, component="job", job_id=f"{number:032x}")
     history.covered(0, 10 * DAY).covered(10 * DAY, 12 * DAY, "blind").covered(12 * DAY, 28 * DAY)
-    history.told(DAY, "queued", destination=HOSTILE).told(DAY + 2, "delivered", 1, queued=DAY, destination=HOSTILE)
+    history.notified(DAY, "queued", destination=HOSTILE).notified(
+        DAY + 2, "delivered", 1, queued=DAY, destination=HOSTILE
+    )
     return [replace(record, cluster_id=HOSTILE, id=record_id("hostile", record.id)) for record in history.records]
 
 
@@ -137,7 +139,7 @@ def _untrusted_out(text: str) -> str:
 
 
 def test_what_it_says_is_what_was(report: Path, page: Page) -> None:
-    """Times are UTC and said so; unobserved is shown beside availability, and never in it."""
+    """Times are marked as UTC; unobserved time is shown beside availability, and never in it."""
     page.open(report, 1280)
     tiles = page.value(
         "[...document.querySelectorAll('.tile')].map(t => [...t.children].map(c => c.textContent).join(' | ')).join('\\n')"
@@ -181,7 +183,7 @@ def test_what_was_not_seen_is_said_in_each_place_alike(spark: SparkSession, spoo
 
 def test_a_duration_reads_well() -> None:
     """Two units at most."""
-    told = {
+    expected = {
         0: "0 s",
         0.0042: "4 ms",
         1.5: "1.5 s",
@@ -190,7 +192,7 @@ def test_a_duration_reads_well() -> None:
         12000: "3 h 20 min",
         187200: "2 d 4 h",
     }
-    assert {value: seconds(value) for value in told} == told
+    assert {value: seconds(value) for value in expected} == expected
     assert seconds(None) == "\N{EN DASH}"
 
 

@@ -1,4 +1,4 @@
-"""The report's picture of who led: its colours tell leaders apart. Without Spark: what is shown is given."""
+"""The report's picture of who led: its colours distinguish leaders. Without Spark: the data is given."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,7 +16,7 @@ def address(host: str, port: int = 6123) -> str:
 
 
 def lane(component: str, *terms: tuple[str, str] | None, cluster_id: str = "default") -> Lane:
-    """A leadership with terms of a minute each, by session id and address; None: nobody led."""
+    """A leadership with terms of a minute each, by session id and address; None: vacant."""
     intervals = []
     for number, term in enumerate(terms):
         began = NOON + timedelta(minutes=number)

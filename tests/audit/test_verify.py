@@ -1,4 +1,4 @@
-"""`audit verify` says of everything that is wrong what it is, and changes nothing; bad input is one clear line, and damages nothing."""
+"""`audit verify` reports every problem, and changes nothing; bad input is one clear line, and damages nothing."""
 
 import os
 import shutil
@@ -103,7 +103,7 @@ def test_the_command_ends_with_1_when_something_is_wrong(log: Log) -> None:
 
 @pytest.mark.parametrize("name", ["compact", "verify"])
 def test_no_log_is_one_clear_line(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """A folder that is not there, or is somebody else's."""
+    """A missing folder, or a foreign one."""
     calls: dict[str, Callable[[SparkSession, str], object]] = {"compact": compact, "verify": verify}
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "holiday.jpg").write_text("")
@@ -124,7 +124,7 @@ def test_no_log_is_one_clear_line(spark: SparkSession, tmp_path: Path, name: str
         (["--before", "yesterday"], "'yesterday' does not match the format"),
     ],
 )
-def test_options_that_mean_nothing_are_said(options: list[str], problem: str) -> None:
+def test_options_without_a_meaning_are_reported(options: list[str], problem: str) -> None:
     """Before anything is done."""
     result = CliRunner().invoke(command, ["compact", "--audit", "a", *options])
     assert result.exit_code == 2

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_files_that_came_went_or_took_anothers_name_are_noticed(spark: SparkSession, spool: Path, audit: Path) -> None:
-    """Before each look: a new file, a file that is gone, and one that was given the name of another, as compaction does."""
+    """Before each look-up: a new file, a deleted file, and one renamed to another, as compaction does."""
     days = [NOON.date() + timedelta(days=n) for n in range(3)]
     seal(spool, "jm-0", 1, [transition(n, NOON + timedelta(days=n)) for n in range(3)])
     ingest(spark, str(spool), str(audit))
