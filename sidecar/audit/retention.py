@@ -78,28 +78,28 @@ def _not_ingested(
     """The segments with content that is neither in a table nor expired."""
     urls = [f"{spool.url}/{file}" for file in files]
     found = inspect(spool, urls)
-    readable = [url for url in urls if url not in found or found[url].readable]
-    segments = [Segment(url=url, length=spool.size(spool.relative(url))) for url in readable]
     try:
-        return _missing(session, audit, spool, segments, found, oldest)
+        return _missing(session, audit, spool, urls, found, oldest)
     except Exception as error:
         if not is_unreadable_file(error) or (again := inspect(spool, urls, with_hadoop=True)) == found:
             raise
-        return _missing(session, audit, spool, segments, again, oldest)
+        return _missing(session, audit, spool, urls, again, oldest)
 
 
 def _missing(
     session: SparkSession,
     audit: Storage,
     spool: Storage,
-    segments: Sequence[Segment],
+    urls: Sequence[str],
     inspections: Mapping[str, Inspection],
     oldest: date,
 ) -> set[str]:
     # The content of an unreadable segment is nowhere else.
     unreadable = {url for url, found in inspections.items() if not found.readable}
     damaged = [url for url, found in inspections.items() if found.problem]
-    rows = read_segments(session, spool, [segment for segment in segments if segment.url not in unreadable], damaged)
+    readable = (url for url in urls if url not in unreadable)
+    segments = [Segment(url=url, length=spool.size(spool.relative(url))) for url in readable]
+    rows = read_segments(session, spool, segments, damaged)
     good = rows.where(F.col("reason").isNull() & (F.to_date("record.observed_at") >= F.lit(oldest)))
     wanted = good.select("file", "record.id").unionAll(bad_lines(rows).select("file", "id"))
     if inspections:

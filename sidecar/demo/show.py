@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -119,7 +118,7 @@ class _Demo:
             self.cleanup.callback(receiver.stop)
         return web, mail
 
-    def start_sidecar(self, lab: Lab, web: HttpReceiver, mail: MailReceiver) -> "subprocess.Popen[str]":
+    def start_sidecar(self, lab: Lab, web: HttpReceiver, mail: MailReceiver) -> "subprocess.Popen[bytes]":
         self.output.heading("The sidecar, as it would run in the pod")
         config = self.folder / "sidecar.yaml"
         config.write_text(f"""\
@@ -198,16 +197,11 @@ receivers:
         if f"({COMPONENTS} rows)" not in answer.getvalue():
             raise DemoError(f"the audit log does not contain {COMPONENTS} changed leaders")
 
-    def start_command(self, log: str, *arguments: str) -> "subprocess.Popen[str]":
+    def start_command(self, log: str, *arguments: str) -> "subprocess.Popen[bytes]":
         """Start a command of the sidecar; it ends with the demo."""
         output = self.cleanup.enter_context((self.folder / log).open("w"))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sidecar", *arguments],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
+        command = [sys.executable, "-m", "sidecar", *arguments]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.cleanup.callback(_end, process, arguments[0], checked=False)
         return process
 
@@ -223,10 +217,9 @@ receivers:
             return None
 
 
-def _end(process: "subprocess.Popen[str]", name: str, *, checked: bool = True) -> None:
+def _end(process: "subprocess.Popen[bytes]", name: str, *, checked: bool = True) -> None:
     """Stop a command with SIGTERM. `checked`: raise DemoError unless it ends cleanly."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
+    process.terminate()
     try:
         status = process.wait(timeout=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
