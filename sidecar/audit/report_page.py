@@ -54,22 +54,24 @@ def tiles(found: Findings) -> list[Tile]:
     )
     queued, delivered, gave_up = (sum(row[name] for row in found.alerts) for name in ("queued", "delivered", "gave_up"))
     observed = led + vacant
-    mttr, longest = found.mttr, ""
+    mttr, durations = found.mttr, "none measured"
     if mttr.measured:
-        longest = f"median of a failover; 95 of 100: at most {seconds(mttr.p95)}; the longest: {seconds(mttr.longest)}"
+        durations = (
+            f"median of a failover; 95 of 100: at most {seconds(mttr.p95)}; the longest: {seconds(mttr.longest)}"
+        )
     tone = "good" if observed and not vacant else ""
     return [
         Tile("Availability", _percent(led, observed), "of the time that was observed", tone),
         Tile("Unobserved", _percent(unobserved, observed + unobserved), "of all time; not counted as up"),
         Tile("Failovers", f"{mttr.failovers:,}", "one for each component that failed over"),
-        Tile("No published leader", seconds(mttr.p50), longest or "none measured"),
+        Tile("No published leader", seconds(mttr.p50), durations),
         Tile("No working leader", *_downtime(found)),
         Tile("Alerts delivered", f"{delivered:,} of {queued:,}", f"{gave_up:,} given up", "bad" if gave_up else ""),
     ]
 
 
 def _downtime(found: Findings) -> tuple[str, str]:
-    """The longest time without a working leader, and its unit. A dead leader stays published until the store detects its death."""
+    """The longest time without a working leader, and a note. A dead leader stays published until the store detects its death."""
     mttr = found.mttr
     if mttr.down_at_least is None:
         return seconds(None), "none measured"
@@ -125,7 +127,7 @@ def _vacancies(found: Findings) -> Picture:
     return Picture(
         "vacancies",
         "Time without a published leader",
-        f"The time without a published leader until another leader took over, of {found.mttr.measured:,} failovers."
+        f"How long no leader was published before another leader took over: {found.mttr.measured:,} failovers."
         + (f" Unknown for {unknown:,} more: no vacancy was observed, or not its beginning." if unknown else ""),
         charts.vacancies(found) if found.vacancies else None,
         _key(component for component, _, _ in found.vacancies),
@@ -153,7 +155,7 @@ def _availability(found: Findings) -> Picture:
 
 
 def _unobserved(found: Findings) -> Picture:
-    rows = [_row(row, _minute(row.began_at), _minute(row.ended_at), seconds(row.seconds)) for row in found.gaps]
+    rows = [_row(row, _utc_text(row.began_at), _utc_text(row.ended_at), seconds(row.seconds)) for row in found.gaps]
     if rows:
         text = f"The longest times in which no observer was connected, or a component's entry was unreadable, {TABLE_ROWS} at most."
     elif found.known_until is None:
@@ -176,7 +178,7 @@ def _known(found: Findings) -> str:
     """A note on the end of the coverage records; empty if they cover the period."""
     if found.known_until is None or found.known_until >= found.end:
         return ""
-    until = _minute(found.known_until)
+    until = _utc_text(found.known_until)
     return f"Each cluster is known until its last coverage record (the earliest: {until} UTC); later time is in no figure yet."
 
 
@@ -233,5 +235,5 @@ def _percent(part: float | None, whole: float) -> str:
     return f"{int(part / whole * 1_000_000) / 10_000:.4f}".rstrip("0").rstrip(".") + " %"
 
 
-def _minute(at: Any) -> str:
+def _utc_text(at: Any) -> str:
     return f"{utc(at):%Y-%m-%d %H:%M:%S}"

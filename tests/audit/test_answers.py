@@ -185,7 +185,7 @@ def unseen(history: History) -> None:
 
 
 def test_an_unobserved_change_is_a_failover_of_unknown_duration(ask: Ask) -> None:
-    """It was at some time before it was found; a leader that was only out of sight has one term."""
+    """It was at some time before it was found; a leader that was only unobserved has one term."""
     assert ask("failovers", "unseen", "at, component, after_session_id, vacant_seconds, kind") == [
         (200, "dispatcher", B, None, "DISCOVERED")
     ]
