@@ -1,6 +1,6 @@
-"""The audit log: sealed spool segments become Parquet tables that people keep for years, and answers in SQL.
+"""The audit log: sealed spool segments become Parquet tables, and views answer questions in SQL.
 
-Everything here needs the `audit` extra and a Java 17 or newer; importing this package does not.
+Everything here needs the `audit` extra and Java 17 or newer, except the import of this package.
 
     spark = SparkSession.builder.getOrCreate()
     open_audit(spark, "s3a://bucket/audit")
@@ -9,7 +9,7 @@ Everything here needs the `audit` extra and a Java 17 or newer; importing this p
 
 from typing import TYPE_CHECKING
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.audit_error import AuditError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,10 +18,10 @@ __all__ = ["AuditError", "open_audit"]
 
 
 def open_audit(spark: "SparkSession", audit: str) -> None:
-    """Register the views of the audit log at `audit` (a path or any URL that Spark takes) in the given session.
+    """Register the views of the audit log at `audit` (a path or any URL that Spark supports) in the given session.
 
-    They show the log as it is now: call it again to see what was ingested since. Instants are shown in the session's time zone. Raises
-    AuditError when there is no audit log.
+    The views show the log as it is now: call this again after an ingest. Instants are shown in the session's time zone. Raises AuditError
+    when there is no audit log.
     """
     from sidecar.audit.views import register_views  # noqa: PLC0415  importing this package must not need PySpark
 

@@ -1,7 +1,7 @@
-"""Many small files of a date become one, under readers who must never see a wrong count.
+"""Compacts the many small files of a date into one, while readers read: they must never see a wrong count.
 
-A reader lists a folder, looks at each name, and opens them; Hadoop and Arrow pass over names that are gone meanwhile. So swapping a folder
-for another at once is not enough: `Storage.replace` says what else it takes (docs/adr/0009-compaction.md).
+A reader lists a folder and then opens the listed files; Hadoop and Arrow skip files that were deleted meanwhile. So swapping folders
+atomically is not enough: see `Storage.replace` (docs/adr/0009-compaction.md).
 """
 
 import logging
@@ -16,37 +16,36 @@ from msgspec import Struct
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.errors import FILE_UNREADABLE, AuditError, CannotSwapError, failing_to, reason
-from sidecar.audit.existing import dates, existing_log, tables
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, failing_to, reason
+from sidecar.audit.audit_log import dates_before, open_audit_log
 from sidecar.audit.storage import PARQUET, STAGING, Storage
+from sidecar.audit.tables import TABLES
 
 _log = logging.getLogger("sidecar.audit")
 
 _SWAPPED_TOGETHER: Final = 50
-"""So many dates: reads of them fail together for two seconds, and this is what has to be done again after a death."""
-_ORDERS: Final = {"quarantine": ("file",)}
-_ORDER: Final = ("cluster_id", "observed_at")
+"""Dates per swap: reads of them fail together for two seconds, and a killed compaction has to repeat them."""
 _ROW_BYTES: Final = 100
-"""Of a row in a file, by which the ids of a date are estimated."""
+"""The size of a row in a file, to estimate the number of ids of a date."""
 _BLOOM_IDS: Final = 1_000_000
-"""For so many ids in a row group the filter is right 99 times of 100; more of them make it a megabyte, and no more."""
+"""Up to this number of ids in a row group the filter has 1 % false positives; it is a megabyte then, which is its maximum."""
 
 
 class CompactResult(Struct, frozen=True):
-    """What one compaction did to the audit log."""
+    """The result of one compaction."""
 
     dates: int
-    """How many dates of a table were rewritten."""
+    """Date folders that were rewritten, of all tables."""
     files: int
-    """How many files they had; now each has one."""
+    """The number of files they had; now each has one."""
     bytes_before: int
     bytes_after: int
     left: Mapping[str, str]
-    """Dates of a table that were left as they are, because something in them is not as it must be: what."""
+    """Date folders that were left unchanged, and the reason."""
 
 
 class _UnfitError(AuditError):
-    """A date is not as it must be."""
+    """A date folder cannot be compacted."""
 
 
 class _Rewritten(Struct, frozen=True):
@@ -57,42 +56,41 @@ class _Rewritten(Struct, frozen=True):
 
 
 def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> CompactResult:
-    """Make one sorted file, with a bloom filter on `id`, of the files of each UTC date before today, or before `before` if that is earlier.
+    """Replace the files of each UTC date before today (before `before`, if earlier) by one sorted file with a bloom filter on `id`.
 
-    A reader sees the old files or the new one, never both and never a part; one that has listed the old ones before and opens them
-    afterwards, or looks at a date in the moment of its swap, fails. It may be ended at any moment by force, and run again at any time.
-    Raises AuditError; CannotSwapError where the file system cannot swap folders.
+    A reader sees the old files or the new one, never both and never a part. A reader that listed the old files before the swap and opens
+    them afterwards fails, and so does one that reads a date during its swap. A compaction may be killed at any moment and repeated at any
+    time. Raises AuditError; CannotSwapError if the file system cannot swap folders.
     """
     today = datetime.now(UTC).date()
-    with existing_log(spark, audit, "compact") as (session, folder):
+    with open_audit_log(spark, audit, "compact") as (session, folder):
         if folder.local is None:
             raise CannotSwapError(
-                f"cannot compact {audit}: only on a local file system can files be swapped without a reader seeing a wrong count"
+                f"cannot compact {audit}: only a local file system can swap files without a reader seeing a wrong count"
             )
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to compare whole rows
         with folder.locked():
             _clear_staging(folder)
-            folder.forget_replaced()
+            folder.delete_replaced()
             folder.check_replace()
-        done, left = dict[str, _Rewritten](), dict[str, str]()
-        closed = min(before or today, today)
-        paths = [path for table in tables(folder) for path, day in dates(folder, table).items() if day < closed]
+        done, left = list[_Rewritten](), dict[str, str]()
+        paths = dates_before(folder, min(before or today, today))
         for first in range(0, len(paths), _SWAPPED_TOGETHER):
-            with folder.locked():  # in between, an ingest may write
-                done |= _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], left)
+            with folder.locked():  # between batches, an ingest may write
+                done += _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], left)
     return CompactResult(
         dates=len(done),
-        files=sum(rewritten.files for rewritten in done.values()),
-        bytes_before=sum(rewritten.bytes_before for rewritten in done.values()),
-        bytes_after=sum(rewritten.bytes_after for rewritten in done.values()),
+        files=sum(rewritten.files for rewritten in done),
+        bytes_before=sum(rewritten.bytes_before for rewritten in done),
+        bytes_after=sum(rewritten.bytes_after for rewritten in done),
         left=left,
     )
 
 
 def _compact_together(
     session: SparkSession, folder: Storage, paths: list[str], left: dict[str, str]
-) -> dict[str, _Rewritten]:
-    """Rewrite these dates and swap them in. Those that cannot be rewritten go to `left`, with the reason."""
+) -> Iterable[_Rewritten]:
+    """Rewrite these dates and swap them in. Dates that cannot be rewritten are added to `left`, with the reason."""
     rewritten = dict[str, _Rewritten]()
     for path in filter(folder.is_folder, paths):
         try:
@@ -103,61 +101,61 @@ def _compact_together(
     if rewritten:
         folder.replace({path: new.file for path, new in rewritten.items()})
     _clear_staging(folder)
-    return rewritten
+    return rewritten.values()
 
 
 def _clear_staging(folder: Storage) -> None:
     folder.delete(STAGING)
-    folder.make(STAGING)
+    folder.make_folder(STAGING)
 
 
 def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:
-    """Stage one file of those of a date; None when it has no more than one. Raises _UnfitError when the date must be left as it is."""
-    files = _listing(audit.path(path))
+    """Stage one file with the rows of a date; None when the date has a single file. Raises _UnfitError when it cannot be compacted."""
+    files = _files(audit.path(path))
     if len(files) <= 1:
         return None
     _log.debug("compacting %d files of %s", len(files), path)
     size = sum(file.st_size for file in files.values())
     try:
-        rows = session.read.option("mergeSchema", True).parquet(audit.at(path))
+        rows = session.read.option("mergeSchema", True).parquet(audit.full_url(path))
     except Exception as error:
-        raise _UnfitError(_torn(audit, path, files) or reason(error)) from error
+        raise _UnfitError(_damaged_footer(audit, path, files) or reason(error)) from error
     staged = f"{STAGING}/{uuid4()}"
-    with failing_to(f"compact {audit.at(path)}"):
-        read = _write(rows, audit.at(staged), _ORDERS.get(path.partition("/")[0], _ORDER), ids=size // _ROW_BYTES)
+    with failing_to(f"compact {audit.full_url(path)}"):
+        order = TABLES[path.partition("/")[0]].order
+        read = _write(rows, audit.full_url(staged), order, ids=size // _ROW_BYTES)
         (file,) = audit.files(staged, PARQUET)
-        written = session.read.parquet(audit.at(staged)).agg(*_digest(rows.columns)).collect()[0].asDict()
+        written = session.read.parquet(audit.full_url(staged)).agg(*_digest(rows.columns)).collect()[0].asDict()
         if written != read:
             raise AuditError(
-                f"cannot compact {audit.at(path)}: what was written ({written}) is not what was read ({read}); nothing was changed"
+                f"cannot compact {audit.full_url(path)}: the rows written ({written}) are not the rows read ({read}); nothing was changed"
             )
         size_after = audit.path(f"{staged}/{file}").stat().st_size
     return _Rewritten(file=f"{staged}/{file}", files=len(files), bytes_before=size, bytes_after=size_after)
 
 
-def _listing(folder: Path) -> dict[str, os.stat_result]:
-    """The files of a date. Raises _UnfitError when not all of them are ours."""
+def _files(folder: Path) -> dict[str, os.stat_result]:
+    """The files of a date. Raises _UnfitError when one is not of an audit log."""
     files = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.name.endswith(PARQUET) or not entry.is_file():
-                raise _UnfitError(f"{entry.name} in it is not of an audit log")
-            files[entry.name] = entry.stat()
+    for file in folder.iterdir():
+        if file.suffix != PARQUET or not file.is_file():
+            raise _UnfitError(f"{file.name} in it is not of an audit log")
+        files[file.name] = file.stat()
     return files
 
 
-def _torn(audit: Storage, path: str, files: Iterable[str]) -> str | None:
-    """Which of the files has no sound footer, and why: Spark does not always say."""
+def _damaged_footer(audit: Storage, path: str, files: Iterable[str]) -> str | None:
+    """The first file with a damaged footer, and the reason: Spark's error does not always name the file."""
     for file in files:
         try:
             audit.parquet_metadata(f"{path}/{file}")
-        except Exception as error:  # noqa: BLE001  whatever it is, it is why
+        except Exception as error:  # noqa: BLE001  every error of the reader is damage
             return f"{file}: {reason(error)}"
     return None
 
 
 def _digest(columns: Sequence[str]) -> list[Column]:
-    """What two sets of the same rows have in common, whatever their order, and others almost certainly have not."""
+    """Aggregates that are equal for the same rows in any order, and almost certainly different for others."""
     whole = F.xxhash64(*(F.col(f"`{name}`") for name in sorted(columns)))
     low, high = whole.bitwiseAND(F.lit(0xFFFFFFFF)), F.shiftrightunsigned(whole, 32)
     return [
@@ -169,11 +167,11 @@ def _digest(columns: Sequence[str]) -> list[Column]:
 
 
 def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> dict[str, Any]:
-    """Write one file; the digest of what went into it. Raises _UnfitError when the rows cannot be read."""
+    """Write one file; returns the digest of its rows. Raises _UnfitError when the rows cannot be read."""
     options = {
         "parquet.bloom.filter.enabled#id": "true",
         "parquet.bloom.filter.expected.ndv#id": str(max(1, min(ids, _BLOOM_IDS))),
-        "parquet.enable.dictionary#id": "false",  # no id is there twice; and with a dictionary, no filter would be written
+        "parquet.enable.dictionary#id": "false",  # ids are unique; and with a dictionary, Parquet writes no filter
     }
     if missing := {"id", *order}.difference(rows.columns):
         raise _UnfitError(f"its files have no {min(missing)}")
@@ -186,5 +184,5 @@ def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> d
             raise _UnfitError(reason(error)) from error
         raise
     if read.get["rows"] != read.get["ids"]:
-        raise _UnfitError("it holds rows without an id")
+        raise _UnfitError("it contains rows without an id")
     return read.get

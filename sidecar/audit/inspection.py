@@ -1,6 +1,6 @@
-"""Each segment is looked through before Spark reads it: in little memory, whatever it holds.
+"""Inspects each segment before Spark reads it, in bounded memory whatever the segment contains.
 
-Spark reads a line as a whole, and a batch of segments with one that it cannot read not at all.
+Spark holds a whole line in memory, and a single unreadable segment makes a batch fail.
 """
 
 import os
@@ -13,85 +13,85 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.audit.errors import reason
+from sidecar.audit.audit_error import reason
 from sidecar.audit.storage import Storage
 
 MOST_LINE_BYTES: Final = 4 << 20
-"""Of a line that is parsed. The sidecar's own are a thousandth of that."""
+"""The maximum size of a parsed line. The sidecar's own lines are a thousandth of that."""
 SHOWN_CHARACTERS: Final = 8192
-"""Of a line in the quarantine."""
-_PIECE: Final = 1 << 20
+"""The maximum size of a line in the quarantine."""
+_CHUNK: Final = 1 << 20
 _MOST_BYTES: Final = 64 << 20
-_MOST_TIMES: Final = 100
-"""A segment may be so many times its own size when it is unpacked: what the sidecar writes is 5 to 30 times."""
-_OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_TIMES} times its own size"
+_MOST_RATIO: Final = 100
+"""The maximum ratio of a segment's unpacked size to its size: what the sidecar writes has 5 to 30."""
+_OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_RATIO} times its own size"
 _GZIP: Final = 31
-"""As zlib calls that format."""
+"""zlib's code of the format."""
 
 
 class LongLine(Struct, frozen=True):
     """A line that is too long to be parsed."""
 
     text: str
-    """As much of it as the quarantine keeps."""
+    """The beginning of the line, for the quarantine."""
     size: int
     """Bytes."""
     hash: str
-    """SHA-256 of file and line, as of every line in the quarantine."""
+    """SHA-256 of file and line: the quarantine's id of a line."""
 
 
 class Inspection(Struct, frozen=True):
-    """What is wrong with a segment."""
+    """The problems of a segment."""
 
     problem: str = ""
-    """As the quarantine shows it: unreadable, oversized or damaged."""
+    """The reason for the quarantine: unreadable, oversized or damaged."""
     readable: bool = True
-    """Whether the rest of it can be had: not, if nobody knows what it holds or it is too large."""
+    """Whether the undamaged part can be read; False also for an oversized segment."""
     long_lines: Sequence[LongLine] = ()
 
 
 def inspect(spool: Storage, urls: Sequence[str], *, with_hadoop: bool = False) -> dict[str, Inspection]:
-    """Those of the segments with which something is wrong, by their URLs. With `with_hadoop`, also what only Hadoop finds wrong."""
+    """The segments that have problems, by URL. `with_hadoop`: includes problems that only Hadoop's decompression finds."""
 
-    def look(url: str) -> Inspection:
+    def inspect_one(url: str) -> Inspection:
         found = _inspected(spool, url)
         return _with_hadoop(spool, url, found) if with_hadoop and not found.problem else found
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        looked = zip(urls, pool.map(look, urls), strict=True)
-        return {url: found for url, found in looked if found != Inspection()}
+        inspections = zip(urls, pool.map(inspect_one, urls), strict=True)
+        return {url: found for url, found in inspections if found != Inspection()}
 
 
 def _inspected(spool: Storage, url: str) -> Inspection:
-    file = spool.below(url)
-    lines = _Lines(file)
+    file = spool.relative(url)
+    lines = _LongLines(file)
     try:
         problem = _unpack(spool, file, lines)
     except _OversizedError:
         return Inspection(f"oversized segment: {_OVERSIZED}", readable=False)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is why
+    except Exception as error:  # noqa: BLE001  every error is the reason
         text = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
         return Inspection(f"unreadable segment: {text}", readable=False)
     return Inspection(f"damaged segment: {problem}" if problem else "", long_lines=lines.long)
 
 
 def _with_hadoop(spool: Storage, url: str, found: Inspection) -> Inspection:
-    """The same with what is wrong to Hadoop, which unpacks the segment for Spark."""
+    """`found`, with the damage that Hadoop finds when it unpacks the segment for Spark."""
     try:
-        damage = spool.damage(spool.below(url))
-    except Exception as error:  # noqa: BLE001  whatever it is, it is why
+        damage = spool.damage(spool.relative(url))
+    except Exception as error:  # noqa: BLE001  every error is the reason
         return Inspection(f"unreadable segment: {reason(error)}", readable=False)
     return found if damage is None else replace(found, problem=f"damaged segment: {damage}")
 
 
-def _unpack(spool: Storage, file: str, lines: "_Lines") -> str | None:
-    """Unpack a segment into `lines`; what is wrong with it. Raises _OversizedError, or what reading the file raises."""
+def _unpack(spool: Storage, file: str, lines: "_LongLines") -> str | None:
+    """Unpack a segment into `lines`; returns its damage, if any. Raises _OversizedError, or what reading the file raises."""
     packed = spool.size(file)
-    most = max(_MOST_BYTES, _MOST_TIMES * packed)
+    most = max(_MOST_BYTES, _MOST_RATIO * packed)
     if not packed:
         return "the file is empty"
     try:
-        for unpacked in _unpacked(spool.pieces(file, _PIECE)):
+        for unpacked in _unpacked(spool.chunks(file, _CHUNK)):
             lines.add(unpacked)
             if lines.size > most:
                 raise _OversizedError
@@ -103,43 +103,43 @@ def _unpack(spool: Storage, file: str, lines: "_Lines") -> str | None:
     return None
 
 
-def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """What one gzip file, or several behind each other, hold. Raises zlib.error and EOFError."""
+def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The unpacked content of one or several concatenated gzip files. Raises zlib.error and EOFError."""
     member = None
-    for piece in pieces:
-        packed = piece
+    for chunk in chunks:
+        packed = chunk
         while packed or (member and not member.eof):
             member = member or zlib.decompressobj(_GZIP)
-            unpacked = member.decompress(packed, _PIECE)
+            unpacked = member.decompress(packed, _CHUNK)
             yield unpacked
             packed = member.unused_data if member.eof else member.unconsumed_tail
             if member.eof:
                 member = None
-            elif not packed and len(unpacked) < _PIECE:
-                break  # all that this piece has
+            elif not packed and len(unpacked) < _CHUNK:
+                break  # the chunk is complete
     if member is not None:
         raise EOFError
 
 
 class _OversizedError(Exception):
-    """A file that unpacks to more than anybody wants to read."""
+    """The file unpacks to more than the limit."""
 
 
-class _Lines:
-    """Finds the lines that are too long, piece by piece."""
+class _LongLines:
+    """Finds the lines that are too long in a file that is added in chunks."""
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._begun: list[bytes] = []
-        """The line that has begun, as far as it may be parsed."""
+        self._line: list[bytes] = []
+        """The chunks of the current line, up to the limit."""
         self._length = 0
         self._hash: Any = None
-        """Of a line that is too long already."""
+        """The hash of the current line, if it is too long."""
         self.size = 0
         self.long: list[LongLine] = []
 
     def add(self, text: bytes) -> None:
-        """The next piece, which is shorter than a line may be: so a line that begins and ends in it is not too long."""
+        """Add a chunk, which must be shorter than the limit: so a line that begins and ends in it is not too long."""
         self.size += len(text)
         first, last = text.find(b"\n"), text.rfind(b"\n")
         if first < 0:
@@ -150,17 +150,17 @@ class _Lines:
         self._extend(text[last + 1 :])
 
     def end(self) -> None:
-        """The line that has begun is over."""
+        """End the current line."""
         if self._hash is not None:
-            shown = b"".join(self._begun)[: 4 * SHOWN_CHARACTERS].decode(errors="replace")[:SHOWN_CHARACTERS]
+            shown = b"".join(self._line)[: 4 * SHOWN_CHARACTERS].decode(errors="replace")[:SHOWN_CHARACTERS]
             self.long.append(LongLine(shown, self._length, self._hash.hexdigest()))
-        self._begun, self._length, self._hash = [], 0, None
+        self._line, self._length, self._hash = [], 0, None
 
     def _extend(self, text: bytes) -> None:
         self._length += len(text)
         if self._hash is None:
-            self._begun.append(text)
+            self._line.append(text)
             if self._length > MOST_LINE_BYTES:
-                self._hash = sha256(self._file.encode() + b"\n" + b"".join(self._begun))
+                self._hash = sha256(self._file.encode() + b"\n" + b"".join(self._line))
         else:
             self._hash.update(text)

@@ -1,7 +1,7 @@
-"""One HTML file with pictures, made from the audit log. It fetches nothing, and runs no script but its own.
+"""Writes the audit report: one HTML file with charts, which loads nothing and runs only its own scripts.
 
-The pictures are drawn by plotly.js, which is in the file: 2.0 MB of it, compressed, instead of 4.8 MB. A library that draws still pictures
-would make smaller files, but plotly is the one that the audit brings along, and its pictures fit themselves to a phone and to paper.
+plotly.js draws the charts. It is in the file, compressed from 4.8 MB to 2.0 MB. Static images would make smaller files, but plotly is a
+dependency of the audit already, and its charts fit a phone and paper.
 """
 
 import base64
@@ -22,10 +22,10 @@ from markupsafe import Markup
 from pyspark.sql import SparkSession
 
 from sidecar import __version__
-from sidecar.audit.errors import AuditError, failing_to
+from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.report_data import Findings, find
 from sidecar.audit.session import own_session
-from sidecar.audit.sql import answered
+from sidecar.audit.sql import retried
 from sidecar.audit.views import register_views
 
 DEFAULT_SINCE: Final = timedelta(days=30)
@@ -36,42 +36,42 @@ _CONTENT: Final = (
 
 
 def write_report(spark: SparkSession, audit: str, html: Path, since: timedelta = DEFAULT_SINCE) -> None:
-    """Write the report on the audit log at `audit` (a path or any URL that Spark takes) to the file `html`, all of it or nothing.
+    """Atomically write the report on the audit log at `audit` (a path or any URL that Spark supports) to the file `html`.
 
-    It covers the time from `since` before the last thing that is recorded, or from the first thing, if that is later, and is below 3 MB
-    however long the log is. Raises AuditError when there is no audit log, nothing is recorded in it, or the file cannot be written.
+    The report covers the time from `since` before the last record, or from the first record if that is later. It is smaller than 3 MB
+    however long the log is. Raises AuditError when there is no audit log, it is empty, or the file cannot be written.
     """
     try:
-        from plotly.offline import get_plotlyjs  # noqa: PLC0415  optional, and only the report needs it
+        from plotly.offline import get_plotlyjs  # noqa: PLC0415  an extra that only the report needs
 
-        from sidecar.audit.report_page import key_style, pictures, tiles  # noqa: PLC0415  plotly is an extra, and only the report needs it
+        from sidecar.audit.report_page import key_style, pictures, tiles  # noqa: PLC0415  imports plotly
     except ImportError as error:
         raise AuditError(
             "cannot make the report: plotly is not installed; install it with: pip install 'flink-ha-sidecar[audit]'"
         ) from error
-    if not html.absolute().parent.is_dir():  # said before Spark counts for minutes
+    if not html.absolute().parent.is_dir():  # checked before Spark runs for minutes
         raise AuditError(f"cannot write the report {html}: there is no such folder")
     session = own_session(spark)
 
-    def look() -> Findings | None:
+    def read() -> Findings | None:
         register_views(session, audit)
         return find(session, since)
 
     with failing_to(f"make the report on {audit}"):
-        found = answered(look)
+        found = retried(read)
     if found is None:
         raise AuditError(f"cannot make a report on {audit}: nothing is recorded in it yet")
-    drawn = pictures(found)
+    cards = pictures(found)
     page = _page(
         get_plotlyjs(),
         key_style(),
-        {picture.id: picture.figure.to_plotly_json() for picture in drawn if picture.figure is not None},
+        {picture.id: picture.figure.to_plotly_json() for picture in cards if picture.figure is not None},
         begin=f"{found.begin:%Y-%m-%d %H:%M}",
         end=f"{found.end:%Y-%m-%d %H:%M}",
         clusters=found.clusters,
         leaderships=found.leaderships,
         tiles=tiles(found),
-        pictures=drawn,
+        pictures=cards,
     )
     _write(html, page)
 
@@ -82,9 +82,9 @@ def _page(library: str, key_style: str, figures: Mapping[str, Any], **values: An
     return environment.from_string(_text("report.html.j2")).render(
         **values,
         counted=lambda number, what: f"{number:,} {what}{'' if number == 1 else 's'}",
-        # No script runs but these two, whatever got into the page.
+        # Only these two scripts may run, whatever text is in the page.
         policy=" ".join([_CONTENT, _hash(script), _hash(library)]),
-        style=Markup(_text("report.css") + key_style),  # noqa: S704  our own file, and our own colours
+        style=Markup(_text("report.css") + key_style),  # noqa: S704  our own text
         script=Markup(script),  # noqa: S704  our own file
         library=base64.b64encode(gzip.compress(library.encode(), 9, mtime=0)).decode(),
         figures=_data(figures),
@@ -94,9 +94,9 @@ def _page(library: str, key_style: str, figures: Mapping[str, Any], **values: An
 
 
 def _data(figures: Mapping[str, Any]) -> Markup:
-    """JSON inside of a script element: nothing in it can end the element or begin another."""
+    """JSON that is safe inside of a script element: it cannot end the element or begin another."""
     text = json.dumps(figures, default=_plain, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))  # noqa: S704  no markup is left in it
+    return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))  # noqa: S704  without markup
 
 
 def _plain(value: Any) -> Any:

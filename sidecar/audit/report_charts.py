@@ -1,4 +1,4 @@
-"""The report's pictures: plotly figures. Text in them that came from a cluster is not to be trusted, and plotly reads HTML."""
+"""The report's charts, as plotly figures. Text from a cluster is untrusted, and plotly interprets HTML: it has to be escaped."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ VACANT: Final = "#d6336c"
 UNSEEN: Final = "#adb5bd"
 LED: Final = "#2f9e6e"
 _LEADERS: Final = ("#3b6fd4", "#0c9aa6", "#7a5bd0", "#2f9e6e", "#5c7cfa", "#b07a1e")
-"""Of leaders that follow each other, each has another one than the last."""
+"""Successive leaders have different colours."""
 COLOURS: Final = {
     "dispatcher": "#3b6fd4",
     "resource_manager": "#7a5bd0",
@@ -37,11 +37,14 @@ COLOURS: Final = {
     "unknown": "#868e96",
     NO_CAUSE: "#ced4da",
 }
-"""Of components and of causes, in the order in which they are shown."""
+"""Colours of components and causes, in the order in which they are shown."""
 _INK: Final = "#212938"
 _HATCHED: Final = {"shape": "/", "size": 5, "bgcolor": "#f4f6f9"}
 _FAINT: Final = "#e6e9ef"
 _FONT: Final = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 12, "color": _INK}
+_AXIS: Final = {"automargin": True, "gridcolor": _FAINT, "zeroline": False, "fixedrange": True}
+_COUNTS: Final = {"rangemode": "tozero", "tickformat": ",d", "nticks": 6}
+"""The vertical axis of a chart that shows counts."""
 _LANE_PIXELS: Final = 50
 _DAYS_NAMED: Final = 6
 _BAR_PART: Final = 0.85
@@ -49,152 +52,118 @@ _LABEL_CHARACTERS: Final = 40
 
 
 class _Leader(NamedTuple):
-    """A host in one term, and the lanes in which it has had that term."""
+    """A host in one term, and the lanes in which it had that term."""
 
     colour: str
     lanes: set[int]
 
 
 def plain(text: str, most: int = _LABEL_CHARACTERS) -> str:
-    """Untrusted text as one printable line that is not too long."""
+    """Untrusted text as one printable line of bounded length."""
     shown = clean(text)
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 def lane_name(lane: Lane) -> str:
-    """What a leadership is called."""
-    return (
-        f"{plain(lane.cluster_id, 24)} · {f'job {plain(lane.job_id, 8)}' if lane.job_id else plain(lane.component, 20)}"
-    )
+    """The label of a lane."""
+    leadership = f"job {plain(lane.job_id, 8)}" if lane.job_id else plain(lane.component, 20)
+    return f"{plain(lane.cluster_id, 24)} · {leadership}"
 
 
 def leadership(found: Findings) -> Any:
-    """Who led, over time: a lane for each leadership."""
+    """Who led, over time: one lane per leadership."""
     bars: dict[str, list[tuple[int, datetime, datetime, str]]] = defaultdict(list)
     colours = {
         cluster_id: _colours(found.lanes, cluster_id) for cluster_id in {lane.cluster_id for lane in found.lanes}
     }
     for nth, lane in enumerate(found.lanes):
-        for stretch in lane.stretches:
-            colour = VACANT if stretch.address is None else colours[lane.cluster_id][nth, stretch.session_id or ""]
-            bars[colour].append((nth, stretch.began, stretch.ended, stretch.address or ""))
-        bars[UNSEEN] += [(nth, gap.began, gap.ended, "") for gap in lane.unseen]
-    figure = go.Figure()
-    for colour in (*_LEADERS, VACANT, UNSEEN):
-        figure.add_trace(_bars(bars.get(colour, []), colour))
+        for interval in lane.intervals:
+            colour = VACANT if interval.address is None else colours[lane.cluster_id][nth, interval.session_id or ""]
+            bars[colour].append((nth, interval.began, interval.ended, interval.address or ""))
+        bars[UNSEEN] += [(nth, gap.began, gap.ended, "") for gap in lane.unobserved]
     marks = [(nth, at) for nth, lane in enumerate(found.lanes) for at in lane.failovers]
-    figure.add_trace(
-        go.Scatter(
-            x=[_js(at) for _, at in marks],
-            y=[nth - 0.27 for nth, _ in marks],
-            mode="markers",
-            marker={"symbol": "triangle-down", "size": 8, "color": _INK},
-            hovertext=[f"failover {_js(at)}" for _, at in marks],
-            hoverinfo="text",
-        )
+    failover_marks = go.Scatter(
+        x=[_js(at) for _, at in marks],
+        y=[nth - 0.27 for nth, _ in marks],
+        mode="markers",
+        marker={"symbol": "triangle-down", "size": 8, "color": _INK},
+        hovertext=[f"failover {_js(at)}" for _, at in marks],
+        hoverinfo="text",
     )
-    for nth, lane in enumerate(found.lanes):
-        figure.add_annotation(
-            x=0,
-            xref="paper",
-            xanchor="left",
-            y=nth - 0.36,
-            yanchor="bottom",
-            showarrow=False,
-            text=escape(lane_name(lane)),
-            font={"size": 11},
-        )
+    traces = [_bars(bars.get(colour, []), colour) for colour in (*_LEADERS, VACANT, UNSEEN)]
     count = len(found.lanes)
-    _lay_out(figure, count * _LANE_PIXELS + 40)
+    figure = _figure([*traces, failover_marks], count * _LANE_PIXELS + 40, range=[count - 0.5, -0.95], visible=False)
+    place = {"x": 0, "xref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+    for nth, lane in enumerate(found.lanes):
+        figure.add_annotation(place, y=nth - 0.36, text=escape(lane_name(lane)), font={"size": 11})
     figure.update_xaxes(type="date", range=[_js(found.begin), _js(found.end)], showgrid=True, side="bottom", nticks=6)
-    figure.update_yaxes(range=[count - 0.5, -0.95], visible=False, fixedrange=True)
     figure.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"})
     return figure
 
 
 def failovers(found: Findings) -> Any:
-    """How many on each day, by cause."""
-    figure = go.Figure()
+    """The number of failovers on each day, by cause."""
+    traces = []
     for cause in in_order(row[1] for row in found.failovers):
         rows = [(day, n) for day, which, n in found.failovers if which == cause]
-        figure.add_trace(_stack(cause, [_noon(day) for day, _ in rows], [n for _, n in rows]))
-    _lay_out(figure, 260)
-    _by_day(figure, found)
-    figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
-    return figure
+        traces.append(_stack(cause, [_noon(day) for day, _ in rows], [n for _, n in rows]))
+    return _by_day(_figure(traces, 260, **_COUNTS), found)
 
 
 def vacancies(found: Findings) -> Any:
-    """How long the vacancies lasted, by component."""
-    figure = go.Figure()
+    """Durations of vacancies, by component."""
+    traces = []
     for component in in_order(row[0] for row in found.vacancies):
         counts = {place: n for which, place, n in found.vacancies if which == component}
-        figure.add_trace(_stack(component, *_histogram(counts, [row[1] for row in found.vacancies])))
-    _lay_out(figure, 260)
-    figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
-    figure.update_layout(barmode="stack", bargap=0.12)
-    return figure
+        traces.append(_stack(component, *_histogram(counts, [row[1] for row in found.vacancies])))
+    return _figure(traces, 260, **_COUNTS).update_layout(barmode="stack", bargap=0.12)
 
 
 def availability(found: Findings) -> Any:
-    """Each day: led, vacant, unobserved, as parts of the day."""
-    figure = go.Figure()
-    whole = [day.led + day.vacant + day.unobserved or 1.0 for day in found.days]
+    """Each day: led, vacant and unobserved, as parts of the day."""
+    traces = []
     for name, colour, seconds in (
         ("led", LED, [day.led for day in found.days]),
         ("no leader", VACANT, [day.vacant for day in found.days]),
         ("unobserved", UNSEEN, [day.unobserved for day in found.days]),
     ):
-        parts = [part / all_of_it for part, all_of_it in zip(seconds, whole, strict=True)]
-        figure.add_trace(
-            go.Bar(
-                name=name,
-                x=[_noon(day.day) for day in found.days],
-                y=parts,
-                marker={
-                    "color": colour,
-                    "line": {"width": 0},
-                    "pattern": _HATCHED if colour == UNSEEN else {},
-                },
-                hovertemplate="%{x|%Y-%m-%d}: %{y:.3%}<extra>" + name + "</extra>",
-            )
+        bar = go.Bar(
+            name=name,
+            x=[_noon(day.day) for day in found.days],
+            y=[
+                part / (day.led + day.vacant + day.unobserved or 1.0)
+                for part, day in zip(seconds, found.days, strict=True)
+            ],
+            marker=_marker(colour),
+            hovertemplate="%{x|%Y-%m-%d}: %{y:.3%}<extra>" + name + "</extra>",
         )
-    _lay_out(figure, 260)
-    _by_day(figure, found)
-    figure.update_yaxes(range=[0, 1], tickformat=".0%", nticks=6)
-    return figure
+        traces.append(bar)
+    return _by_day(_figure(traces, 260, range=[0, 1], tickformat=".0%", nticks=6), found)
 
 
 def delays(found: Findings) -> Any:
-    """From queued to delivered, all destinations."""
+    """The time from queued to delivered, for all destinations."""
     counts = dict(found.delays)
-    figure = go.Figure(_stack("delivered", *_histogram(counts, list(counts))))
-    _lay_out(figure, 240)
-    figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6)
-    figure.update_layout(bargap=0.12)
-    return figure
+    trace = _stack("delivered", *_histogram(counts, list(counts)))
+    return _figure([trace], 240, **_COUNTS).update_layout(bargap=0.12)
 
 
 def _bars(bars: Sequence[tuple[int, datetime, datetime, str]], colour: str) -> Any:
     what = {VACANT: "no leader", UNSEEN: "unobserved"}.get(colour)
-    hosts = [plain(host_port(address)) if address else "" for *_, address in bars]
+    hosts = [escape(plain(host_port(address))) if address else "" for *_, address in bars]
     return go.Bar(
         orientation="h",
         base=[_js(began) for _, began, _, _ in bars],
         x=[(ended - began).total_seconds() * 1000 for _, began, ended, _ in bars],
         y=[nth for nth, *_ in bars],
         width=0.4,
-        marker={
-            "color": colour,
-            "line": {"width": 0},
-            "pattern": _HATCHED if colour == UNSEEN else {},
-        },
-        text=[escape(host) for host in hosts],
+        marker=_marker(colour),
+        text=hosts,
         textposition="inside",
         insidetextanchor="start",
         textfont={"color": "#ffffff", "size": 11},
         hovertext=[
-            f"{what or escape(host)}<br>{_js(began)}<br>{_js(ended)} UTC"
+            f"{what or host}<br>{_js(began)}<br>{_js(ended)} UTC"
             for host, (_, began, ended, _) in zip(hosts, bars, strict=True)
         ],
         hoverinfo="text",
@@ -202,17 +171,17 @@ def _bars(bars: Sequence[tuple[int, datetime, datetime, str]], colour: str) -> A
 
 
 def _colours(lanes: Sequence[Lane], cluster_id: str) -> dict[tuple[int, str], str]:
-    """The colour of each term of a cluster, by lane and session id: one for each leader, whatever it leads.
+    """The colour of each term of a cluster, by lane and session id: one per leader, in all lanes.
 
-    A leader is a host in one term: restarted or elected anew, it is another one. Its components share a session id, or each has its own,
-    and then they are taken together.
+    A leader is a host in one term: after a restart or a new election it is another one. Its components share a session id; where each has
+    its own, they are matched by host.
     """
     terms = sorted(
-        (stretch.began, nth, stretch.session_id or "", host_port(stretch.address).partition(":")[0])
+        (interval.began, nth, interval.session_id or "", host_port(interval.address).partition(":")[0])
         for nth, lane in enumerate(lanes)
         if lane.cluster_id == cluster_id
-        for stretch in lane.stretches
-        if stretch.address
+        for interval in lane.intervals
+        if interval.address
     )
     leaders = list[_Leader]()
     of_session, of_host = dict[str, _Leader](), dict[str, _Leader]()
@@ -229,8 +198,8 @@ def _colours(lanes: Sequence[Lane], cluster_id: str) -> dict[tuple[int, str], st
     return found
 
 
-def _by_day(figure: Any, found: Findings) -> None:
-    """A bar for each UTC day of the period, and the names of some of them."""
+def _by_day(figure: Any, found: Findings) -> Any:
+    """Lay out `figure` with a bar for each UTC day of the period, and labels for some of the days."""
     first, last = found.begin.date(), found.end.date()
     named = range(0, (last - first).days + 1, (last - first).days // _DAYS_NAMED + 1)
     days = [first + timedelta(days=number) for number in named]
@@ -241,7 +210,7 @@ def _by_day(figure: Any, found: Findings) -> None:
         tickvals=[_noon(day) for day in days],
         ticktext=[f"{day:%b} {day.day}" for day in days],
     )
-    figure.update_layout(barmode="stack")
+    return figure.update_layout(barmode="stack")
 
 
 def _noon(day: date) -> str:
@@ -249,18 +218,21 @@ def _noon(day: date) -> str:
 
 
 def _stack(name: str, x: Sequence[str], y: Sequence[int]) -> Any:
-    colour = COLOURS.get(name, _LEADERS[0])
-    return go.Bar(name=escape(plain(name)), x=x, y=y, marker={"color": colour, "line": {"width": 0}})
+    return go.Bar(name=escape(plain(name)), x=x, y=y, marker=_marker(COLOURS.get(name, _LEADERS[0])))
+
+
+def _marker(colour: str) -> dict[str, Any]:
+    return {"color": colour, "line": {"width": 0}, "pattern": _HATCHED if colour == UNSEEN else {}}
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Components, or causes, each once; those that have a colour first."""
+    """Components or causes without repetitions, those with a colour first."""
     order = list(COLOURS)
     return sorted(set(names), key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
 def _histogram(counts: dict[int, int], places: Sequence[int]) -> tuple[list[str], list[int]]:
-    """Labels and counts, from the first to the last place that any has."""
+    """Labels and counts, from the lowest to the highest of `places`."""
     labels = [
         f"< {_short(EDGES[0])}",
         *(f"{_short(low)} to {_short(high)}" for low, high in pairwise(EDGES)),
@@ -280,7 +252,8 @@ def _js(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-def _lay_out(figure: Any, height: int) -> None:
+def _figure(traces: Sequence[Any], height: int, **vertical_axis: Any) -> Any:
+    figure = go.Figure(traces)
     figure.update_layout(
         template="none",
         height=height,
@@ -293,13 +266,6 @@ def _lay_out(figure: Any, height: int) -> None:
         hoverlabel={"bgcolor": "#ffffff", "bordercolor": _FAINT, "font": _FONT, "align": "left"},
         dragmode=False,
     )
-    figure.update_xaxes(
-        automargin=True,
-        gridcolor=_FAINT,
-        zeroline=False,
-        showline=True,
-        linecolor=_FAINT,
-        tickcolor=_FAINT,
-        fixedrange=True,
-    )
-    figure.update_yaxes(automargin=True, gridcolor=_FAINT, zeroline=False, fixedrange=True)
+    figure.update_xaxes(_AXIS, showline=True, linecolor=_FAINT, tickcolor=_FAINT)
+    figure.update_yaxes(_AXIS, **vertical_axis)
+    return figure

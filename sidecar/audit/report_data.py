@@ -1,4 +1,4 @@
-"""What the report shows: a bounded number of figures, counted in Spark, however long the log is."""
+"""The report's figures: a bounded number, computed in Spark, however long the log is."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -9,24 +9,23 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, Row, SparkSession
 
 LANES: Final = 24
-"""So many leaderships are drawn over time."""
-STRETCHES: Final = 120
-"""Of each of them, and of the gaps in sight of each cluster, the longest; and so many failovers, the latest."""
+"""The maximum number of leaderships in the chart."""
+INTERVALS: Final = 120
+"""For each leadership, the longest intervals and unobserved intervals, and the latest failovers: this many of each."""
 TABLE_ROWS: Final = 10
 NO_CAUSE: Final = "no cause recorded"
 EDGES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3600.0)
-"""Seconds: durations are counted between each two of them."""
+"""Limits of the histograms, in seconds."""
 
 
-class Stretch(Struct, frozen=True):
-    """Something that lasted."""
+class Interval(Struct, frozen=True):
+    """A term, a vacancy, or an unobserved time."""
 
     began: datetime
     ended: datetime
     address: str | None = None
-    """Who led; None: nobody did."""
+    """The leader; None: no leader."""
     session_id: str | None = None
-    """In which term."""
 
 
 class Lane(Struct, frozen=True):
@@ -35,13 +34,13 @@ class Lane(Struct, frozen=True):
     cluster_id: str
     component: str
     job_id: str | None
-    stretches: Sequence[Stretch]
-    unseen: Sequence[Stretch]
+    intervals: Sequence[Interval]
+    unobserved: Sequence[Interval]
     failovers: Sequence[datetime]
 
 
 class Day(Struct, frozen=True):
-    """One UTC day of all clusters: seconds of all leaderships together."""
+    """Seconds of one UTC day, summed over all leaderships of all clusters."""
 
     day: date
     led: float
@@ -50,22 +49,22 @@ class Day(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """What is known of one period."""
+    """The figures of one period."""
 
     begin: datetime
     end: datetime
-    """The last thing that is in the log."""
+    """The time of the last record."""
     known_until: datetime | None
-    """Until when it is known of every cluster whether anybody could see it; None: nothing is known of one."""
+    """The end of the coverage records that exist for every cluster; None: a cluster has none."""
     clusters: int
     leaderships: int
-    stretches: int
-    """How many there are of those that lanes are made of."""
+    intervals: int
+    """The number of intervals in the log, shown or not."""
     lanes: Sequence[Lane]
     failovers: Sequence[tuple[date, str, int]]
-    """Day, cause, how many."""
+    """Day, cause, count."""
     vacancies: Sequence[tuple[str, int, int]]
-    """Component, place among EDGES, how many."""
+    """Component, place among EDGES, count."""
     mttr: Row
     days: Sequence[Day]
     worst: Sequence[Row]
@@ -73,24 +72,24 @@ class Findings(Struct, frozen=True):
     alerts: Sequence[Row]
     """By destination."""
     delays: Sequence[tuple[int, int]]
-    """Place among EDGES, how many deliveries."""
+    """Place among EDGES, number of deliveries."""
 
 
 def find(session: SparkSession, since: timedelta) -> Findings | None:
-    """What happened in the time `since` before the last thing recorded, or since the first, if that is later; None: nothing is recorded.
+    """The figures from `since` before the last record (or from the first record) on; None when nothing is recorded.
 
-    The views are known to the session.
+    The views must be registered in the session.
     """
     recorded = session.sql(_RECORDED).collect()[0]
     if recorded.until is None:
         return None
     begin, end = max(utc(recorded.since), utc(recorded.until) - since), utc(recorded.until)
-    for view in _ASKED_OFTEN:
+    for view in _CACHED_VIEWS:
         session.catalog.cacheTable(view)
     try:
         return _find(session, begin, end)
     finally:
-        for view in reversed(_ASKED_OFTEN):
+        for view in reversed(_CACHED_VIEWS):
             session.catalog.uncacheTable(view)
 
 
@@ -108,7 +107,7 @@ def _find(session: SparkSession, begin: datetime, end: datetime) -> Findings:
         known_until=utc(known.until) if known.until and not known.unknown else None,
         clusters=counted.clusters,
         leaderships=counted.leaderships,
-        stretches=counted.stretches,
+        intervals=counted.intervals,
         lanes=_lanes(ask),
         failovers=[tuple(row) for row in ask(_FAILOVERS)],
         vacancies=[tuple(row) for row in ask(_VACANCIES)],
@@ -123,33 +122,35 @@ def _find(session: SparkSession, begin: datetime, end: datetime) -> Findings:
 
 def _lanes(ask: Callable[[str], list[Row]]) -> list[Lane]:
     """The leaderships with the most terms, sorted by cluster."""
-    stretches, unseen, failovers = (defaultdict[tuple[str, str | None, str | None], list[Any]](list) for _ in range(3))
+    intervals, unobserved, failovers = (
+        defaultdict[tuple[str, str | None, str | None], list[Any]](list) for _ in range(3)
+    )
     for row in ask(_LONGEST):
         leader = (row.address, row.session_id) if row.state == "HELD" else ()
-        stretches[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended), *leader))
+        intervals[row.cluster_id, row.component, row.job_id].append(Interval(utc(row.began), utc(row.ended), *leader))
     for row in ask(_UNSEEN):
-        unseen[row.cluster_id, row.component, row.job_id].append(Stretch(utc(row.began), utc(row.ended)))
+        unobserved[row.cluster_id, row.component, row.job_id].append(Interval(utc(row.began), utc(row.ended)))
     for row in ask(_LATEST):
         failovers[row.cluster_id, row.component, row.job_id].append(utc(row.at))
     lanes = [(row.cluster_id, row.component, row.job_id) for row in ask("SELECT * FROM lanes")]
     return [
-        Lane(*lane, stretches[lane], unseen[lane[0], None, None] + unseen[lane], failovers[lane])
+        Lane(*lane, intervals[lane], unobserved[lane[0], None, None] + unobserved[lane], failovers[lane])
         for lane in sorted(lanes, key=lambda lane: (lane[0], lane[2] or "", lane[1]))
     ]
 
 
 def _asked(session: SparkSession, query: str, begin: datetime, end: datetime) -> DataFrame:
-    bounds = {"edges": list(EDGES), "lanes": LANES, "stretches": STRETCHES, "rows": TABLE_ROWS}
+    bounds = {"edges": list(EDGES), "lanes": LANES, "intervals": INTERVALS, "rows": TABLE_ROWS}
     values = bounds | {"begin": begin, "end": end}
     return session.sql(query, args={name: value for name, value in values.items() if f":{name}" in query})
 
 
 def utc(instant: datetime) -> datetime:
-    """Spark's instants come without a time zone, in that of this machine."""
+    """An instant of Spark (naive, in the time zone of this machine) in UTC."""
     return instant.astimezone(UTC)
 
 
-_ASKED_OFTEN: Final = (
+_CACHED_VIEWS: Final = (
     "leadership",
     "known_until",
     "sight",
@@ -158,7 +159,7 @@ _ASKED_OFTEN: Final = (
     "unobserved",
     "alert_deliveries",
 )
-"""Views that are computed once, a later one from an earlier one."""
+"""Views that are computed once; a view may query those before it."""
 
 _STEPS: Final = {
     "shown": """
@@ -169,7 +170,7 @@ _STEPS: Final = {
     "lanes": """
         SELECT cluster_id, component, job_id FROM shown GROUP BY ALL ORDER BY count(*) DESC, cluster_id, component, job_id LIMIT :lanes""",
 }
-"""What the questions below share."""
+"""Temporary views that the queries below share."""
 
 _RECORDED: Final = """
     SELECT min(since) AS since, max(until) AS until FROM (
@@ -179,7 +180,7 @@ _RECORDED: Final = """
     )"""
 _COUNTED: Final = """
     SELECT count(DISTINCT cluster_id) AS clusters, count(DISTINCT cluster_id, component, coalesce(job_id, '')) AS leaderships,
-      count(*) AS stretches
+      count(*) AS intervals
     FROM shown"""
 _LONGEST: Final = """
     SELECT * FROM (
@@ -188,21 +189,21 @@ _LONGEST: Final = """
       ) AS nth
       FROM shown LEFT SEMI JOIN lanes
         ON shown.cluster_id = lanes.cluster_id AND shown.component = lanes.component AND shown.job_id <=> lanes.job_id
-    ) WHERE nth <= :stretches AND state <> 'UNREADABLE' ORDER BY began"""
+    ) WHERE nth <= :intervals AND state <> 'UNREADABLE' ORDER BY began"""
 _UNSEEN: Final = """
     SELECT cluster_id, component, job_id, greatest(began_at, :begin) AS began, coalesce(ended_at, :end) AS ended
     FROM (
       SELECT *, row_number() OVER (PARTITION BY cluster_id, component, job_id ORDER BY seconds DESC) AS nth
       FROM unobserved LEFT SEMI JOIN lanes USING (cluster_id)
       WHERE what <> 'CHANGES' AND coalesce(ended_at, :end) > :begin
-    ) WHERE nth <= :stretches ORDER BY began"""
+    ) WHERE nth <= :intervals ORDER BY began"""
 _LATEST: Final = """
     SELECT cluster_id, component, job_id, at FROM (
       SELECT failovers.*, row_number() OVER (PARTITION BY cluster_id, component, job_id ORDER BY at DESC) AS nth
       FROM failovers LEFT SEMI JOIN lanes
         ON failovers.cluster_id = lanes.cluster_id AND failovers.component = lanes.component AND failovers.job_id <=> lanes.job_id
       WHERE at >= :begin
-    ) WHERE nth <= :stretches ORDER BY at"""
+    ) WHERE nth <= :intervals ORDER BY at"""
 _FAILOVERS: Final = f"""
     SELECT date(at) AS day, coalesce(cause, '{NO_CAUSE}') AS cause, count(*) AS n
     FROM failovers WHERE at >= :begin GROUP BY ALL ORDER BY ALL"""  # noqa: S608  our own text

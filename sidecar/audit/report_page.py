@@ -1,4 +1,4 @@
-"""What stands around the report's pictures: figures, words, tables, and what was left out."""
+"""The content of the report around its charts: tiles, texts, tables, and notes on what is not shown."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from sidecar.audit import report_charts as charts
 from sidecar.audit.report_charts import plain
-from sidecar.audit.report_data import LANES, STRETCHES, TABLE_ROWS, Findings, utc
+from sidecar.audit.report_data import INTERVALS, LANES, TABLE_ROWS, Findings, utc
 
 
 class Tile(Struct, frozen=True):
-    """One figure."""
+    """One figure at the top of the page."""
 
     name: str
     value: str
@@ -21,7 +21,7 @@ class Tile(Struct, frozen=True):
 
 
 class ReportTable(Struct, frozen=True):
-    """Texts in rows."""
+    """A table of texts."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -32,51 +32,46 @@ class Picture(Struct, frozen=True):
 
     id: str
     title: str
-    says: str
+    text: str
     figure: Any = None
-    """Of plotly; None: there is nothing to draw."""
+    """A plotly figure; None: there is nothing to draw."""
     key: Sequence[tuple[str, str]] = ()
     """Name and CSS class of each colour."""
     table: ReportTable | None = None
-    left_out: str = ""
+    note: str = ""
+    """What is not shown."""
 
     @property
     def height(self) -> int:
-        """Pixels that are kept free until the picture is drawn; 0: there is none."""
+        """Pixels reserved until the chart is drawn; 0: there is none."""
         return int(self.figure.layout.height) if self.figure is not None else 0
 
 
 def tiles(found: Findings) -> list[Tile]:
-    """The figures above the pictures."""
+    """The figures above the charts."""
     led, vacant, unobserved = (
         sum(getattr(day, name) for day in found.days) for name in ("led", "vacant", "unobserved")
     )
     queued, delivered, gave_up = (sum(row[name] for row in found.alerts) for name in ("queued", "delivered", "gave_up"))
     observed = led + vacant
-    lasted = found.mttr.measured
+    mttr, durations = found.mttr, "none measured"
+    if mttr.measured:
+        durations = (
+            f"median of a failover; 95 of 100: at most {seconds(mttr.p95)}; the longest: {seconds(mttr.longest)}"
+        )
+    tone = "good" if observed and not vacant else ""
     return [
-        Tile(
-            "Availability",
-            _percent(led, observed),
-            "of the time that was observed",
-            "good" if observed and not vacant else "",
-        ),
+        Tile("Availability", _percent(led, observed), "of the time that was observed", tone),
         Tile("Unobserved", _percent(unobserved, observed + unobserved), "of all time; not counted as up"),
-        Tile("Failovers", f"{found.mttr.failovers:,}", "one for each component that moved"),
-        Tile(
-            "No published leader",
-            seconds(found.mttr.p50),
-            f"median of a failover; 95 of 100: at most {seconds(found.mttr.p95)}; the longest: {seconds(found.mttr.longest)}"
-            if lasted
-            else "none measured",
-        ),
+        Tile("Failovers", f"{mttr.failovers:,}", "one for each component that failed over"),
+        Tile("No published leader", seconds(mttr.p50), durations),
         Tile("No working leader", *_downtime(found)),
         Tile("Alerts delivered", f"{delivered:,} of {queued:,}", f"{gave_up:,} given up", "bad" if gave_up else ""),
     ]
 
 
 def _downtime(found: Findings) -> tuple[str, str]:
-    """The longest time without a working leader, and what it means. A leader that died stays published until the store finds out."""
+    """The longest time without a working leader, and a note. A dead leader stays published until the store detects its death."""
     mttr = found.mttr
     if mttr.down_at_least is None:
         return seconds(None), "none measured"
@@ -89,37 +84,31 @@ def _downtime(found: Findings) -> tuple[str, str]:
 
 def pictures(found: Findings) -> list[Picture]:
     """The cards, in the order of the page."""
-    return [
-        _leadership(found),
-        _failovers(found),
-        _vacancies(found),
-        _availability(found),
-        _unobserved(found),
-        _alerts(found),
-    ]
+    cards = (_leadership, _failovers, _vacancies, _availability, _unobserved, _alerts)
+    return [card(found) for card in cards]
 
 
 def _leadership(found: Findings) -> Picture:
-    shown = sum(len(lane.stretches) for lane in found.lanes)
-    left_out = []
+    shown = sum(len(lane.intervals) for lane in found.lanes)
+    notes = []
     if found.leaderships > len(found.lanes):
-        left_out.append(f"Shown: the {LANES} leaderships with the most changes, of {found.leaderships:,}.")
-    if any(len(lane.stretches) >= STRETCHES or len(lane.failovers) >= STRETCHES for lane in found.lanes):
-        left_out.append(
-            f"Of each, the {STRETCHES} longest stretches and the {STRETCHES} latest failovers: {shown:,} of {found.stretches:,} stretches."
+        notes.append(f"Shown: the {LANES} leaderships with the most changes, of {found.leaderships:,}.")
+    if any(max(len(lane.intervals), len(lane.failovers)) >= INTERVALS for lane in found.lanes):
+        notes.append(
+            f"Of each, the {INTERVALS} longest intervals and the {INTERVALS} latest failovers: {shown:,} of {found.intervals:,} intervals."
         )
     return Picture(
         "leadership",
         "Leadership over time",
-        "Who led each component. A leader has one colour in all lanes of its cluster.",
+        "The leader of each component. A leader has the same colour in all lanes of its cluster.",
         charts.leadership(found) if found.lanes else None,
         (
-            ("a leader; another colour, another one", "led"),
+            ("a leader; a new colour is a new leader", "led"),
             ("no leader", "vacant"),
             ("unobserved", "unseen"),
             ("failover", "mark"),
         ),
-        left_out=" ".join(left_out),
+        note=" ".join(notes),
     )
 
 
@@ -127,7 +116,7 @@ def _failovers(found: Findings) -> Picture:
     return Picture(
         "failovers",
         "Failovers per day",
-        "By cause; one for each component that moved." if found.failovers else "There was none.",
+        "By cause; one for each component that failed over." if found.failovers else "No failovers.",
         charts.failovers(found) if found.failovers else None,
         _key(cause for _, cause, _ in found.failovers),
     )
@@ -139,7 +128,7 @@ def _vacancies(found: Findings) -> Picture:
         "vacancies",
         "Time without a published leader",
         f"How long no leader was published before another leader took over: {found.mttr.measured:,} failovers."
-        + (f" Of {unknown:,} more it is not known: no vacancy was seen, or not its beginning." if unknown else ""),
+        + (f" Unknown for {unknown:,} more: no vacancy was observed, or not its beginning." if unknown else ""),
         charts.vacancies(found) if found.vacancies else None,
         _key(component for component, _, _ in found.vacancies),
     )
@@ -147,90 +136,71 @@ def _vacancies(found: Findings) -> Picture:
 
 def _availability(found: Findings) -> Picture:
     rows = [
-        (
-            plain(row.cluster_id),
-            plain(row.component),
-            _percent(row.availability, 1),
-            seconds(row.vacant),
-            seconds(row.unobserved),
-        )
-        for row in found.worst
+        _row(row, _percent(row.availability, 1), seconds(row.vacant), seconds(row.unobserved)) for row in found.worst
     ]
+    text = "Unknown: no coverage was recorded."
+    if found.days:
+        text = f"Each day, over all leaderships: led, without a leader, and unobserved. {_known(found)}".strip()
     return Picture(
         "availability",
         "Availability",
-        f"Each day of all leaderships together: led, without a leader, and unobserved. {_known(found)}".strip()
-        if found.days
-        else "Not known: no observer has recorded what it could see.",
+        text,
         charts.availability(found) if found.days else None,
         (("led", "up"), ("no leader", "vacant"), ("unobserved", "unseen")) if found.days else (),
         table=ReportTable(("Cluster", "Component", "Availability", "No leader", "Unobserved"), rows),
-        left_out=f"The table: the {TABLE_ROWS} that were least available, of those that were not led and seen all the time."
+        note=f"The table: the {TABLE_ROWS} components with the lowest availability, if below 100 % or not always observed."
         if rows
         else "",
     )
 
 
 def _unobserved(found: Findings) -> Picture:
-    rows = [
-        (
-            plain(row.cluster_id),
-            plain(row.component or "all"),
-            _minute(row.began_at),
-            _minute(row.ended_at),
-            seconds(row.seconds),
-        )
-        for row in found.gaps
-    ]
+    rows = [_row(row, _utc_text(row.began_at), _utc_text(row.ended_at), seconds(row.seconds)) for row in found.gaps]
     if rows:
-        says = f"The longest stretches in which no observer could see a cluster, or read a component's entry, {TABLE_ROWS} at most."
+        text = f"The longest times in which no observer was connected, or a component's entry was unreadable, {TABLE_ROWS} at most."
     elif found.known_until is None:
-        says = "Not known of every cluster: no observer has recorded yet what it could see."
+        text = "Unknown: not every cluster has a coverage record yet."
     else:
-        says = "From the first that is recorded of each cluster on, somebody could see it all the time."
+        text = "Observed without a gap since the first coverage record of each cluster."
     return Picture(
         "unobserved",
-        "Out of sight",
-        f"{says} {_known(found)}".strip(),
+        "Unobserved",
+        f"{text} {_known(found)}".strip(),
         table=ReportTable(("Cluster", "Component", "From (UTC)", "To (UTC)", "For"), rows),
     )
 
 
+def _row(row: Any, *cells: str) -> tuple[str, ...]:
+    return plain(row.cluster_id), plain(row.component or "all"), *cells
+
+
 def _known(found: Findings) -> str:
-    """Until when what is said of sight holds."""
+    """A note on the end of the coverage records; empty if they cover the period."""
     if found.known_until is None or found.known_until >= found.end:
         return ""
-    until = _minute(found.known_until)
-    return f"Of each cluster this is known until its last coverage record (the earliest: {until} UTC); later time is in no figure yet."
+    until = _utc_text(found.known_until)
+    return f"Each cluster is known until its last coverage record (the earliest: {until} UTC); later time is in no figure yet."
 
 
 def _alerts(found: Findings) -> Picture:
+    counts = ("queued", "delivered", "gave_up", "duplicates", "attempts")
     rows = [
-        (
-            plain(row.destination),
-            f"{row.queued:,}",
-            f"{row.delivered:,}",
-            f"{row.gave_up:,}",
-            f"{row.duplicates:,}",
-            f"{row.attempts:,}",
-            seconds(row.p50),
-            seconds(row.p95),
-        )
+        (plain(row.destination), *(f"{row[name]:,}" for name in counts), seconds(row.p50), seconds(row.p95))
         for row in found.alerts
     ]
     columns = ("Destination", "Queued", "Delivered", "Given up", "Maybe twice", "Most attempts", "Median", "95 of 100")
     return Picture(
         "delays",
         "Alert delays",
-        "From queued to delivered." if rows else "No alert was queued.",
+        "The time from queued to delivered." if rows else "No alert was queued.",
         charts.delays(found) if found.delays else None,
         table=ReportTable(columns, rows),
-        left_out=f"The table: the {TABLE_ROWS} destinations with the most alerts." if len(rows) >= TABLE_ROWS else "",
+        note=f"The table: the {TABLE_ROWS} destinations with the most alerts." if len(rows) >= TABLE_ROWS else "",
     )
 
 
 def key_style() -> str:
-    """The colours of the keys, as those of the charts."""
+    """CSS that gives the keys the colours of the charts."""
     return "".join(f".key .{_style_of(name)} {{ background: {colour}; }}\n" for name, colour in charts.COLOURS.items())
 
 
@@ -243,7 +213,7 @@ def _style_of(name: str) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration for people: `840 ms`, `1.5 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
+    """A readable duration: `840 ms`, `1.5 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
     if value is None:
         return "\N{EN DASH}"
     if 0 < value < 1:
@@ -259,11 +229,11 @@ def seconds(value: float | None) -> str:
 
 
 def _percent(part: float | None, whole: float) -> str:
-    """Rounded down: what was not all is never shown as 100 %."""
+    """Rounded down: only the whole is shown as 100 %."""
     if part is None or not whole:
         return "\N{EN DASH}"
     return f"{int(part / whole * 1_000_000) / 10_000:.4f}".rstrip("0").rstrip(".") + " %"
 
 
-def _minute(at: Any) -> str:
+def _utc_text(at: Any) -> str:
     return f"{utc(at):%Y-%m-%d %H:%M:%S}"

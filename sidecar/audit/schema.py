@@ -1,4 +1,4 @@
-"""Spark's schemas of the audit tables, all derived from the Structs in `sidecar.core.records`."""
+"""The Spark schemas of the audit tables, derived from the Structs in `sidecar.core.records`."""
 
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -23,7 +23,7 @@ from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord
 
 EVENT_DATE: Final = "event_date"
-"""The UTC date of `observed_at`, by which every table is partitioned. It stands in the folder's name, not in the files."""
+"""The UTC date of `observed_at`, by which every table is partitioned. It is in the folder's name, not in the files."""
 
 _SCALARS: Final[dict[object, DataType]] = {
     str: StringType(),
@@ -35,7 +35,7 @@ _SCALARS: Final[dict[object, DataType]] = {
 
 
 def spark_type(annotation: Any) -> DataType:
-    """Spark's type for a field of a record. Every column may be null: rows of an older schema lack the newer fields."""
+    """The Spark type for a field of a record. Every column is nullable: rows of an older schema lack the newer fields."""
     if annotation in _SCALARS:
         return _SCALARS[annotation]
     if isinstance(annotation, type) and issubclass(annotation, Struct):
@@ -46,14 +46,14 @@ def spark_type(annotation: Any) -> DataType:
     if origin is list:
         return ArrayType(spark_type(arguments[0]))
     if origin in {Union, UnionType}:
-        some = [argument for argument in arguments if argument is not NoneType]
-        if len(some) == 1:
-            return spark_type(some[0])
+        types = [argument for argument in arguments if argument is not NoneType]
+        if len(types) == 1:
+            return spark_type(types[0])
     raise TypeError(f"the audit tables have no column type for {annotation}")
 
 
 def struct_type(struct: type[Struct]) -> StructType:
-    """The fields of `struct` as they are called in JSON, in their order; a record's begin with its `type`."""
+    """The fields of `struct` by their JSON names, in order; for a record, `type` comes first."""
     tag = struct.__struct_config__.tag_field
     columns = [StructField(tag, StringType())] if tag else []
     return StructType(columns + [StructField(field.encode_name, spark_type(field.type)) for field in fields(struct)])
@@ -62,7 +62,7 @@ def struct_type(struct: type[Struct]) -> StructType:
 RECORDS: Final[dict[str, StructType]] = {
     str(record.__struct_config__.tag): struct_type(record) for record in get_args(AnyRecord)
 }
-"""The schema of each type of record that is written, by its `type`."""
+"""The schema of each type of record, by its `type`."""
 
 QUARANTINE: Final = StructType([
     StructField("id", StringType()),
@@ -72,14 +72,14 @@ QUARANTINE: Final = StructType([
     StructField("reason", StringType()),
     StructField("at", TimestampType()),
 ])  # fmt: skip
-"""What could not be taken into a table: `line` of segment `file` (below the spool; `line` is null where the segment itself is damaged), how
-many `times` it stands there, why, and when that was found."""
+"""Lines that are not records: `line` of segment `file` (below the spool; `line` is null if the segment itself is damaged), how many `times`
+the segment contains it, the `reason`, and when that was found."""
 
 _UNCOUNTABLE: Final = {"coverage", "evidence"}
 
 
 def table_of(record_type: str) -> str:
-    """The name of the table, and of the view, that holds the records of a type."""
+    """The name of the table and of the view with the records of a type."""
     return record_type if record_type in _UNCOUNTABLE else f"{record_type}s"
 
 
@@ -87,18 +87,18 @@ BASE_VIEWS: Final[dict[str, StructType]] = {
     **{table_of(record_type): schema for record_type, schema in RECORDS.items()},
     "quarantine": QUARANTINE,
 }
-"""Every table that may be asked, there or not."""
+"""The schema of every table, whether it exists yet or not."""
 
 
 def with_event_date(schema: StructType) -> StructType:
-    """A table as its readers see it."""
+    """The columns of a table as readers see them."""
     return StructType([*schema.fields, StructField(EVENT_DATE, DateType())])
 
 
 def any_record() -> StructType:
-    """One schema that every type of record fits, so that a line is parsed once, whatever it is.
+    """One schema that fits every type of record, so that a line is parsed once.
 
-    Raises TypeError when two types of record mean different things by one name.
+    Raises TypeError when two types of record have a field with one name and different types.
     """
     merged: dict[str, StructField] = {}
     for schema in RECORDS.values():

@@ -1,4 +1,4 @@
-"""From sealed segments to rows: every line becomes a record, or a reason why it is none."""
+"""Reads sealed segments as rows: each line is a record, or has a reason why it is not."""
 
 from collections.abc import Container, Mapping, Sequence
 from functools import reduce
@@ -12,21 +12,21 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from sidecar.audit.inspection import MOST_LINE_BYTES, SHOWN_CHARACTERS, Inspection
 from sidecar.audit.schema import RECORDS, any_record
-from sidecar.audit.spool import literally
+from sidecar.audit.spool import escape_pattern
 from sidecar.audit.storage import Storage
 
 _LEAST_CHUNK: Final = 1 << 20
 _MOST_CHUNK: Final = 8 << 20
-"""Compressed bytes that one task reads, and makes one file of for each of their dates."""
+"""Compressed bytes that one task reads; it writes one file per date."""
 COMMON: Final = "transition"
-"""The type of record that `common_records` takes."""
+"""The type of record that `common_records` reads."""
 _COMMON_START: Final = f'{{"type":"{COMMON}",'
-"""How the sidecar begins their lines."""
+"""How the sidecar begins lines of that type."""
 _NAME_LIMIT: Final = 100
 _TOO_LONG: Final = f"which is more than {MOST_LINE_BYTES:,}"
 _FOUND: Final = "id string, file string, line string, times long, reason string"
 
-# A line is parsed inside `{"record": …, "end": true}`: by itself, Spark would take the first value of a line and ignore what follows it.
+# A line is parsed inside `{"record": …, "end": true}`: otherwise Spark parses the first value of a line and ignores the rest.
 _MISFIT: Final = "misfit"
 _WRAPPED: Final = StructType([
     StructField("record", any_record()),
@@ -44,14 +44,14 @@ class Segment(Struct, frozen=True):
 
 
 def common_records(session: SparkSession, segments: Sequence[Segment]) -> tuple[DataFrame, Observation]:
-    """Most of the records, in half the time: transitions whose lines begin as the sidecar begins them.
+    """The transitions whose lines begin as the sidecar writes them: most records, in half the time.
 
-    Once the rows were read, the observation tells how many lines are not among them, and are left to `read_segments`: `others`, which begin
-    in another way, and `rejected`. Asking for the rows of a damaged segment fails.
+    After the rows were read, the observation counts the lines that are left for `read_segments`: `others`, which begin differently, and
+    `rejected`. Reading the rows of a damaged segment fails.
     """
     lines = _lines(session, segments).where(F.trim("line") != "")
     wrapped = F.when(_is_common(), _wrapped()).otherwise('{"end":false}')
-    # Faster than `from_json`, but of a line that it cannot read nothing is left.
+    # Faster than `from_json`, but it loses the text of lines that it cannot parse.
     parsed = session.read.schema(_WRAPPED).json(lines.select(wrapped), columnNameOfCorruptRecord=_MISFIT)
     good, common = _reason(parsed).isNull() & (parsed["record.type"] == COMMON), F.coalesce("end", F.lit(True))
     rows, seen = parsed.select("record", good.alias("good"), common.alias("common")), Observation()
@@ -70,15 +70,15 @@ def read_segments(
 ) -> DataFrame:
     """One row per line of `segments`: `record`; `file`, below the spool; `line`; `reason`, null for a good record.
 
-    Of a segment whose URL is in `damaged` there is what can be had. Asking for the rows of any other damaged one fails.
+    Segments whose URL is in `damaged` are read as far as possible. Reading the rows of any other damaged segment fails.
     """
     lines = _lines(session, [segment for segment in segments if segment.url not in damaged])
-    if torn := [segment for segment in segments if segment.url in damaged]:
-        lines = lines.unionAll(_lines(session, torn, salvage=True))
+    if salvaged := [segment for segment in segments if segment.url in damaged]:
+        lines = lines.unionAll(_lines(session, salvaged, salvage=True))
     lines = lines.where(F.trim("line") != "")
     if without_common:
         lines = lines.where(~_is_common())
-    # A plus in an encoded name is a plus.
+    # `url_decode` would decode a plus to a space.
     url = F.url_decode(F.replace(F.col("url"), F.lit("+"), F.lit("%2B")))
     file = F.substring(url, len(spool.url) + 2, 4096).alias("file")
     parsed = F.from_json(_wrapped(), _WRAPPED, {"columnNameOfCorruptRecord": _MISFIT})
@@ -95,14 +95,15 @@ def _wrapped() -> Column:
 
 
 def _lines(session: SparkSession, segments: Sequence[Segment], *, salvage: bool = False) -> DataFrame:
-    """One row per line: `line`, and the encoded `url` of its segment. A partition has segments that follow each other: few dates."""
+    """One row per line: `line`, and the encoded `url` of its segment. A partition reads adjacent segments, so it has few dates."""
     reader = session.read.options(lineSep="\n", ignoreCorruptFiles=salvage, recursiveFileLookup=True)
-    # Hadoop leaves out what is longer, rather than holding it in memory. Its limit counts the end of the line too.
+    # Hadoop skips longer lines instead of holding them in memory. Its limit includes the end of the line.
     reader = reader.option("mapreduce.input.linerecordreader.line.maxlength", MOST_LINE_BYTES + 1024)
     if not segments:
         return session.createDataFrame([], "line string, url string")
     texts = [
-        reader.text([literally(segment.url) for segment in chunk]).coalesce(1) for chunk in _chunks(session, segments)
+        reader.text([escape_pattern(segment.url) for segment in chunk]).coalesce(1)
+        for chunk in _chunks(session, segments)
     ]
     lines = [text.select(F.col("value").alias("line"), F.col("_metadata.file_path").alias("url")) for text in texts]
     return reduce(DataFrame.unionAll, lines).where(F.octet_length("line") <= MOST_LINE_BYTES)
@@ -112,25 +113,25 @@ def _chunks(session: SparkSession, segments: Sequence[Segment]) -> list[list[Seg
     total = sum(segment.length for segment in segments)
     cores = session.sparkContext.defaultParallelism
     size = min(max(total // cores + 1, _LEAST_CHUNK), _MOST_CHUNK)
-    chunks, begun = dict[int, list[Segment]](), 0
+    chunks, start = dict[int, list[Segment]](), 0
     for segment in segments:
-        chunks.setdefault(begun // size, []).append(segment)
-        begun += segment.length
+        chunks.setdefault(start // size, []).append(segment)
+        start += segment.length
     return [*chunks.values()]
 
 
 def _reason(parsed: Column | DataFrame) -> Column:
-    """Why a line is no record, or null."""
+    """Why a line is not a record; null for a record."""
     record = parsed["record"]
     known = record["type"].isin(list(RECORDS))
-    said = F.left(record["type"], F.lit(_NAME_LIMIT))
+    name = F.left(record["type"], F.lit(_NAME_LIMIT))
     latest = F.greatest(record["observed_at"], record["recorded_at"], record["to"])
-    years = F.year(record["observed_at"]).between(1970, 9999)  # what every reader of Parquet can show
+    years = F.year(record["observed_at"]).between(1970, 9999)  # the range that every reader of Parquet supports
     return (
         F.when(record.isNull() | parsed["end"].isNull(), "not one JSON object")
         .when(record["type"].isNull(), "no type")
-        .when(~known, F.concat(F.lit("unknown type: "), said))
-        .when(parsed[_MISFIT].isNotNull(), F.concat(F.lit("a field is not what it is in a "), said))
+        .when(~known, F.concat(F.lit("unknown type: "), name))
+        .when(parsed[_MISFIT].isNotNull(), F.concat(F.lit("a field is not what it is in a "), name))
         .when(F.coalesce(record["id"], F.lit("")) == "", "no id")
         .when(record["observed_at"].isNull(), "no observed_at")
         .when(~years, "observed_at is out of range")
@@ -139,7 +140,7 @@ def _reason(parsed: Column | DataFrame) -> Column:
 
 
 def bad_lines(rows: DataFrame) -> DataFrame:
-    """The lines of `read_segments` that are no records, as the quarantine keeps them."""
+    """Quarantine rows for the lines of `read_segments` that are not records."""
     bad = rows.where(F.col("reason").isNotNull()).groupBy("file", "line", "reason").agg(F.count("*").alias("times"))
     readable = F.make_valid_utf8(F.left(F.col("line"), F.lit(SHOWN_CHARACTERS)))
     identity = F.sha2(F.concat_ws("\n", "file", "line"), 256)
@@ -149,14 +150,13 @@ def bad_lines(rows: DataFrame) -> DataFrame:
 
 
 def bad_segments(session: SparkSession, spool: Storage, inspections: Mapping[str, Inspection]) -> DataFrame:
-    """What was found out about segments (URLs) before they were read, as the quarantine keeps it: damage, and lines that are too long."""
+    """Quarantine rows for inspected segments (by URL): damage, and lines that are too long."""
     rows = dict[str, tuple[str, str, str | None, int, str]]()
     for url, found in inspections.items():
-        file = spool.below(url)
+        file = spool.relative(url)
         if found.problem:
             rows[file] = (sha256(file.encode()).hexdigest(), file, None, 1, found.problem)
         for line in found.long_lines:
             times = rows[line.hash][3] + 1 if line.hash in rows else 1
             rows[line.hash] = (line.hash, file, line.text, times, f"the line has {line.size:,} bytes, {_TOO_LONG}")
-    found_now = session.createDataFrame([*rows.values()], _FOUND)
-    return found_now.withColumn("at", F.current_timestamp())
+    return session.createDataFrame([*rows.values()], _FOUND).withColumn("at", F.current_timestamp())

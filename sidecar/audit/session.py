@@ -1,4 +1,4 @@
-"""A Spark session of our own: started with what the audit needs, ended without a trace."""
+"""Starts and ends the Spark session of the audit commands."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from sidecar.audit.errors import AuditError, reason
+from sidecar.audit.audit_error import AuditError, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ SQL_SETTINGS: Final = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-"""What the audit relies on, whatever session it is given: PySpark's own defaults are the local time zone, Snappy and INT96."""
+"""Required in every session of the audit: PySpark's defaults are the local time zone, Snappy and INT96."""
 
 _DEFAULTS: Final = SQL_SETTINGS | {
     "spark.app.name": "flink-ha-sidecar audit",
@@ -35,10 +35,10 @@ _DEFAULTS: Final = SQL_SETTINGS | {
     "spark.log.level": "OFF",
 }
 _LOCAL_DEFAULTS: Final = {
-    "spark.driver.host": "127.0.0.1",  # a machine that does not know its own name is no reason not to start
+    "spark.driver.host": "127.0.0.1",  # start also when the host name cannot be resolved
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "16",
-    # Most runs are short, and half of their CPU time went into optimizing code that then hardly ran (docs/audit.md: Measured).
+    # Most runs are short, and spent half of their CPU time on compiling code that hardly ran (docs/audit.md: Measured).
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 _STOP_SECONDS: Final = 30.0
@@ -49,11 +49,11 @@ _EXCEPTION: Final = re.compile(r"\w(?:Exception|Error): (.+)")
 
 @contextmanager
 def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> "Iterator[SparkSession]":
-    """A Spark session with UTC and Parquet settings of the audit, on all cores of this machine unless `master` or `conf` say otherwise.
+    """A Spark session with the audit's settings, on all cores of this machine unless `master` or `conf` name another master.
 
-    `master` and `conf` mean what they mean to spark-submit; `conf` wins over every default. Spark says nothing on standard output, and on
-    standard error only with a `spark.log.level` in `conf`. At the end its JVM has ended too. Must not be nested, nor used where another
-    Spark is active. Raises AuditError when Spark cannot start.
+    `master` and `conf` are those of spark-submit; `conf` overrides every default. Spark writes nothing to standard output, and writes to
+    standard error only with a `spark.log.level` in `conf`. The JVM ends with the block. Must not be nested, nor used beside another active
+    Spark context. Raises AuditError when Spark cannot start.
     """
     try:
         from pyspark import SparkConf  # noqa: PLC0415  PySpark is an optional extra, and `--help` must not wait for it
@@ -65,13 +65,13 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     where = master or given.get("spark.master", "local[*]")
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS if where == "local" or where.startswith("local[") else {})
     settings = SparkConf(loadDefaults=False).setAll([*(defaults | given | {"spark.master": where}).items()])
-    # The JVM's complaints are worth reading only when it does not start: until then, and unless asked for, they go nowhere.
-    with tempfile.TemporaryFile() as complaints, tempfile.TemporaryDirectory(prefix="spark-warehouse-") as warehouse:
+    # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
+    with tempfile.TemporaryFile() as jvm_output, tempfile.TemporaryDirectory(prefix="spark-warehouse-") as warehouse:
         settings.setIfMissing("spark.sql.warehouse.dir", warehouse)
-        log = None if "spark.log.level" in given else complaints
-        if log is not None:
+        silent = "spark.log.level" not in given
+        if silent:
             _silence()
-        gateway = _launch(settings, log, complaints)
+        gateway = _launch(settings, jvm_output, silent=silent)
         session = None
         try:
             session = _connect(settings, gateway)
@@ -81,7 +81,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
 
 
 def own_session(spark: "SparkSession") -> "SparkSession":
-    """A session of our own beside the given one, with what the audit relies on: nothing of the given one is changed."""
+    """A new session with the audit's settings, on the Spark context of `spark`. `spark` itself is not changed."""
     session = spark.newSession()
     for key, value in SQL_SETTINGS.items():
         session.conf.set(key, value)
@@ -89,7 +89,7 @@ def own_session(spark: "SparkSession") -> "SparkSession":
 
 
 def _silence() -> None:
-    """PySpark and Py4J log, with stack traces, what they raise; it is told once, by who handles it."""
+    """Stop PySpark and Py4J from logging the errors that they raise: the caller reports each error once."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  see spark_session
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -97,14 +97,16 @@ def _silence() -> None:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _launch(settings: Any, log: IO[bytes] | None, complaints: IO[bytes]) -> Any:
+def _launch(settings: Any, jvm_output: IO[bytes], *, silent: bool) -> Any:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  see spark_session
 
     try:
         start: Any = launch_gateway  # untyped
-        return start(settings, popen_kwargs={"stdout": log or 2, "stderr": log})
+        return start(
+            settings, popen_kwargs={"stdout": jvm_output if silent else 2, "stderr": jvm_output if silent else None}
+        )
     except Exception as error:
-        raise AuditError(f"cannot start Spark: {_why_not(complaints) or reason(error)}") from error
+        raise AuditError(f"cannot start Spark: {_start_problem(jvm_output) or reason(error)}") from error
 
 
 def _connect(settings: Any, gateway: Any) -> "SparkSession":
@@ -119,20 +121,20 @@ def _connect(settings: Any, gateway: Any) -> "SparkSession":
         raise AuditError(f"cannot start Spark on {settings.get('spark.master')}: {reason(error)}") from error
     finally:
         if main:
-            signal.signal(signal.SIGINT, interrupt)  # SparkContext takes the interrupt for itself; it is the command's
+            signal.signal(signal.SIGINT, interrupt)  # SparkContext replaces the command's handler
 
 
 def _end(gateway: Any, session: "SparkSession | None") -> None:
-    """End Spark and wait for its JVM, which would otherwise outlive us by its own clean-up."""
+    """Stop Spark and wait until its JVM has ended, which otherwise outlives this process."""
     from pyspark import SparkContext  # noqa: PLC0415  see spark_session
 
     with suppress(Exception), warnings.catch_warnings(action="ignore"):
         if session is not None:
-            session.stop()  # fails, and warns, when the JVM has died: that was told where it was noticed
+            session.stop()  # fails and warns when the JVM has died, which was reported already
     gateway.shutdown()
-    # PySpark would hand the next session of this process the gateway that has just been shut down.
+    # Otherwise PySpark reuses the closed gateway for the next session of this process.
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  there is no public way
-    if gateway.proc is None:  # spark-submit started the JVM, and it ends when we do
+    if gateway.proc is None:  # spark-submit started the JVM, which ends with this process
         return
     gateway.proc.stdin.close()  # the JVM ends when its standard input does
     try:
@@ -142,8 +144,8 @@ def _end(gateway: Any, session: "SparkSession | None") -> None:
         gateway.proc.wait()
 
 
-def _why_not(complaints: IO[bytes]) -> str | None:
-    """What a person can do about a JVM that did not start."""
+def _start_problem(jvm_output: IO[bytes]) -> str | None:
+    """Why the JVM did not start, and what to do."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     remedy = "install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
@@ -159,7 +161,7 @@ def _why_not(complaints: IO[bytes]) -> str | None:
     major = version.partition(".")[0]
     if major.isdecimal() and int(major) < _OLDEST_JAVA:
         return f"it needs Java {_OLDEST_JAVA} or newer, and {java} is Java {major}: {remedy}"
-    complaints.seek(0)
-    said = complaints.read().decode(errors="replace")
-    exception = _EXCEPTION.search(said)
-    return exception[1] if exception else next(iter(said.splitlines()), None)
+    jvm_output.seek(0)
+    output = jvm_output.read().decode(errors="replace")
+    exception = _EXCEPTION.search(output)
+    return exception[1] if exception else next(iter(output.splitlines()), None)

@@ -1,7 +1,7 @@
-"""What a spool holds, found out in a way that nothing in it can stop.
+"""Lists a spool, whatever it contains.
 
-Hadoop lists the spool for Spark, and gives up where a folder cannot be read, where a link leads in a circle and, wherever it has to match
-a pattern, at a name with a colon. So we look first, and name to Spark only what it can list.
+Hadoop lists the spool for Spark, and fails at an unreadable folder, at a circular link and, when it matches a pattern, at a name with a
+colon. So the spool is listed here first, and Spark gets only the paths that it can list.
 """
 
 import os
@@ -18,23 +18,23 @@ from sidecar.audit.storage import Storage
 
 SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0
-"""So often a spool is looked at that is followed."""
+"""The interval at which a followed spool is listed."""
 _PATTERN: Final = re.compile(r"([{}\[\]*?\\])")
 _IN_BRACES: Final = re.compile(r"([{},\\])")
 _COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
 
 
-class Listing(Struct, frozen=True):
-    """What a spool holds; all paths are below it."""
+class SpoolListing(Struct, frozen=True):
+    """The content of a spool; all paths are relative to it."""
 
     roots: Sequence[str]
-    """Folders and single segments: what Spark can list."""
+    """Folders and single segments that Spark can list."""
     problems: Mapping[str, str]
-    """What it cannot list, or would leave out, and the reason that the quarantine shows."""
+    """Paths that Spark cannot list or would skip, and the reason for the quarantine."""
 
 
-def listing(spool: Storage) -> Listing:
-    """Look at a spool. On a local file system everything below it is looked at, elsewhere only what stands directly in it."""
+def listing(spool: Storage) -> SpoolListing:
+    """List a spool: recursively on a local file system, elsewhere only its top level."""
     if spool.local is not None:
         return _Walk(spool.local).listing()
     entries = spool.entries()
@@ -44,22 +44,22 @@ def listing(spool: Storage) -> Listing:
         if ":" in name
     }
     roots = [name for name, is_folder in entries.items() if is_folder or name.endswith(SUFFIX)]
-    return Listing(roots=sorted(set(roots) - problems.keys()), problems=problems)
+    return SpoolListing(roots=sorted(set(roots) - problems.keys()), problems=problems)
 
 
 def pattern(spool: Storage, roots: Sequence[str]) -> str:
-    """What Hadoop finds just these `roots` by. A star would make it look at what stands beside them."""
-    alternatives = (_IN_BRACES.sub(r"\\\1", literally(f"/{root}")) for root in roots)
-    return f"{literally(spool.url)}{{{','.join(alternatives)}}}"
+    """A Hadoop pattern that matches just these `roots`. A star would make Hadoop look at their siblings."""
+    alternatives = (_IN_BRACES.sub(r"\\\1", escape_pattern(f"/{root}")) for root in roots)
+    return f"{escape_pattern(spool.url)}{{{','.join(alternatives)}}}"
 
 
-def literally(path: str) -> str:
-    """A path whose name is a name, where Spark would see a pattern."""
+def escape_pattern(path: str) -> str:
+    """A pattern that matches just this path."""
     return _PATTERN.sub(r"\\\1", path)
 
 
 def name_problem(path: str) -> str | None:
-    """Why Hadoop cannot read what has that path below a spool."""
+    """Why Hadoop cannot read that path below a spool; None if it can."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -68,9 +68,9 @@ def name_problem(path: str) -> str | None:
 
 
 class Changes:
-    """Whether a spool holds something that Spark has not been told to list. Looks now and then."""
+    """Whether the content of a spool differs from a known listing. Lists the spool every `LOOK_SECONDS`."""
 
-    def __init__(self, spool: Storage, known: Listing) -> None:
+    def __init__(self, spool: Storage, known: SpoolListing) -> None:
         self._spool = spool
         self._known = known
         self._next = time.monotonic() + LOOK_SECONDS
@@ -80,32 +80,32 @@ class Changes:
         return self._changed or (time.monotonic() >= self._next and self.now())
 
     def now(self) -> bool:
-        """The same, without waiting."""
+        """The same, listing the spool now."""
         self._changed = self._changed or listing(self._spool) != self._known
         self._next = time.monotonic() + LOOK_SECONDS
         return self._changed
 
 
 class _Walk:
-    """A walk through a local spool. It follows links to folders, as Hadoop does, but not in a circle."""
+    """A walk through a local spool. It follows links to folders, as Hadoop does, but not in circles."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
         self._problems: dict[str, str] = {}
 
-    def listing(self) -> Listing:
+    def listing(self) -> SpoolListing:
         roots, _ = self._folder("", frozenset())
-        return Listing(roots=sorted(roots), problems=self._problems)
+        return SpoolListing(roots=sorted(roots), problems=self._problems)
 
     def _folder(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
-        """What Spark can list of a folder, and whether that is the folder itself; `above` is what it is in, by device and inode."""
+        """The paths that Spark can list of a folder, and whether it can list all of it. `above`: its parents by device and inode."""
         try:
             here = (self._top / path).stat()
             names = sorted(entry.name for entry in (self._top / path).iterdir())
         except OSError as error:
             self._found(path, f"unreadable folder: {error.strerror}")
             return [], False
-        # Spark takes such names for hidden, unless they are named to it.
+        # Spark skips these names as hidden, unless they are roots.
         names = [name for name in names if not name.startswith("." if path == "" else (".", "_"))]
         found = [self._entry(f"{path}/{name}".lstrip("/"), above | {(here.st_dev, here.st_ino)}) for name in names]
         if path and all(is_whole for _, is_whole in found):
@@ -113,14 +113,14 @@ class _Walk:
         return [root for roots, _ in found for root in roots], False
 
     def _entry(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
-        """What Spark can list of an entry of a folder, and whether it can list the folder with it."""
+        """The paths that Spark can list of an entry of a folder, and whether it can list the folder with this entry."""
         is_segment = path.endswith(SUFFIX)
         try:
             status = (self._top / path).stat()
         except OSError as error:
             if is_segment and os.path.lexists(self._top / path):
                 self._found(path, f"unreadable segment: {error.strerror}")
-            return [], True  # Hadoop leaves it out too
+            return [], True  # Hadoop skips the entry too
         is_folder = S_ISDIR(status.st_mode)
         if not is_folder and not is_segment:
             return [], True
@@ -130,7 +130,9 @@ class _Walk:
         if is_folder:
             return self._folder(path, above)
         if status.st_size == 0:
-            self._found(path, "damaged segment: the file is empty")  # a disk has lost it, and Spark would leave it out
+            self._found(
+                path, "damaged segment: the file is empty"
+            )  # the disk lost the content; Spark would skip the file
         return [path], True
 
     def _found(self, path: str, problem: str) -> None:
@@ -138,7 +140,7 @@ class _Walk:
 
 
 def _obstacle(path: str, status: os.stat_result, above: frozenset[tuple[int, int]]) -> str | None:
-    """Why a folder or a segment cannot be listed, or not read."""
+    """Why a folder or a segment cannot be listed or read; None if it can."""
     is_folder = S_ISDIR(status.st_mode)
     if is_folder and (status.st_dev, status.st_ino) in above:
         return "it is a link to a folder above itself"

@@ -1,4 +1,4 @@
-"""Ask the audit log, and write the answer as a table, JSON lines or CSV."""
+"""Queries the audit log, and writes the answer as a table, JSON lines or CSV."""
 
 import csv
 import re
@@ -27,8 +27,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sidecar.audit.errors import FILE_UNREADABLE, AuditError, failing_to
-from sidecar.audit.query import check_query
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
+from sidecar.audit.query_check import check_query
 from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
 from sidecar.core.sanitize import escaped
@@ -39,14 +39,14 @@ _T = TypeVar("_T")
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 1.0
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""With these, spreadsheets take a cell for a formula."""
+"""Spreadsheets interpret a cell that begins with one of these as a formula."""
 _CSV_END: Final = "\r\n"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WIDTH_ROWS: Final = 1000
-"""So many rows of a table are held back to find out how wide its columns are."""
+"""The number of rows that are buffered to compute the widths of a table's columns."""
 
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""A value that JSON knows."""
+"""A JSON value."""
 
 _SCALARS: Final[dict[type[DataType], Callable[[Any], Plain]]] = {
     TimestampType: lambda value: value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
@@ -54,27 +54,26 @@ _SCALARS: Final[dict[type[DataType], Callable[[Any], Plain]]] = {
     DateType: lambda value: value.isoformat(),
     BinaryType: lambda value: bytes(value).hex(),
 }
-"""How those values become plain whose text is not Python's."""
+"""Conversions of types whose text is not that of Python."""
 
 
 class QueryResult(Struct, frozen=True):
-    """The answer to a query. Valid while its Spark session is."""
+    """The answer to a query. Valid as long as its Spark session."""
 
     columns: Sequence[str]
     numeric: Sequence[bool]
     """Which columns are numbers."""
     rows: Iterator[list[Plain]]
-    """Fetched piece by piece, so that an answer may be larger than the memory; fetching may raise AuditError. Instants are RFC 3339."""
+    """Fetched lazily, so that an answer may exceed the memory; fetching may raise AuditError. Instants are RFC 3339."""
 
 
 def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
-    """Ask the audit log at `audit` (a path or any URL that Spark takes), in a session of its own in which the views are known.
+    """Query the audit log at `audit` (a path or any URL that Spark supports), in a session of its own.
 
-    The query sees nothing but the views. Raises AuditError when there is no audit log, when the query is a command, or when Spark does not
-    understand it.
+    The query can read only the views. Raises AuditError when there is no audit log, when the query is a command, or when Spark rejects it.
     """
     session = own_session(spark)
-    session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is no table
+    session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
 
     def ask() -> DataFrame:
         register_views(session, audit, named)
@@ -92,16 +91,16 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
 
 
 def render(result: QueryResult, output: Output, stream: TextIO) -> None:
-    """Write a result: `table` for people (a null is `null`), `json` one object a line, `csv` with a header (a null is empty)."""
+    """Write a result as `table` (null is `null`), as `json`, one object per line, or as `csv` with a header (null is empty)."""
     if result.columns:
         {"table": _render_table, "json": _render_json, "csv": _render_csv}[output](result, stream)
 
 
-def answered(ask: Callable[[], _T]) -> _T:
-    """What `ask` returns, which reads the audit log; asks again when a compaction has come between."""
+def retried(read: Callable[[], _T]) -> _T:
+    """The result of `read`, which reads the audit log; retries when a compaction replaced files meanwhile."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
-            return ask()
+            return read()
         except Exception as error:
             if not attempts_left or FILE_UNREADABLE not in str(error):
                 raise
@@ -110,8 +109,8 @@ def answered(ask: Callable[[], _T]) -> _T:
 
 
 def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plain]]:
-    """The rows of an answer; asks anew when it cannot even begin."""
-    plain = [_plain(field.dataType) for field in answer.schema.fields]
+    """The rows of an answer; asks again if the first row cannot be read."""
+    converters = [_converter(field.dataType) for field in answer.schema.fields]
     answers = chain([answer], (ask() for _ in range(_ATTEMPTS)))
 
     def begin() -> tuple[list[Row], Iterator[Row]]:
@@ -119,31 +118,31 @@ def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plai
         return list(islice(rows, 1)), rows
 
     with failing_to("run the query"):
-        for row in chain(*answered(begin)):
-            yield [None if value is None else of(value) for of, value in zip(plain, row, strict=True)]
+        for row in chain(*retried(begin)):
+            yield [convert(value) for convert, value in zip(converters, row, strict=True)]
 
 
-def _plain(kind: DataType) -> Callable[[Any], Plain]:
-    """What makes a value of Spark's type `kind` plain."""
+def _converter(kind: DataType) -> Callable[[Any], Plain]:
+    """Converts values of Spark's type `kind`, or null, to JSON values."""
+    convert = _converter_of_values(kind)
+    return lambda value: None if value is None else convert(value)
+
+
+def _converter_of_values(kind: DataType) -> Callable[[Any], Plain]:
     match kind:
         case ArrayType(elementType=element):
-            of = _nullable(element)
+            of = _converter(element)
             return lambda value: [of(item) for item in value]
         case MapType(keyType=keys, valueType=values):
-            key, of = _plain(keys), _nullable(values)
+            key, of = _converter(keys), _converter(values)
             return lambda value: {str(key(name)): of(item) for name, item in value.items()}
         case StructType(fields=fields):
-            parts = [(field.name, _nullable(field.dataType)) for field in fields]
+            parts = [(field.name, _converter(field.dataType)) for field in fields]
             return lambda value: {name: part(item) for (name, part), item in zip(parts, value, strict=True)}
         case StringType() | BooleanType() | IntegralType() | FractionalType():
             return lambda value: value if isinstance(value, bool | int | float | str) else str(value)
         case _:
             return _SCALARS.get(type(kind), str)
-
-
-def _nullable(kind: DataType) -> Callable[[Any], Plain]:
-    plain = _plain(kind)
-    return lambda value: None if value is None else plain(value)
 
 
 def _text(value: Plain) -> str:
@@ -157,7 +156,7 @@ def _render_json(result: QueryResult, stream: TextIO) -> None:
 
 
 def _render_csv(result: QueryResult, stream: TextIO) -> None:
-    writer = csv.writer(_Lines(stream), lineterminator=_CSV_END)
+    writer = csv.writer(_LineWriter(stream), lineterminator=_CSV_END)
     on_terminal = stream.isatty()
 
     def cell(value: Plain) -> str:
@@ -168,8 +167,8 @@ def _render_csv(result: QueryResult, stream: TextIO) -> None:
     writer.writerows([cell(value) for value in row] for row in result.rows)
 
 
-class _Lines:
-    """Writes rows as lines. Only what may end a row is quoted by the csv module, so it is told more ends than these have."""
+class _LineWriter:
+    """Ends rows with a newline. The csv module quotes only characters of its line terminator, so that has to contain `\\r` too."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -179,7 +178,7 @@ class _Lines:
 
 
 def _no_formula(text: str) -> str:
-    """A text that a spreadsheet shows as text, as OWASP advises; what looks like a number stays one."""
+    """The text, marked so that a spreadsheet does not interpret it as a formula (OWASP); numbers stay numbers."""
     return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text) else text
 
 

@@ -1,8 +1,8 @@
-"""The file system that holds the audit log: whatever Hadoop can reach, with stronger promises where it is a local one.
+"""The file system of the audit log: any that Hadoop supports, with stronger guarantees on a local one.
 
-A local file system (also NFS) gives a lock that dies with its owner, renames that happen at once or not at all, and data that is on disk
-before it is visible. Elsewhere there is no lock: whoever schedules the ingest sees to it that one runs at a time. HDFS renames at once; an
-object store copies, and shows an object only when it is complete.
+A local file system (also NFS) provides a lock that ends with its owner, atomic renames, and data that is on disk before it is visible.
+Elsewhere there is no lock: the scheduler must run one ingest at a time. HDFS renames atomically; an object store copies, and an object is
+visible only when it is complete.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,149 +23,135 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.errors import AuditError, CannotSwapError, StoppedError
+from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError
 
 PARQUET: Final = ".parquet"
-"""How the names of all files end that readers look at."""
+"""The suffix of all files that readers read."""
 LOCK: Final = "_lock"
-"""What is locked by whoever changes something, while it does."""
+"""Locked during every change."""
 INGESTING: Final = "_ingesting"
-"""What an ingest locks as long as it lives, also while it waits for segments: its checkpoint and what it remembers are its own."""
+"""Locked as long as an ingest runs, also while it waits for segments: no other ingest may use its checkpoint and its copy of ids."""
 STAGING: Final = "_staging"
-"""What is not visible yet. Whatever a writer finds here, it deletes."""
+"""Files that are not visible yet. The next writer deletes what it finds here."""
 REPLACED: Final = "_replaced"
-"""What is not visible any more."""
+"""Files that are no longer visible."""
 _REPLACED_SECONDS: Final = 3600.0
-"""So long a reader may take between opening a folder and listing it."""
+"""The time that a reader has between opening a folder and listing it."""
 _BARRIER: Final = "compacting-"
 _BARRIER_SECONDS: Final = 1.0
-"""So long a reader may take between listing a folder and looking at what it has listed: commonly it takes microseconds."""
-_PATIENCE_SECONDS: Final = {LOCK: 600.0, INGESTING: 5.0}
-"""A batch or a few dates are done within minutes; of ingests, only one that was killed is about to be gone."""
+"""The time that a reader has between listing a folder and looking up the listed files: usually it takes microseconds."""
+_LOCK_TIMEOUT_SECONDS: Final = {LOCK: 600.0, INGESTING: 5.0}
+"""A batch or a few dates take minutes; another ingest ends soon only if it was killed."""
 _LOCK_POLL_SECONDS: Final = 0.1
 
 
 class Storage:
-    """One folder, at a path or any URL that Hadoop takes; paths are relative to it."""
+    """One folder, at a path or any URL that Hadoop supports. All paths are relative to the folder."""
 
     def __init__(self, spark: SparkSession, url: str) -> None:
         context = spark.sparkContext
         jvm: Any = context._jvm  # noqa: SLF001  Hadoop's FileSystem has no Python API
         self._jvm = jvm
         self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001  the same
-        given = jvm.org.apache.hadoop.fs.Path(url)
-        self._fs = given.getFileSystem(self._conf)
-        self._root = self._fs.makeQualified(given)
+        path = jvm.org.apache.hadoop.fs.Path(url)
+        self._fs = path.getFileSystem(self._conf)
+        self._root = self._fs.makeQualified(path)
         self.url: str = self._root.toString()
-        """The folder's full URL, with its scheme: two spellings of one folder give the same."""
+        """The folder's full URL, with its scheme: the same for all spellings of one folder."""
         uri = self._root.toUri()
         self.local: Path | None = Path(uri.getPath()) if uri.getScheme() == "file" else None
-        """The same folder, where it is on a local file system."""
+        """The folder's path, if it is on a local file system."""
 
-    def at(self, path: str) -> str:
+    def full_url(self, path: str) -> str:
         """The full URL of a path in this folder."""
         return str(self._path(path).toString())
 
     def path(self, path: str = "") -> Path:
-        """A path in this folder, which is on a local file system. Raises AuditError where it is not."""
+        """A path in this folder on a local file system. Raises AuditError on any other."""
         if self.local is None:
             raise AuditError(f"{self.url} is not on a local file system")
         return self.local / path
 
-    def below(self, url: str) -> str:
+    def relative(self, url: str) -> str:
         """The path in this folder of a full URL."""
         return url.removeprefix(f"{self.url}/")
 
     def is_folder(self, path: str = "") -> bool:
-        """Whether `path` is there and a folder."""
-        try:
-            return bool(self._fs.getFileStatus(self._path(path)).isDirectory())
-        except Exception as error:
-            if "FileNotFoundException" in str(error):
-                return False
-            raise
-
-    def names(self, path: str = "") -> list[str]:
-        """What stands directly in the folder `path`."""
-        return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path(path)))
+        """Whether `path` exists and is a folder."""
+        return bool(self._fs.isDirectory(self._path(path)))
 
     def entries(self, path: str = "") -> dict[str, bool]:
-        """What stands directly in the folder `path`, and whether it is a folder itself."""
-        return {
-            status.getPath().getName(): bool(status.isDirectory()) for status in self._fs.listStatus(self._path(path))
-        }
+        """The names in the folder `path`, sorted, and whether each is a folder."""
+        statuses = self._fs.listStatus(self._path(path))
+        return dict(sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses))
+
+    def names(self, path: str = "") -> list[str]:
+        """The names in the folder `path`, sorted."""
+        return [*self.entries(path)]
 
     def files(self, path: str, suffix: str) -> list[str]:
-        """The files below `path` whose names end in `suffix`, relative to `path`."""
-        return sorted(self.written(path, suffix))
+        """The files below `path` whose paths end in `suffix`, sorted, relative to `path`."""
+        return sorted(self.modified(path, suffix))
 
-    def written(self, path: str, suffix: str) -> dict[str, datetime]:
-        """When each of the `files` was last written to."""
+    def modified(self, path: str, suffix: str) -> dict[str, datetime]:
+        """When each of the `files` was last modified."""
         if self.local:
-            top = self.local / path
-            return {
-                file.relative_to(top).as_posix(): datetime.fromtimestamp(status.st_mtime, UTC)
-                for file in _files_below(top)
-                if file.as_posix().endswith(suffix) and (status := _status(file)) and stat.S_ISREG(status.st_mode)
-            }
-        below = self._path(path)
-        found, listing = {}, self._fs.listFiles(below, True)
+            return dict(_modified(self.local / path, suffix))
+        folder = self._path(path)
+        found, listing = {}, self._fs.listFiles(folder, True)
         while listing.hasNext():
             status = listing.next()
-            file = below.toUri().relativize(status.getPath().toUri()).getPath()
+            file = folder.toUri().relativize(status.getPath().toUri()).getPath()
             if file.endswith(suffix):
                 found[file] = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
         return found
 
     def size(self, path: str) -> int:
-        """How many bytes a file has."""
+        """The size of a file in bytes."""
         if self.local:
             return (self.local / path).stat().st_size
         return int(self._fs.getFileStatus(self._path(path)).getLen())
 
-    def pieces(self, path: str, size: int) -> Iterator[bytes]:
-        """What a file holds, at most `size` bytes at a time. Raises OSError, elsewhere what Java raises."""
+    def chunks(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of a file, at most `size` bytes at a time. Raises OSError; what Java raises if the file is not local."""
         if self.local:
-            # A pipe would have to be waited for, for ever.
+            # Opening a pipe would block forever.
             if not stat.S_ISREG((self.local / path).stat().st_mode):
                 raise OSError(errno.EINVAL, "it is no file")
             with (self.local / path).open("rb") as file:
                 yield from iter(partial(file.read, size), b"")
             return
-        stream = self._fs.open(self._path(path))
-        try:
+        with closing(self._fs.open(self._path(path))) as stream:
             yield from iter(lambda: bytes(stream.readNBytes(size)), b"")
-        finally:
-            stream.close()
 
-    def make(self, path: str = "") -> None:
-        """Make the folder `path`, and those above it."""
+    def make_folder(self, path: str = "") -> None:
+        """Create the folder `path` and its parents."""
         if not self._fs.mkdirs(self._path(path)):
-            raise OSError(f"{self.at(path)} cannot be made")
+            raise OSError(f"{self.full_url(path)} cannot be created")
 
     def delete(self, path: str) -> None:
-        """Remove `path` and everything below it, if it is there."""
+        """Delete `path` and everything below it, if it exists."""
         self._fs.delete(self._path(path), True)
 
     def publish(self, file: str, target: str) -> None:
-        """Move a finished file to where readers see it: a reader sees all of it or nothing, also after a power failure."""
+        """Make a finished file visible at `target`: readers see all of it or nothing, also after a power failure."""
         parent = target.rpartition("/")[0]
-        self.make(parent)
+        self.make_folder(parent)
         if self.local:
             _sync(self.local / file)
             (self.local / file).rename(self.local / target)
             for folder in (self.local / target).relative_to(self.local).parents:
                 _sync(self.local / folder)
         elif not self._fs.rename(self._path(file), self._path(target)):
-            raise OSError(f"{self.at(file)} cannot be renamed to {self.at(target)}")
+            raise OSError(f"{self.full_url(file)} cannot be renamed to {self.full_url(target)}")
 
     def replace(self, files: Mapping[str, str]) -> None:
-        """Make, for each folder, a finished file all that it holds, from one instant to the next, also after a power failure.
+        """Atomically replace the content of each folder by one finished file, also after a power failure.
 
-        For two seconds around that, reading the folders fails: a barrier stands in each, which is no Parquet file. Who has listed a folder
-        without it has a second to look at the old files; who has listed it with it finds it on the other side of the swap, and fails rather
-        than finding nothing. A barrier that outlives us is removed by the next who has the lock. What the folders held is kept aside until
-        `forget_replaced`. On a local file system only; raises CannotSwapError where it cannot.
+        For two seconds around the swap, reads of the folders fail: each contains a barrier, which is not a Parquet file. A reader that
+        listed a folder before the barrier has a second to open the old files; one that listed the barrier finds it after the swap too, and
+        fails instead of finding nothing. The next owner of the lock removes leftover barriers. The previous content is kept until
+        `delete_replaced`. Only on a local file system; raises CannotSwapError if it cannot swap folders.
         """
         barrier = f"{_BARRIER}{uuid4()}.parquet"
         prepared = {self.path(folder): self._prepared(folder, file, barrier) for folder, file in files.items()}
@@ -184,7 +170,7 @@ class Storage:
                 _sync(target)
 
     def _prepared(self, folder: str, file: str, barrier: str) -> Path:
-        """A new folder with a file and a barrier, on disk, that can take the place of another."""
+        """A new folder with `file` and a barrier, on disk, ready to replace `folder`."""
         aside = self.path(f"{REPLACED}/{time.time():.0f}-{uuid4()}")
         aside.mkdir(parents=True)
         shutil.copymode(self.path(folder), aside)
@@ -195,7 +181,7 @@ class Storage:
         return aside
 
     def drop(self, folder: str) -> None:
-        """Remove a folder and what is in it: for readers at once, where the file system renames or deletes a folder at once."""
+        """Delete a folder, atomically for readers if the file system renames or deletes folders atomically."""
         if self.local:
             aside = self.local / REPLACED / f"0-{uuid4()}"
             aside.parent.mkdir(exist_ok=True)
@@ -205,15 +191,15 @@ class Storage:
         else:
             self.delete(folder)
 
-    def forget_replaced(self) -> None:
-        """Delete what was replaced more than an hour ago."""
+    def delete_replaced(self) -> None:
+        """Delete folders that were replaced more than an hour ago."""
         oldest = time.time() - _REPLACED_SECONDS
         for aside in self.path(REPLACED).glob("*-*"):
             if float(aside.name.partition("-")[0]) < oldest:
                 shutil.rmtree(aside)
 
     def check_replace(self) -> None:
-        """Raises CannotSwapError when `replace` cannot work here."""
+        """Raise CannotSwapError if this file system cannot `replace`."""
         one, other = (self.path(f"{STAGING}/{uuid4()}") for _ in range(2))
         for folder in (one, other):
             folder.mkdir(parents=True)
@@ -222,27 +208,27 @@ class Storage:
             folder.rmdir()
 
     def is_locked(self, name: str = LOCK) -> bool:
-        """Whether somebody has that lock now, as far as that can be known."""
+        """Whether a process owns that lock; False on a remote file system, where there is none."""
         if self.local is None or not (self.local / name).exists():
             return False
         with (self.local / name).open("rb") as lock:
-            return not _taken(lock.fileno())
+            return not _try_lock(lock.fileno())
 
     @contextmanager
     def locked(self, name: str = LOCK, *, stop: Event | None = None) -> Iterator[None]:
-        """Be the only one who writes (or ingests), on a local file system; the lock ends with its owner, however that ends.
+        """Hold a lock, on a local file system; the kernel frees the lock of a dead owner.
 
-        Raises AuditError when another one has it for too long, StoppedError when `stop` is set first.
+        Raises AuditError when another process holds it for too long, StoppedError when `stop` is set first.
         """
         if self.local is None:
             yield
             return
         stop = stop or Event()
         with (self.local / name).open("ab") as lock:
-            deadline = time.monotonic() + _PATIENCE_SECONDS[name]
-            while not _taken(lock.fileno()):
+            deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS[name]
+            while not _try_lock(lock.fileno()):
                 if time.monotonic() >= deadline:
-                    raise AuditError(f"another ingest or compaction is at work in {self.url}: run one at a time")
+                    raise AuditError(f"another ingest or compaction is running in {self.url}: run one at a time")
                 if stop.wait(_LOCK_POLL_SECONDS):
                     raise StoppedError(f"stopped while waiting for {self.url}")
             if name == LOCK:
@@ -251,56 +237,49 @@ class Storage:
             yield
 
     def parquet_metadata(self, path: str) -> dict[str, str]:
-        """What the footer of a Parquet file says about it, by key. Raises when the file has no sound footer."""
+        """The key-value metadata in the footer of a Parquet file. Raises when the footer is damaged."""
         hadoop = self._jvm.org.apache.parquet.hadoop
-        reader = hadoop.ParquetFileReader.open(hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf))
-        try:
+        file = hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf)
+        with closing(hadoop.ParquetFileReader.open(file)) as reader:
             return dict(reader.getFileMetaData().getKeyValueMetaData())
-        finally:
-            reader.close()
 
     def damage(self, path: str) -> str | None:
-        """What is wrong with a compressed file, or None when all of it can be decompressed. Raises when it cannot be read at all."""
+        """Why a compressed file cannot be decompressed; None if it can. Raises when the file itself cannot be read."""
         file = self._path(path)
         consume = self._jvm.org.apache.commons.io.IOUtils.consume
-        for decompressed in (False, True):
-            stream = self._fs.open(file)
+        with closing(self._fs.open(file)) as stream:
+            consume(stream)  # an error here is the disk's, not the file's
+        with closing(self._fs.open(file)) as stream:
             try:
-                if decompressed:
-                    codec = self._jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(self._conf).getCodec(file)
-                    stream = codec.createInputStream(stream)
-                consume(stream)
-            except Exception as error:
-                if not decompressed:
-                    raise  # the disk's fault, not the file's
+                codec = self._jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(self._conf).getCodec(file)
+                with closing(codec.createInputStream(stream)) as decompressed:
+                    consume(decompressed)
+            except Exception as error:  # noqa: BLE001  every error of the codec is damage
                 return str(error.java_exception.getMessage()) if hasattr(error, "java_exception") else str(error)
-            finally:
-                stream.close()
         return None
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
 
 
-def _files_below(top: Path) -> Iterator[Path]:
-    """All files below a folder. One that is removed meanwhile is none (`Path.rglob` raises), nor is what may not be looked into."""
+def _modified(top: Path, suffix: str) -> Iterator[tuple[str, datetime]]:
+    """The files below a folder and when each was modified. Skips what is deleted meanwhile or not readable (`Path.rglob` raises)."""
 
-    def unless_gone(error: OSError) -> None:
+    def unless_skipped(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | PermissionError):
             raise error
 
-    return (Path(folder, name) for folder, _, names in os.walk(top, onerror=unless_gone) for name in names)
+    for folder, _, names in os.walk(top, onerror=unless_skipped):
+        for file in (Path(folder, name) for name in names):
+            try:
+                status = file.stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode) and file.as_posix().endswith(suffix):
+                yield file.relative_to(top).as_posix(), datetime.fromtimestamp(status.st_mtime, UTC)
 
 
-def _status(file: Path) -> os.stat_result | None:
-    """What a file is; None: it has gone, or cannot be looked at."""
-    try:
-        return file.stat()
-    except OSError:
-        return None
-
-
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -309,7 +288,7 @@ def _taken(descriptor: int) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Swap two folders: at no instant is one of the names missing, or are both the same."""
+    """Swap two folders atomically."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux only
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     if renameat2 and renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:

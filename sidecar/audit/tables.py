@@ -1,9 +1,8 @@
-"""The tables of the audit log, and the one way in which rows get into them: each id once, whatever happens on the way.
+"""The tables of the audit log, and the writer that adds each id exactly once.
 
-Rows are written where no reader looks; only then are their ids looked at, and where one is there twice or visible already, the files that
-hold it are written again without it. What is left is on disk before it is visible, and becomes visible file by file. So whoever dies in
-between leaves files that are complete, and rows that the next attempt leaves out: no state has to survive
-(docs/adr/0004-audit-exactly-once.md).
+Rows are staged where no reader looks. Then their ids are compared: files with a repeated or already visible id are rewritten without it.
+The remaining files are synced to disk, and become visible one by one. A writer that dies leaves complete files, whose rows the next
+attempt skips: no state has to survive (docs/adr/0004-audit-exactly-once.md).
 """
 
 from collections.abc import Iterator
@@ -17,14 +16,14 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, with_event_date
-from sidecar.audit.seen import HASH, SeenIds
+from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, QUARANTINE, RECORDS, table_of, with_event_date
 from sidecar.audit.storage import INGESTING, LOCK, PARQUET, REPLACED, STAGING, Storage
+from sidecar.audit.visible_ids import HASH, VisibleIds
 
 CHECKPOINTS: Final = "_checkpoints"
 
-OURS: Final = frozenset({*BASE_VIEWS, CHECKPOINTS, STAGING, REPLACED, LOCK, INGESTING})
-"""What may stand in the folder of an audit log. Where nothing of it does, the folder is somebody else's."""
+ENTRIES: Final = frozenset({*BASE_VIEWS, CHECKPOINTS, STAGING, REPLACED, LOCK, INGESTING})
+"""The names in the folder of an audit log. A folder without any of them is not an audit log."""
 
 
 class Table(Struct, frozen=True):
@@ -35,46 +34,59 @@ class Table(Struct, frozen=True):
     time: str
     """The column whose UTC date is `event_date`."""
     order: tuple[str, ...]
-    """By what the rows of one file are sorted."""
+    """The columns by which the rows of one file are sorted."""
     first: tuple[str, ...]
-    """Of several rows with one id, that which comes first in these columns is kept."""
+    """Of several rows with one id, the first by these columns is kept."""
+
+
+RECORD_TABLES: Final = {
+    record_type: Table(
+        name=table_of(record_type),
+        schema=schema,
+        time="observed_at",
+        order=("cluster_id", "observed_at"),
+        first=("observed_at", "recorded_at", "observer"),
+    )
+    for record_type, schema in RECORDS.items()
+}
+"""The table of each type of record, by its `type`."""
+QUARANTINE_TABLE: Final = Table(name="quarantine", schema=QUARANTINE, time="at", order=("file",), first=("at",))
+TABLES: Final = {table.name: table for table in (*RECORD_TABLES.values(), QUARANTINE_TABLE)}
 
 
 class Writer:
-    """Appends to the tables of one audit log, as long as it is `working`. Remembers from one time to the next which ids are visible."""
+    """Appends to the tables of one audit log, inside of `working`. Remembers between appends which ids are visible."""
 
     def __init__(self, session: SparkSession, audit: Storage) -> None:
         self._session = session
         self._audit = audit
-        self._seen: dict[str, SeenIds] = {}
+        self._visible: dict[str, VisibleIds] = {}
 
     def close(self) -> None:
-        """Leave nothing behind."""
-        for seen in self._seen.values():
-            seen.forget()
+        """Delete the copies of visible ids."""
+        for visible in self._visible.values():
+            visible.forget()
 
     @contextmanager
     def working(self, stop: Event) -> Iterator[None]:
-        """Be the only one who writes. Raises AuditError when that cannot be, StoppedError when `stop` is set first."""
+        """Hold the lock of the audit log. Raises AuditError when another process holds it, StoppedError when `stop` is set first."""
         with self._audit.locked(stop=stop):
-            self._audit.make(STAGING)
-            remembered = {part for seen in self._seen.values() for part in seen.parts}
-            for name in self._audit.names(STAGING):
-                if f"{STAGING}/{name}" not in remembered:
-                    self._audit.delete(
-                        f"{STAGING}/{name}"
-                    )  # one who died has not made it visible: it will be made again
+            self._audit.make_folder(STAGING)
+            ours = {part for visible in self._visible.values() for part in visible.parts}
+            # The rest was left by a writer that died: its rows will be staged again.
+            for path in {f"{STAGING}/{name}" for name in self._audit.names(STAGING)} - ours:
+                self._audit.delete(path)
             yield
 
     def append(self, rows: DataFrame, table: Table) -> int:
-        """Add the rows whose ids the table does not hold yet; returns how many there were.
+        """Add the rows whose ids the table does not contain yet; returns their number.
 
-        Of each partition of `rows` there will be one file in each of its dates.
+        Each partition of `rows` becomes one file per date.
         """
         folder = f"{STAGING}/{uuid4()}"
         try:
             self._stage(rows.withColumn(EVENT_DATE, F.to_date(table.time)), table, f"{folder}/0")
-            count = self._leave_out_repetitions(folder, table)
+            count = self._remove_repeated_ids(folder, table)
             for file in self._audit.files(folder, PARQUET):
                 self._audit.publish(f"{folder}/{file}", f"{table.name}/{file.partition('/')[2]}")
         finally:
@@ -83,41 +95,33 @@ class Writer:
 
     def _stage(self, rows: DataFrame, table: Table, folder: str) -> None:
         ordered = rows.sortWithinPartitions(EVENT_DATE, *table.order)
-        # No id is there twice: a dictionary of them would be begun and thrown away.
+        # Ids are unique: Parquet would begin a dictionary of them and discard it.
         writer = ordered.write.option("parquet.enable.dictionary#id", "false")
-        writer.partitionBy(EVENT_DATE).parquet(self._audit.at(folder))
+        writer.partitionBy(EVENT_DATE).parquet(self._audit.full_url(folder))
 
-    def _leave_out_repetitions(self, folder: str, table: Table) -> int:
-        """Of the files below `0` write those again, below `1`, that hold an id twice or a visible one. Returns how many rows are left."""
-        url = self._audit.at(f"{folder}/0")
+    def _remove_repeated_ids(self, folder: str, table: Table) -> int:
+        """Rewrite the files below `0` that contain a repeated or visible id, without it, below `1`; returns how many rows remain."""
+        url = self._audit.full_url(f"{folder}/0")
         rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(url)
         hashes = rows.selectExpr(HASH)
         count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
-        seen = self._seen.setdefault(table.name, SeenIds(self._session, self._audit, table.name))
-        dates = seen.dates_of(hashes) if count else []
+        visible_ids = self._visible.setdefault(table.name, VisibleIds(self._session, self._audit, table.name))
+        dates = visible_ids.dates_of(hashes) if count else []
         if different == count and not dates:
             return int(count)
-        visible = seen.among(hashes, dates)
-        doubtful = hashes.groupBy("hash").count().where("count > 1").select("hash").unionAll(visible.selectExpr(HASH))
+        visible = visible_ids.among(hashes, dates)
+        repeated = hashes.groupBy("hash").count().where("count > 1").select("hash").unionAll(visible.selectExpr(HASH))
         in_file = rows.selectExpr(HASH, f"concat('{EVENT_DATE}=', {EVENT_DATE}, '/', _metadata.file_name) AS file")
-        concerned = [
-            row.file for row in in_file.join(doubtful, "hash", "left_semi").select("file").distinct().collect()
-        ]
-        if not concerned:
+        files = [row.file for row in in_file.join(repeated, "hash", "left_semi").select("file").distinct().collect()]
+        if not files:
             return int(count)  # two different ids with one hash
-        whole = self._session.read.schema(with_event_date(table.schema)).option("basePath", url)
-        repeating = whole.parquet(*(f"{url}/{file}" for file in concerned))
+        reader = self._session.read.schema(with_event_date(table.schema)).option("basePath", url)
+        invisible = reader.parquet(*(f"{url}/{file}" for file in files)).join(visible, "id", "left_anti")
         same_id = Window.partitionBy("id").orderBy(*table.first)
-        first = (
-            repeating.join(visible, "id", "left_anti").withColumn("nth", F.row_number().over(same_id)).where("nth = 1")
-        )
+        first = invisible.withColumn("nth", F.row_number().over(same_id)).where("nth = 1").drop("nth")
         # At least one file per date and not more than needed.
-        self._stage(first.drop("nth").hint("rebalance", EVENT_DATE), table, f"{folder}/1")
-        for file in concerned:
+        self._stage(first.hint("rebalance", EVENT_DATE), table, f"{folder}/1")
+        for file in files:
             self._audit.delete(f"{folder}/0/{file}")
-        return int(
-            self._session.read.schema(table.schema)
-            .option("recursiveFileLookup", True)
-            .parquet(self._audit.at(folder))
-            .count()
-        )
+        staged = self._session.read.schema(table.schema).option("recursiveFileLookup", True)
+        return staged.parquet(self._audit.full_url(folder)).count()

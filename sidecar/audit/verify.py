@@ -1,4 +1,4 @@
-"""Reads every byte of an audit log and says what is wrong with it. Changes nothing."""
+"""Reads every byte of an audit log and reports every problem. Changes nothing."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,81 +11,75 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.errors import reason
-from sidecar.audit.existing import date_of, existing_log, tables
-from sidecar.audit.schema import BASE_VIEWS
-from sidecar.audit.storage import INGESTING, PARQUET, REPLACED, STAGING, Storage
-from sidecar.audit.tables import OURS
+from sidecar.audit.audit_error import reason
+from sidecar.audit.audit_log import date_of, open_audit_log, table_names
+from sidecar.audit.storage import INGESTING, PARQUET, STAGING, Storage
+from sidecar.audit.tables import ENTRIES, TABLES
 
-_TIMES: Final = {"quarantine": "at"}
-_TIME: Final = "observed_at"
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
-"""Under this key every Parquet file of Spark's says what its columns are."""
+"""The key of Spark's schema in the metadata of a Parquet file."""
 _ATTEMPTS: Final = 3
 _FILE, _FOLDER = "_file", "_folder"
-_MOST: Final = 100
-"""So many ids of one table are told that are there twice."""
+_MOST_REPEATED_IDS: Final = 100
+"""The maximum of repeated ids that are reported for one table."""
 
 
 class VerifyResult(Struct, frozen=True):
-    """What was read, and what is wrong, in one line each."""
+    """What was read, and the problems found, one line each."""
 
     files: int
     rows: int
     findings: Sequence[str]
-    """None: the log is sound."""
 
 
 def verify(spark: SparkSession, audit: str) -> VerifyResult:
-    """Read all of the audit log at `audit`, with every checksum. Raises AuditError when it cannot be looked at."""
-    with existing_log(spark, audit, "verify") as (session, folder):
+    """Read all of the audit log at `audit`, with every checksum. Raises AuditError when it cannot be opened."""
+    with open_audit_log(spark, audit, "verify") as (session, folder):
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to decode every column
         session.conf.set("parquet.page.verify-checksum.enabled", True)
-        findings = [*_strangers(folder)]
-        files = rows = 0
-        for table in tables(folder):
-            found = _checked(session, folder, table)
-            findings += found.findings
-            files += found.files
-            rows += found.rows
-    return VerifyResult(files=files, rows=rows, findings=findings)
+        findings = [*_foreign_entries(folder)]
+        checks = [_checked(session, folder, table) for table in table_names(folder)]
+    return VerifyResult(
+        files=sum(check.files for check in checks),
+        rows=sum(check.rows for check in checks),
+        findings=findings + [finding for check in checks for finding in check.findings],
+    )
 
 
-def _strangers(audit: Storage) -> Iterator[str]:
-    """What does not belong in the folder of an audit log, or not for long."""
+def _foreign_entries(audit: Storage) -> Iterator[str]:
     for name in audit.names():
-        if name not in OURS | {REPLACED}:
+        if name not in ENTRIES:
             yield f"{name}: not of an audit log"
-    at_work = audit.is_locked() or audit.is_locked(INGESTING)  # what is staged now is no leftover
-    if audit.is_folder(STAGING) and audit.names(STAGING) and not at_work:
+    writing = audit.is_locked() or audit.is_locked(INGESTING)  # then the staged files are in use
+    if audit.is_folder(STAGING) and audit.names(STAGING) and not writing:
         yield f"{STAGING}: leftovers of an ingest or a compaction that died; the next one removes them"
 
 
-def _checked(session: SparkSession, audit: Storage, table: str) -> "_Table":
-    """A table whose findings are not those of an ingest or a compaction that went on meanwhile, if there ever is a quiet moment."""
+def _checked(session: SparkSession, audit: Storage, table: str) -> "_TableCheck":
+    """A check of a table; repeated if there are findings and a concurrent ingest or compaction may have caused them."""
     for _ in range(_ATTEMPTS):
-        found = _Table(session, audit, table)
+        found = _TableCheck(session, audit, table)
         found.check()
         if not found.findings or audit.files(table, "") == found.listed:
             break
     return found
 
 
-class _Table:
-    """One table, what was read of it and what is wrong with it."""
+class _TableCheck:
+    """One table, what was read of it and the problems found."""
 
     def __init__(self, session: SparkSession, audit: Storage, name: str) -> None:
         self._session = session
         self._audit = audit
         self._name = name
-        self._schema = BASE_VIEWS[name]
+        self._schema = TABLES[name].schema
         self.listed = audit.files(name, "")
         self.findings: list[str] = []
         self.files = 0
         self.rows = 0
 
     def check(self) -> None:
-        """Find out all there is to find out."""
+        """Read the table; fills in `findings`, `files` and `rows`."""
         for path, problem in _irregular(self._audit, self._name):
             self._found(path, problem)
         files = [path for path in self.listed if self._belongs(path)]
@@ -104,10 +98,10 @@ class _Table:
         return belongs
 
     def _footer_fits(self, path: str) -> bool:
-        """Whether a file has the columns of the table, so that its rows can be looked at."""
+        """Whether a file has the columns of the table, so that its rows can be checked."""
         try:
             metadata = self._audit.parquet_metadata(f"{self._name}/{path}")
-        except Exception as error:  # noqa: BLE001  whatever it is, it is said, and the other files are looked at
+        except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
             self._found(path, f"unreadable: {reason(error)}")
             return False
         if _SPARK_SCHEMA not in metadata:
@@ -131,7 +125,7 @@ class _Table:
         return "id" in columns.names and not other
 
     def _readable(self, files: Sequence[str]) -> list[str]:
-        """Those of the files that can be read to the end; halved until each that cannot is found."""
+        """The files that can be read to the end: bisects to find each that cannot."""
         try:
             if files:
                 rows = self._read(files)
@@ -145,27 +139,25 @@ class _Table:
         return [*files]
 
     def _check_dates(self, files: Sequence[str]) -> None:
-        time = _TIMES.get(self._name, _TIME)
-        rows = self._read(files).where(F.to_date(time).isNull() | (F.to_date(time) != F.to_date(_FOLDER)))
-        for row in rows.groupBy(_FILE).count().orderBy(_FILE).collect():
-            self._found(row[_FILE], f"{_times(row['count'], 'row')} of another date")
+        date = F.to_date(TABLES[self._name].time)
+        self._report_rows(self._read(files).where(date.isNull() | (date != F.to_date(_FOLDER))), "of another date")
 
     def _check_ids(self, files: Sequence[str]) -> None:
         rows = self._read(files)
-        for row in rows.where("id IS NULL").groupBy(_FILE).count().orderBy(_FILE).collect():
-            self._found(row[_FILE], f"{_times(row['count'], 'row')} without an id")
-        twice = (
-            rows.where("id IS NOT NULL")
-            .groupBy("id")
-            .agg(F.count("*").alias("n"), F.sort_array(F.collect_set(_FOLDER)).alias("dates"))
-        )
-        for row in twice.where("n > 1").orderBy("id").limit(_MOST).collect():
-            self.findings.append(f"{self._name}: id {row.id} is there {row.n} times, on {', '.join(row.dates)}")
+        self._report_rows(rows.where("id IS NULL"), "without an id")
+        ids = rows.where("id IS NOT NULL").groupBy("id")
+        counted = ids.agg(F.count("*").alias("n"), F.sort_array(F.collect_set(_FOLDER)).alias("dates"))
+        for row in counted.where("n > 1").orderBy("id").limit(_MOST_REPEATED_IDS).collect():
+            self.findings.append(f"{self._name}: id {row.id} exists {row.n} times, on {', '.join(row.dates)}")
+
+    def _report_rows(self, rows: DataFrame, problem: str) -> None:
+        for row in rows.groupBy(_FILE).agg(F.count("*").alias("n")).orderBy(_FILE).collect():
+            self._found(row[_FILE], f"{row.n:,} row{'' if row.n == 1 else 's'} {problem}")
 
     def _read(self, files: Sequence[str]) -> DataFrame:
-        """The rows of the files, with the file, below the table, and the date that its folder stands for."""
+        """The rows of the files, with the path of the file below the table, and the date of its folder."""
         rows = self._session.read.schema(self._schema).parquet(
-            *(self._audit.at(f"{self._name}/{path}") for path in files)
+            *(self._audit.full_url(f"{self._name}/{path}") for path in files)
         )
         path = F.substring_index("_metadata.file_path", "/", -2)
         date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
@@ -176,19 +168,15 @@ class _Table:
 
 
 def _irregular(audit: Storage, table: str) -> Iterator[tuple[str, str]]:
-    """What is neither a file nor a folder that can be looked into, below a table, and what it is. Known of a local file system only."""
+    """Links, pipes and unreadable folders below a table, each with the problem. Only on a local file system."""
     if audit.local is None:
         return
-    top, closed = audit.local / table, list[OSError]()
-    for folder, folders, files in os.walk(top, onerror=closed.append):
+    top, unreadable = audit.local / table, list[OSError]()
+    for folder, folders, files in os.walk(top, onerror=unreadable.append):
         for entry in (Path(folder, name) for name in (*folders, *files)):
             if entry.is_symlink():
                 yield entry.relative_to(top).as_posix(), "not of an audit log: it is a link"
             elif entry.name in files and entry.exists() and not entry.is_file():
-                yield entry.relative_to(top).as_posix(), "not of an audit log: it is no file"
-    for error in closed:
+                yield entry.relative_to(top).as_posix(), "not of an audit log: it is not a file"
+    for error in unreadable:
         yield Path(error.filename).relative_to(top).as_posix(), f"unreadable: {error.strerror}"
-
-
-def _times(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -109,8 +109,8 @@ def compact(
     from sidecar.audit.session import spark_session
 
     with spark_session(master, settings) as spark:
+        from sidecar.audit.audit_error import CannotSwapError
         from sidecar.audit.compact import compact as make_compact
-        from sidecar.audit.errors import CannotSwapError
         from sidecar.audit.retention import expire
 
         if days is not None:

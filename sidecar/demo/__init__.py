@@ -1,1 +1,1 @@
-"""`demo`: the whole way, shown on a real Flink on this machine."""
+"""`demo`: a failover from start to end, on a real Flink on this machine."""

@@ -1,1 +1,1 @@
-"""A real ZooKeeper and a real Flink on this machine, for the demo and the end-to-end tests."""
+"""Runs a real ZooKeeper and a real Flink on this machine, for the demo and the end-to-end tests."""

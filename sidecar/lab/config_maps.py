@@ -1,4 +1,4 @@
-"""What Flink has written into the ConfigMaps of a real Kubernetes API server."""
+"""Reads the leading dispatcher from Flink's HA ConfigMaps."""
 
 import json
 from datetime import datetime
@@ -9,7 +9,7 @@ from kubernetes.client import ApiException, CoreV1Api
 from kubernetes.config import ConfigException, new_client_from_config
 from urllib3.exceptions import HTTPError
 
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 
 _ANSWER_SECONDS = 2.0
 _LEASE = "control-plane.alpha.kubernetes.io/leader"
@@ -18,9 +18,9 @@ _LEASE = "control-plane.alpha.kubernetes.io/leader"
 def read_dispatcher(
     kubeconfig: Path, namespace: str, cluster_id: str, version: tuple[int, int]
 ) -> tuple[str, float] | None:
-    """The value that has the address of the leading dispatcher, and when its holder took the lease (seconds since the epoch).
+    """The value that contains the leading dispatcher's address, and when its holder acquired the lease (seconds since the epoch).
 
-    None where there is none. Raises LabError when the API server does not answer.
+    None when no dispatcher leads. Raises LabError when the API server does not answer.
     """
     name, key = (
         (f"{cluster_id}-cluster-config-map", "org.apache.flink.k8s.leader.dispatcher")

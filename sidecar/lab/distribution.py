@@ -1,4 +1,4 @@
-"""Flink's own jars, fetched once per version: `apache-flink-libraries` on the Python Package Index is the real distribution."""
+"""Downloads Flink's jars, once per version: the Python package `apache-flink-libraries` contains the real distribution."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.processes import Process
 
 _FETCH_SECONDS = 3600.0
@@ -26,11 +26,10 @@ _PACKAGE_SIZE = re.compile(rb"\.(?:whl|tar\.gz) \((\d+)[.\d]* MB\)")
 
 
 def flink_home(version: str, progress: Callable[[str], None]) -> Path:
-    """The folder whose `lib/` holds the jars of that Flink version, from the user's cache; fetched into it first where it is missing.
+    """The folder in the user's cache whose `lib/` contains the jars of that Flink version; downloads them if they are missing.
 
-    The cache is $FLINK_HA_SIDECAR_CACHE, else $XDG_CACHE_HOME/flink-ha-sidecar, else ~/.cache/flink-ha-sidecar. The folder appears there
-    complete or not at all; of several processes that ask at once, one fetches. `progress` gets a line now and then while it waits.
-    Raises LabError.
+    The cache is $FLINK_HA_SIDECAR_CACHE, else $XDG_CACHE_HOME/flink-ha-sidecar, else ~/.cache/flink-ha-sidecar. The folder appears
+    there complete or not at all; only one process downloads at a time. `progress` receives status lines. Raises LabError.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise LabError(f"{version!r} is no Flink version: give one like 2.3.0")
@@ -45,13 +44,13 @@ def flink_home(version: str, progress: Callable[[str], None]) -> Path:
     except OSError as error:
         raise LabError(
             f"could not fetch Flink {version} into {cache}: {error.strerror or error}; "
-            "it takes 1 GB while it is fetched; another place can be named in FLINK_HA_SIDECAR_CACHE"
+            "the download needs 1 GB of disk; FLINK_HA_SIDECAR_CACHE names another folder"
         ) from error
     return home
 
 
 def cache_folder() -> Path:
-    """Where what is fetched once is kept: see `flink_home`."""
+    """The folder for downloads: see `flink_home`."""
     if named := os.environ.get("FLINK_HA_SIDECAR_CACHE"):
         return Path(named).expanduser().absolute()
     caches = os.environ.get("XDG_CACHE_HOME")
@@ -60,10 +59,10 @@ def cache_folder() -> Path:
 
 @contextmanager
 def _one_at_a_time(cache: Path, progress: Callable[[str], None]) -> Iterator[None]:
-    """One download at a time in this cache, also of different versions: several pips at once have failed. The kernel frees the lock."""
+    """Hold the cache's lock: concurrent pip downloads fail, even of different versions. The kernel frees the lock of a dead process."""
     deadline = time.monotonic() + _FETCH_SECONDS
     with (cache / "lock").open("w") as lock:
-        told = False
+        waiting = False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,15 +72,15 @@ def _one_at_a_time(cache: Path, progress: Callable[[str], None]) -> Iterator[Non
                     raise LabError(
                         f"another process has been fetching into {cache} for {_FETCH_SECONDS / 60:g} minutes: end it"
                     ) from None
-            if not told:
+            if not waiting:
                 progress("another process is fetching Flink: waiting for it")
-                told = True
+                waiting = True
             time.sleep(_POLL_SECONDS)
         yield
 
 
 def _fetch(version: str, home: Path, progress: Callable[[str], None]) -> None:
-    for leftover in home.parent.glob(".*.partial"):  # from one that was interrupted: who holds the lock is alone
+    for leftover in home.parent.glob(".*.partial"):  # interrupted downloads: we hold the lock, so none is in progress
         shutil.rmtree(leftover, ignore_errors=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{home.name}.", suffix=".partial", dir=home.parent))
     try:
@@ -95,23 +94,14 @@ def _fetch(version: str, home: Path, progress: Callable[[str], None]) -> None:
 
 
 def _download(version: str, staging: Path, progress: Callable[[str], None]) -> Path:
-    """Lets pip download the package, with its temporary files in `staging` too, where their growth can be seen."""
+    """Download the package with pip. Its temporary files are in `staging` too, so that `_download_state` can measure them."""
     downloaded = staging / "download"
     log = staging / "pip.log"
-    options = (
-        "--no-deps",
-        "--no-cache-dir",
-        "--no-input",
-        "--progress-bar",
-        "off",
-        "--disable-pip-version-check",
-        "--dest",
-        str(downloaded),
-    )
-    command = (sys.executable, "-m", "pip", "download", *options, f"apache-flink-libraries=={version}")
+    options = ("--no-deps", "--no-cache-dir", "--no-input", "--progress-bar=off", "--disable-pip-version-check")
+    package = f"apache-flink-libraries=={version}"
+    command = (sys.executable, "-m", "pip", "download", *options, f"--dest={downloaded}", package)
     pip = Process("pip", command, log, environment=os.environ | {"TMPDIR": str(staging / "tmp")})
-    started = time.monotonic()
-    told = started
+    started = reported = time.monotonic()
     progress(f"fetching Flink {version} with pip, once (200 to 330 MB)")
     pip.start()
     try:
@@ -119,8 +109,8 @@ def _download(version: str, staging: Path, progress: Callable[[str], None]) -> P
             time.sleep(_POLL_SECONDS)
             if time.monotonic() - started > _FETCH_SECONDS:
                 raise LabError(f"fetching Flink {version} took more than {_FETCH_SECONDS / 60:g} minutes")
-            if time.monotonic() - told > _PROGRESS_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - reported > _PROGRESS_SECONDS:
+                reported = time.monotonic()
                 progress(_download_state(version, staging, log))
     finally:
         pip.kill()
@@ -132,23 +122,23 @@ def _download(version: str, staging: Path, progress: Callable[[str], None]) -> P
 
 def _download_state(version: str, staging: Path, log: Path) -> str:
     total = _PACKAGE_SIZE.search(log.read_bytes())
-    # `Path.rglob` would raise where pip removes a folder meanwhile.
-    have = max((_size(Path(folder, name)) for folder, _, names in os.walk(staging) for name in names), default=0)
+    # `Path.rglob` would raise if pip removes a folder meanwhile.
+    largest = max((_size(Path(folder, name)) for folder, _, names in os.walk(staging) for name in names), default=0)
     of = f" ({int(total[1])} MB)" if total else ""
-    if total and have >= int(total[1]) * 1_000_000:
+    if total and largest >= int(total[1]) * 1_000_000:
         return f"fetching Flink {version}{of}: pip prepares it"
-    return f"fetching Flink {version}{of} … {have / 1e6:.0f} MB"
+    return f"fetching Flink {version}{of} … {largest / 1e6:.0f} MB"
 
 
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size
-    except FileNotFoundError:  # pip has moved it in between
+    except FileNotFoundError:  # pip moved the file meanwhile
         return 0
 
 
 def _unpack(archive: Path, lib: Path) -> None:
-    """Copies the jars of the archive's lib folder (wheel: pyflink/lib, sdist: */deps/lib) into `lib`."""
+    """Copy the jars of the archive's lib folder (wheel: pyflink/lib, sdist: */deps/lib) into `lib`."""
     lib.mkdir(parents=True)
     try:
         if archive.suffix == ".whl":
@@ -165,7 +155,9 @@ def _unpack(archive: Path, lib: Path) -> None:
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
         raise LabError(f"{archive.name} is damaged ({error}): try again") from error
     if not any(lib.glob("flink-dist*.jar")):
-        raise LabError(f"{archive.name} holds no flink-dist jar: it is not a Flink distribution the lab knows")
+        raise LabError(
+            f"{archive.name} contains no flink-dist jar: it is not a Flink distribution that the lab supports"
+        )
 
 
 def _is_library(name: str) -> bool:

@@ -1,21 +1,20 @@
-"""A real Flink cluster on this machine: its store, JobManagers, a TaskManager, and a job that never ends."""
+"""Runs a real Flink cluster on this machine: its store, JobManagers, a TaskManager, and a job that never ends."""
 
 import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab import rest
 from sidecar.lab.distribution import flink_home
-from sidecar.lab.errors import LabError
 from sidecar.lab.java import find_java
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.managers import JobManager, TaskManager
-from sidecar.lab.processes import Server
+from sidecar.lab.processes import ServerProcess
 from sidecar.lab.rest import RestError
 from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT, write_conf_dir, write_kubernetes_conf_dir
 from sidecar.lab.zookeeper import ZooKeeper
@@ -29,14 +28,13 @@ T = TypeVar("T")
 
 
 class Lab:
-    """A Flink cluster in HA mode, all of it on 127.0.0.1 and in `folder`, which keeps configuration and logs.
+    """A Flink cluster in HA mode on 127.0.0.1. `folder` contains its configuration and logs.
 
-    It has a ZooKeeper of its own, or keeps its leaders in ConfigMaps of the Kubernetes that a kubeconfig names.
-
-    `zookeeper` (where it has one) and `taskmanager` exist from `start` on. All processes end with `stop`, with the `with` block, or with
-    this process.
+    Leaders are in its own ZooKeeper, or in ConfigMaps of the Kubernetes that a kubeconfig names. `zookeeper` (if any) and `taskmanager`
+    are set by `start`. All processes end with `stop`, with the `with` block, or with this process.
     """
 
+    cluster_id = CLUSTER_ID
     zookeeper: ZooKeeper
     taskmanager: TaskManager
 
@@ -49,10 +47,7 @@ class Lab:
         session_timeout: timedelta = timedelta(seconds=5),
         progress: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`session_timeout`: after how long a silent JobManager counts as dead; in Kubernetes, the duration of the lease.
-
-        `progress` gets a line at every step.
-        """
+        """`session_timeout`: ZooKeeper's session timeout, or the duration of the Kubernetes lease. `progress` receives a line per step."""
         version = re.fullmatch(r"(\d+)\.(\d+)\.\d+", flink_version)
         if not version:
             raise LabError(f"{flink_version!r} is no Flink version: give one like 2.3.0")
@@ -64,15 +59,14 @@ class Lab:
         self.folder = folder.absolute()
         self.flink_version = flink_version
         self.conf_dir = self.folder / "conf"
-        self.cluster_id = CLUSTER_ID
         self.jobmanagers: list[JobManager] = []
         self._kubeconfig = kubeconfig
         self._session_timeout = session_timeout
         self._progress = progress
-        self._processes: list[Server] = []
+        self._processes: list[ServerProcess] = []
 
     def start(self, jobmanagers: int = 2) -> None:
-        """Starts the store, that many JobManagers and a TaskManager; all serve when it returns. On failure, nothing is left running."""
+        """Start the store, that many JobManagers and a TaskManager, and wait until all serve. On failure, nothing is left running."""
         if self.conf_dir.exists():
             raise LabError(f"{self.folder} already holds a lab: give it an empty folder")
         try:
@@ -99,19 +93,18 @@ class Lab:
             self.zookeeper.start()
             write_conf_dir(self.conf_dir, self._version, self.zookeeper.address, data, self._session_timeout)
         self._progress(f"starting Flink {self.flink_version}: {jobmanagers} JobManagers, 1 TaskManager")
-        for _ in range(jobmanagers):
-            self._new_jobmanager()
+        managers = [self._new_jobmanager() for _ in range(jobmanagers)]
         self.taskmanager = TaskManager(
             "taskmanager", self.folder, self._home, self._java, self._registered_taskmanagers
         )
         self._processes.append(self.taskmanager)
-        for server in (*self.jobmanagers, self.taskmanager):
+        for server in (*managers, self.taskmanager):
             server.launch()
-        for server in (*self.jobmanagers, self.taskmanager):
+        for server in (*managers, self.taskmanager):
             server.await_ready()
 
     def stop(self) -> None:
-        """Kills every process of the lab; may be called at any time, also twice. Takes a second at most when the machine is not stuck."""
+        """Kill every process of the lab, usually within a second. May be called at any time, also twice."""
         stuck = []
         for process in reversed(self._processes):
             try:
@@ -124,19 +117,17 @@ class Lab:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def add_jobmanager(self) -> JobManager:
-        """Starts one more JobManager, a standby."""
+        """Start one more JobManager, a standby."""
         jobmanager = self._new_jobmanager()
         jobmanager.start()
         return jobmanager
 
     def leading(self) -> JobManager | None:
-        """The JobManager whose dispatcher leads according to the store, if that process (and the store) is alive."""
+        """The JobManager whose dispatcher leads according to the store, if that process and the store are alive."""
         try:
             found = self._in_kubernetes(self._kubeconfig) if self._kubeconfig else self._in_zookeeper()
         except LabError:
@@ -146,7 +137,7 @@ class Lab:
         address, written_at = found
         for jobmanager in self.jobmanagers:
             if jobmanager.running and f"@127.0.0.1:{jobmanager.rpc_port}/" in address:
-                # What is older than the process is what an earlier process on the same ports has left.
+                # An older entry is that of a previous process on the same ports.
                 return jobmanager if written_at >= jobmanager.started_at else None
         return None
 
@@ -165,11 +156,11 @@ class Lab:
         return read_dispatcher(kubeconfig, NAMESPACE, CLUSTER_ID, self._version)
 
     def wait_for_leader(self, timeout: float = _PATIENCE_SECONDS) -> JobManager:
-        """The JobManager that leads, as soon as one does. Raises LabError after `timeout` seconds."""
+        """Wait for a leader, and return it. Raises LabError after `timeout` seconds."""
         return self._until("a JobManager to lead", self.leading, timeout)
 
     def submit_job(self, *, wait_for_checkpoint: bool = True) -> str:
-        """Submits the job that never ends; its id (32 hex digits), once all its tasks run and, if wanted, a checkpoint is complete."""
+        """Submit the job that never ends and wait for its tasks (and a checkpoint); returns the job id (32 hex digits)."""
         leader = self.wait_for_leader()
         self._progress("submitting a job that never ends")
         jar = self._until("Flink to take the job's jar", lambda: rest.upload_jar(leader.rest_address, _JOB_JAR))
@@ -179,18 +170,18 @@ class Lab:
         return job_id
 
     def wait_for_job(self, job_id: str, *, checkpoint: bool = True, timeout: float = _PATIENCE_SECONDS) -> None:
-        """Waits until all tasks of the job run and its present JobMaster has completed a checkpoint. Raises LabError after `timeout` s."""
-        self._until(f"job {job_id} to run", lambda: self._is_at_work(job_id, checkpoint) or None, timeout)
+        """Wait until all tasks of the job run and its current JobMaster completed a checkpoint. Raises LabError after `timeout` seconds."""
+        self._until(f"job {job_id} to run", lambda: self._is_running(job_id, checkpoint) or None, timeout)
 
     def job_state(self, job_id: str) -> str | None:
-        """The state in Flink's words ("RUNNING", "RESTARTING", "CANCELED", …); None while no JobManager can tell, or none knows the job."""
+        """Flink's state of the job ("RUNNING", "RESTARTING", "CANCELED", …); None while no JobManager responds or knows the job."""
         try:
             return str(self._ask("GET", f"/jobs/{job_id}")["state"])
         except RestError:
             return None
 
     def cancel_job(self, job_id: str) -> None:
-        """Cancels the job; it is CANCELED when this returns."""
+        """Cancel the job and wait until it is CANCELED."""
         self._ask("PATCH", f"/jobs/{job_id}?mode=cancel")
         self._until(f"job {job_id} to be cancelled", lambda: self.job_state(job_id) == "CANCELED" or None)
 
@@ -206,7 +197,7 @@ class Lab:
         except RestError:
             return set()
 
-    def _is_at_work(self, job_id: str, checkpoint: bool) -> bool:
+    def _is_running(self, job_id: str, checkpoint: bool) -> bool:
         job = self._ask("GET", f"/jobs/{job_id}")
         states = {job["state"], *(vertex["status"] for vertex in job["vertices"])}
         if states != {"RUNNING"}:
@@ -214,7 +205,7 @@ class Lab:
         return not checkpoint or self._ask("GET", f"/jobs/{job_id}/checkpoints")["counts"]["completed"] > 0
 
     def _ask(self, method: str, path: str) -> dict[str, Any]:
-        """The first answer of a JobManager; one that does not lead asks the one that does."""
+        """The response of the first JobManager that responds; a standby forwards the request to the leader."""
         failure = RestError("no JobManager is running")
         for jobmanager in self.jobmanagers:
             if jobmanager.running and not jobmanager.paused:
@@ -225,17 +216,15 @@ class Lab:
         raise failure
 
     def _until(self, what: str, probe: Callable[[], T | None], timeout: float = _PATIENCE_SECONDS) -> T:
-        """What `probe` gives as soon as it is not None. A RestError is "not yet"."""
+        """Repeat `probe` until it returns a result that is not None. A RestError means: not yet."""
         deadline = time.monotonic() + timeout
         while True:
+            reason = ""
             try:
-                result = probe()
-                reason = ""
+                if (result := probe()) is not None:
+                    return result
             except RestError as error:
-                result = None
                 reason = f" ({error})"
-            if result is not None:
-                return result
             if time.monotonic() > deadline:
                 raise LabError(f"waited {timeout:g} s for {what}{reason}; the logs are in {self.folder}")
             time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The Java of this machine, and how the lab calls it."""
+"""Finds Java, and builds the command lines of the lab's JVMs."""
 
 import os
 import re
@@ -6,12 +6,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 
 _CHECK_SECONDS = 30.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
-# What Flink's own start scripts open to itself on Java 17 and later (`env.java.opts.all`), as far as a JRE has it.
+# As in Flink's own start scripts for Java 17 and later (`env.java.opts.all`), without the packages that a JRE lacks.
 _EXPORTS = ("java.base/sun.net.util", "java.rmi/sun.rmi.registry", "java.security.jgss/sun.security.krb5")
 _OPENS = (
     *("java.lang", "java.lang.reflect", "java.net", "java.io", "java.nio", "java.text", "java.time", "java.util"),
@@ -29,7 +29,7 @@ appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %-60c %x - %m
 
 
 def find_java(minimum: int = 17) -> Path:
-    """The `java` of JAVA_HOME, else of PATH, whichever first is of version `minimum` or newer. Raises LabError when neither is."""
+    """The `java` of JAVA_HOME, else of PATH: the first of version `minimum` or newer. Raises LabError when there is none."""
     java_home = os.environ.get("JAVA_HOME")
     candidates = [Path(java_home) / "bin" / "java"] if java_home else []
     if on_path := shutil.which("java"):
@@ -49,10 +49,10 @@ def find_java(minimum: int = 17) -> Path:
 def java_command(
     java: Path, home: Path, folder: Path, heap_megabytes: int, main: str, *arguments: str, log: Path
 ) -> list[str]:
-    """The command line that runs class `main` of the Flink distribution in `home`.
+    """The command line that runs class `main` of the Flink distribution in `home`, in a small JVM that starts fast.
 
-    A small JVM that starts fast: it logs to its standard output (`log` is where that goes, which Flink's REST API wants to know) and
-    keeps its temporary files in `folder`. It loads its classes from the archive `class_archive(home, main)` if there is one.
+    It logs to standard output; `log` is the file which receives that, for Flink's REST API. Temporary files are in `folder`. Classes are
+    loaded from the archive `class_archive(home, main)` if it exists.
     """
     archive = class_archive(home, main)
     log4j = folder / "log4j-console.properties"
@@ -62,7 +62,7 @@ def java_command(
     return [
         str(java),
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData", f"-Xmx{heap_megabytes}m"),
-        # An archive that another Java has written is ignored, without a warning.
+        # An archive written by another Java version is ignored, without a warning.
         *((f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if archive.exists() else ()),
         *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS),
@@ -74,12 +74,12 @@ def java_command(
 
 
 def class_archive(home: Path, main: str) -> Path:
-    """Where the classes that class `main` of the Flink distribution in `home` loads may be archived (Java's class data sharing)."""
+    """The path of the class data sharing archive for class `main` of the Flink distribution in `home`."""
     return home / f"{main.rpartition('.')[2]}.jsa"
 
 
 def java_environment() -> dict[str, str]:
-    """What a JVM of the lab sees of our environment: nothing that could change how it runs, and no secret."""
+    """The environment of the lab's JVMs: nothing that could change how they run, and no secret."""
     return {name: value for name in ("PATH", "HOME", "TZ") if (value := os.environ.get(name))} | {"LANG": "C.UTF-8"}
 
 

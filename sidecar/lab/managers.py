@@ -1,19 +1,19 @@
-"""Flink's two kinds of processes on this machine: a JobManager and a TaskManager."""
+"""JobManager and TaskManager processes on this machine."""
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from sidecar.lab import rest
 from sidecar.lab.java import java_command, java_environment
-from sidecar.lab.processes import Server, free_port
+from sidecar.lab.processes import ServerProcess, free_port
 from sidecar.lab.rest import RestError
 from sidecar.lab.settings import TASK_MANAGER_HEAP_MEGABYTES
 
 _JOB_MANAGER_HEAP_MEGABYTES = 512
 
 
-class _FlinkServer(Server):
-    """A JVM of Flink, configured by `folder`/conf and by settings of its own."""
+class _FlinkServer(ServerProcess):
+    """A Flink JVM, configured by `folder`/conf and by its own settings."""
 
     def __init__(self, name: str, folder: Path, home: Path, java: Path) -> None:
         super().__init__(name, folder / f"{name}.log", java_environment())
@@ -22,20 +22,20 @@ class _FlinkServer(Server):
         self._java = java
 
     def _command(self, main: str, heap_megabytes: int, settings: dict[str, object]) -> Sequence[str]:
-        # Nothing but these two kinds of options: Flink 2 stops reading at the first that it does not know, without a word.
+        # Only these two kinds of options: Flink 2 stops reading, without an error, at the first unknown one.
         options = ("--configDir", str(self._folder / "conf"), *(f"-D{key}={value}" for key, value in settings.items()))
         return java_command(self._java, self._home, self._folder, heap_megabytes, main, *options, log=self.log)
 
 
 class JobManager(_FlinkServer):
-    """One JobManager process; started again, it has the same ports. Ready: its REST server answers, whether it leads or not."""
+    """One JobManager process. It keeps its ports across restarts. Ready: its REST server responds, whether it leads or not."""
 
     rest_port = 0
     rpc_port = 0
 
     @property
     def rest_address(self) -> str:
-        """`http://127.0.0.1:PORT`, once it was started."""
+        """`http://127.0.0.1:PORT`, after the first start."""
         return f"http://127.0.0.1:{self.rest_port}"
 
     def choose_ports(self) -> None:
@@ -63,23 +63,23 @@ class JobManager(_FlinkServer):
 
 
 class TaskManager(_FlinkServer):
-    """One TaskManager process with two slots. Ready: the leading resource manager knows it."""
+    """One TaskManager process with two slots. Ready: it is registered at the leading resource manager."""
 
     def __init__(
         self, name: str, folder: Path, home: Path, java: Path, registered: Callable[[], Collection[str]]
     ) -> None:
-        """`registered` tells the resource ids of the TaskManagers that the cluster knows now."""
+        """`registered` returns the resource ids of the TaskManagers that are registered now."""
         super().__init__(name, folder, home, java)
         self._registered = registered
         self._starts = 0
 
     @property
     def resource_id(self) -> str:
-        """Another one for each start, so that what the cluster still remembers of the last one is not taken for this one."""
+        """New for each start: the cluster may still list the previous process."""
         return f"{self.name}-{self._starts}"
 
     def choose_ports(self) -> None:
-        """Flink does."""
+        """Nothing: Flink chooses them."""
 
     def build_command(self) -> Sequence[str]:
         self._starts += 1

@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive us, and servers among them."""
+"""Child processes and servers that end when this process ends."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 
 _REAP_SECONDS = 10.0
 _READY_SECONDS = 120.0
@@ -25,15 +25,15 @@ _STACK_FRAME = re.compile(r"\s+at |\s*\.\.\. \d+ (more|common frames)")
 _PORT_TAKEN = re.compile(r"BindException|Address already in use")
 _ATTEMPTS = 3
 
-# Below the range from which Linux takes ports for outgoing connections (32768 and up): none of those can come in between.
+# Below the range from which Linux takes ports for outgoing connections (32768 and up), so that none of them collides.
 _PORTS = range(20_000, 30_000)
 _reserved: set[int] = set()
 _reserving = threading.Lock()
 
-# Linux sends the signal of PR_SET_PDEATHSIG when the *thread* ends that started the child: this one lasts as long as the interpreter.
+# Linux sends the signal of PR_SET_PDEATHSIG when the *thread* that started the child ends: this one lasts as long as the interpreter.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 
-# Becomes the wanted program after it has asked the kernel to be killed when its parent ends.
+# Asks the kernel to kill it when its parent ends, then becomes the requested program.
 _TRAMPOLINE = """\
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
@@ -44,9 +44,9 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which no process listens; no two calls on this machine get the same one while their processes live.
+    """A port of 127.0.0.1 on which no process listens. Calls on this machine return different ports while their processes live.
 
-    A process that does not ask here may still take it before it is used, so what binds it must be ready to choose again: see `Server`.
+    Another program may still take the port before it is used: whatever binds it must be ready to choose again (see `ServerProcess`).
     """
     with _reserving:
         for port in random.sample(_PORTS, len(_PORTS)):
@@ -59,58 +59,45 @@ def free_port() -> int:
 
 
 def _reserve(port: int) -> bool:
-    """Whether this process has reserved `port`, for as long as it lives.
+    """Reserve `port` for as long as this process lives; False when it is reserved already or in use.
 
     The reservation is a name in Linux's abstract socket namespace: the kernel gives it to one process at a time, frees it when that process
-    ends, however it ends, and keeps it where the ports are, in the network namespace.
+    ends, and keeps it per network namespace, as it does ports.
     """
-    reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        reservation.bind(f"\0flink-ha-sidecar/port/{port}")
-    except OSError:
-        reservation.close()
-        return False
-    if not _can_be_bound(port):
-        reservation.close()
-        return False
-    reservation.detach()  # stays open until the process ends
-    return True
-
-
-def _can_be_bound(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as the servers do: a closed connection does not block a port
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reservation, socket.socket() as probe:
+        # As servers do: a closed connection does not block a port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
+            reservation.bind(f"\0flink-ha-sidecar/port/{port}")
             probe.bind(("127.0.0.1", port))
         except OSError:
             return False
+        reservation.detach()  # stays open until the process ends
     return True
 
 
 class Process:
-    """One child process in a session of its own, its output appended to `log`. It is killed when this process ends, however it ends.
+    """One child process in a session of its own, its output appended to `log`. The kernel kills it when this process ends.
 
-    It may be started again after it has ended. A signal to a process that has ended does nothing.
+    It may be restarted after it has ended. Signals to an ended process do nothing.
     """
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        """`environment` None: ours."""
+        """`environment`: None inherits ours."""
         self.name = name
         self.command = tuple(command)
         self.log = log
         self.paused = False
         self.started_at = 0.0
-        """When it was last started, in seconds since the epoch."""
+        """Time of the last start, in seconds since the epoch."""
         self._environment = environment
         self._child: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
     def start(self) -> None:
-        """Starts it; a process that runs is left alone."""
+        """Start the process, unless it is running."""
         if self.running:
             return
         self.started_at = time.time()
@@ -135,25 +122,25 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it has been started and has not ended; true while it is paused."""
+        """Whether the process was started and has not ended; true while paused."""
         return self._child is not None and self._child.poll() is None
 
     @property
     def pid(self) -> int:
-        """Its process id, also after it has ended."""
+        """The process id, also after the process has ended."""
         if self._child is None:
             raise LabError(f"{self.name} was never started")
         return self._child.pid
 
     def kill(self) -> None:
-        """SIGKILL to it and its children; it has ended when this returns."""
+        """Send SIGKILL to the process and its children, and wait until it has ended."""
         if self.running:
-            with suppress(ProcessLookupError):  # it ended in between
+            with suppress(ProcessLookupError):  # it ended meanwhile
                 os.killpg(self.pid, signal.SIGKILL)
             self.wait(_REAP_SECONDS)
 
     def terminate(self) -> None:
-        """SIGTERM. A paused process acts on it when it is resumed."""
+        """SIGTERM. A paused process handles it when it is resumed."""
         self._send(signal.SIGTERM)
 
     def pause(self) -> None:
@@ -167,7 +154,7 @@ class Process:
         self.paused = False
 
     def wait(self, timeout: float) -> int:
-        """Its exit code (-N: ended by signal N). Raises LabError when it still runs after `timeout` seconds."""
+        """The exit code (-N: ended by signal N). Raises LabError when the process still runs after `timeout` seconds."""
         if self._child is None:
             raise LabError(f"{self.name} was never started")
         try:
@@ -178,17 +165,15 @@ class Process:
             ) from error
 
     def stop(self, grace: float = 5.0) -> None:
-        """Ends it in bounded time: SIGTERM, and SIGKILL after `grace` seconds."""
+        """End the process in bounded time: SIGTERM, then SIGKILL after `grace` seconds."""
         self.resume()
         self.terminate()
-        if self._child is not None:
-            try:
-                self.wait(grace)
-            except LabError:
-                self.kill()
+        with suppress(LabError):
+            self.wait(grace)
+        self.kill()
 
     def last_words(self) -> str:
-        """The last line of its log that says something, of this start; stack frames do not."""
+        """The last line that this start logged, without blank lines and stack frames."""
         lines = [line for line in self._tail().splitlines() if line.strip() and not _STACK_FRAME.match(line)]
         return lines[-1].strip() if lines else "(nothing)"
 
@@ -205,20 +190,20 @@ class Process:
             self._child.send_signal(number)
 
 
-class Server(Process, ABC):
-    """A process that has started when it serves. Its command follows from the ports that `choose_ports` took."""
+class ServerProcess(Process, ABC):
+    """A server process. `start` returns when it serves; its command depends on the ports that `choose_ports` chose."""
 
     def __init__(self, name: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
         super().__init__(name, (), log, environment)
         self._has_served = False
 
     def start(self) -> None:
-        """Starts it and waits until it serves: first on ports that are free, later again on the same. Raises LabError when it cannot."""
+        """Start the server and wait until it serves, on free ports the first time and on the same ports later. Raises LabError."""
         self.launch()
         self.await_ready()
 
     def launch(self) -> None:
-        """Starts it without waiting, so that several can come up together."""
+        """Start the server without waiting, so that several can start in parallel."""
         if not self.running:
             if not self._has_served:
                 self.choose_ports()
@@ -229,7 +214,7 @@ class Server(Process, ABC):
             super().start()
 
     def await_ready(self) -> None:
-        """Waits until it serves, on other ports if those chosen first were taken in between."""
+        """Wait until the server serves, on other ports if another process took those chosen first."""
         deadline = time.monotonic() + _READY_SECONDS
         attempts = 1
         while not (self.running and self.is_ready()):
@@ -251,12 +236,12 @@ class Server(Process, ABC):
 
     @abstractmethod
     def choose_ports(self) -> None:
-        """Takes free ports for the first start."""
+        """Choose free ports for the first start."""
 
     @abstractmethod
     def build_command(self) -> Sequence[str]:
-        """The command line, for the ports chosen; writes what it needs on disk."""
+        """The command line for the chosen ports; writes the configuration files."""
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether it serves now. Must answer within seconds."""
+        """Whether the server serves now. Must return within seconds."""

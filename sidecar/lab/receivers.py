@@ -1,4 +1,4 @@
-"""Where alerts arrive: a webhook and a mail server on 127.0.0.1 that keep what they get."""
+"""A webhook and a mail server on 127.0.0.1 that keep every message they receive."""
 
 import asyncio
 import json
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from email import message_from_bytes, policy
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -19,8 +20,8 @@ _MOST_BYTES: Final = 1 << 20
 _SECONDS: Final = 10.0
 
 
-class Message(Struct, frozen=True):
-    """One message as it arrived. `at` is in seconds since the epoch; `raw` is the body of the request, or the whole mail."""
+class ReceivedMessage(Struct, frozen=True):
+    """One received message. `at` is in seconds since the epoch; `raw` is the body of the request, or the whole mail."""
 
     at: float
     title: str
@@ -29,36 +30,36 @@ class Message(Struct, frozen=True):
 
 
 class HttpReceiver:
-    """A webhook. It keeps what is posted, and answers with `status` and `headers` after `answer_after` seconds; `math.inf`: never.
+    """A webhook. It keeps what is posted, and responds with `status` and `headers` after `answer_after` seconds; `math.inf`: never.
 
-    The three may be changed while it runs.
+    These three may be changed while it runs.
     """
 
-    def __init__(self, status: int = 200, answer_after: float = 0.0, headers: Mapping[str, str] | None = None) -> None:
-        self.status = status
-        self.answer_after = answer_after
-        self.headers = headers or {}
-        self.received: list[Message] = []
+    def __init__(self) -> None:
+        self.status = 200
+        self.answer_after = 0.0
+        self.headers: Mapping[str, str] = {}
+        self.received: list[ReceivedMessage] = []
         self.stopping = threading.Event()
         self._server: _WebServer | None = None
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:PORT`, once it was started."""
+        """`127.0.0.1:PORT`, after the start."""
         return f"127.0.0.1:{self._server.server_port}" if self._server else ""
 
     @property
     def url(self) -> str:
-        """The Apprise URL of it."""
+        """Its Apprise URL."""
         return f"json://{self.address}/"
 
     def start(self) -> None:
-        """It receives when this returns. It is started once."""
+        """Start to receive. May be called once."""
         self._server = _WebServer(self)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="http-receiver", daemon=True).start()
 
     def stop(self) -> None:
-        """It receives nothing more; whoever still waits for an answer gets none. May be called twice, or before `start`."""
+        """Stop receiving; pending requests get no response. May be called twice, or before `start`."""
         if self._server and not self.stopping.is_set():
             self.stopping.set()
             self._server.shutdown()
@@ -66,15 +67,15 @@ class HttpReceiver:
 
 
 class MailReceiver:
-    """A mail server without TLS or log-in. It keeps each mail, and answers with `status` after `answer_after` seconds; `math.inf`: never.
+    """A mail server without TLS or log-in. It keeps each mail, and responds with `status` after `answer_after` seconds; `math.inf`: never.
 
     Both may be changed while it runs.
     """
 
-    def __init__(self, status: int = 250, answer_after: float = 0.0) -> None:
-        self.status = status
-        self.answer_after = answer_after
-        self.received: list[Message] = []
+    def __init__(self) -> None:
+        self.status = 250
+        self.answer_after = 0.0
+        self.received: list[ReceivedMessage] = []
         self._port = 0
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -82,11 +83,11 @@ class MailReceiver:
 
     @property
     def url(self) -> str:
-        """The Apprise URL of it."""
+        """Its Apprise URL."""
         return f"mailto://127.0.0.1:{self._port}?smtp=127.0.0.1&mode=insecure&from=flink@example.com&to=operator@example.com"
 
     def start(self) -> None:
-        """It receives when this returns. It is started once."""
+        """Start to receive. May be called once."""
         port = Future[int]()
         self._thread = threading.Thread(
             target=asyncio.run, args=(self._serve(port),), name="mail-receiver", daemon=True
@@ -95,18 +96,18 @@ class MailReceiver:
         self._port = port.result(_SECONDS)
 
     def stop(self) -> None:
-        """It receives nothing more; whoever still waits for an answer gets none. May be called twice, or before `start`."""
+        """Stop receiving; pending mails get no response. May be called twice, or before `start`."""
         if self._loop and self._stop and self._thread:
-            with suppress(RuntimeError):  # the loop has been closed: this is the second call
+            with suppress(RuntimeError):  # the loop is closed: this is the second call
                 self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(_SECONDS)
 
-    async def handle_DATA(self, _server: SMTP, _session: Any, envelope: Any) -> str:  # noqa: N802 aiosmtpd calls it so
-        """Takes one mail over. Called by aiosmtpd."""
+    async def handle_DATA(self, _server: SMTP, _session: Any, envelope: Any) -> str:  # noqa: N802  the name that aiosmtpd calls
+        """Accept one mail. Called by aiosmtpd."""
         mail = message_from_bytes(envelope.content, policy=policy.default)
         text = mail.get_body(("plain", "html"))
         body = text.get_content() if text else ""
-        self.received.append(Message(time.time(), str(mail["Subject"] or ""), body, envelope.content))
+        self.received.append(ReceivedMessage(time.time(), str(mail["Subject"] or ""), body, envelope.content))
         if self.answer_after == math.inf:
             await asyncio.Event().wait()
         await asyncio.sleep(self.answer_after)
@@ -115,14 +116,9 @@ class MailReceiver:
     async def _serve(self, port: Future[int]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
+        smtp = partial(SMTP, self, hostname="localhost", data_size_limit=_MOST_BYTES, timeout=_SECONDS, loop=self._loop)
         try:
-            server = await self._loop.create_server(
-                lambda: SMTP(
-                    self, hostname="localhost", data_size_limit=_MOST_BYTES, timeout=_SECONDS, loop=self._loop
-                ),
-                "127.0.0.1",
-                0,
-            )
+            server = await self._loop.create_server(smtp, "127.0.0.1", 0)
         except OSError as error:
             port.set_exception(error)
             return
@@ -139,7 +135,7 @@ class _WebServer(ThreadingHTTPServer):
         self.receiver = receiver
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that goes away is none of our errors."""
+        """Nothing: a client that disconnects is not an error."""
 
 
 class _Webhook(BaseHTTPRequestHandler):
@@ -147,7 +143,7 @@ class _Webhook(BaseHTTPRequestHandler):
     timeout = _SECONDS
 
     def do_POST(self) -> None:
-        """Keep it, wait, answer."""
+        """Keep the message, wait, respond."""
         receiver = self.server.receiver
         raw = self.rfile.read(min(int(self.headers.get("Content-Length", 0)), _MOST_BYTES))
         receiver.received.append(_posted(raw))
@@ -159,16 +155,16 @@ class _Webhook(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", "2")
         self.end_headers()
-        self.wfile.write(b"ok")  # what Slack answers, and what its callers expect
+        self.wfile.write(b"ok")  # Slack's response, which its clients expect
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing: what arrived is in `received`."""
+        """Nothing: the messages are in `received`."""
 
 
-def _posted(raw: bytes) -> Message:
-    """As `json://` posts it; of anything else, `raw` is all there is."""
+def _posted(raw: bytes) -> ReceivedMessage:
+    """The message that Apprise's `json://` posted; with empty title and body if another client posted it."""
     try:
         fields = json.loads(raw)
-        return Message(time.time(), fields["title"], fields["message"], raw)
+        return ReceivedMessage(time.time(), fields["title"], fields["message"], raw)
     except (ValueError, TypeError, KeyError):
-        return Message(time.time(), "", "", raw)
+        return ReceivedMessage(time.time(), "", "", raw)

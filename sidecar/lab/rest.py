@@ -1,17 +1,18 @@
-"""Flink's REST API, as much of it as the lab needs."""
+"""A client of Flink's REST API, with what the lab needs of it."""
 
 import http.client
 import json
-import uuid
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sidecar.lab.errors import LabError
+from urllib3 import encode_multipart_formdata
+
+from sidecar.lab.lab_error import LabError
 
 
 class RestError(LabError):
-    """No good answer: nobody there, too late, an error status, or no JSON. Often it passes, while Flink elects a leader."""
+    """No usable response: no connection, a timeout, an error status, or no JSON. Often transient, while Flink elects a leader."""
 
 
 def call(
@@ -23,7 +24,7 @@ def call(
     content_type: str = "application/json",
     timeout: float = 5.0,
 ) -> dict[str, Any]:
-    """The answer of the REST server at `address` ("http://127.0.0.1:PORT"); no proxy is asked. `timeout` is in s. Raises RestError."""
+    """The response of the REST server at `address` ("http://127.0.0.1:PORT"), without a proxy. `timeout` in seconds. Raises RestError."""
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=timeout)
     try:
         connection.request(method, path, body, {"Content-Type": content_type} if body is not None else {})
@@ -43,19 +44,14 @@ def call(
 
 
 def upload_jar(address: str, jar: Path) -> str:
-    """Uploads a job jar to one JobManager; the id under which that JobManager has it. Raises RestError."""
-    boundary = uuid.uuid4().hex
-    head = f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{jar.name}"\r\n'
-    body = (
-        (head + "Content-Type: application/java-archive\r\n\r\n").encode()
-        + jar.read_bytes()
-        + f"\r\n--{boundary}--\r\n".encode()
-    )
-    answer = call(address, "POST", "/jars/upload", body, content_type=f"multipart/form-data; boundary={boundary}")
+    """Upload a job jar to one JobManager; returns the id of the jar there. Raises RestError."""
+    part = (jar.name, jar.read_bytes(), "application/java-archive")
+    body, content_type = encode_multipart_formdata({"jarfile": part})
+    answer = call(address, "POST", "/jars/upload", body, content_type=content_type)
     return Path(str(answer["filename"])).name
 
 
 def _reason(content: object) -> str:
-    """The first line of Flink's own explanation."""
+    """The first line of Flink's error message."""
     errors = content.get("errors") if isinstance(content, dict) else None
     return str(errors[-1]).strip().splitlines()[0] if isinstance(errors, list) and errors else "no reason given"

@@ -1,4 +1,4 @@
-"""The configuration of the lab's Flink clusters, written the way that version of Flink has it."""
+"""Writes the configuration of the lab's Flink clusters, in the format of their Flink version."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -13,16 +13,10 @@ NAMESPACE = "default"
 TASK_MANAGER_HEAP_MEGABYTES = 256
 """The sum of the two heap sizes below."""
 
-_LOCAL = {
-    "jobmanager.rpc.address": "127.0.0.1",
-    "jobmanager.bind-host": "127.0.0.1",
-    "rest.address": "127.0.0.1",
-    "rest.bind-address": "127.0.0.1",
-    "taskmanager.host": "127.0.0.1",
-    "taskmanager.bind-host": "127.0.0.1",
-}
+_ADDRESSES = ("jobmanager.rpc.address", "jobmanager.bind-host", "rest.address", "rest.bind-address")
+_LOCAL = dict.fromkeys((*_ADDRESSES, "taskmanager.host", "taskmanager.bind-host"), "127.0.0.1")
 
-# Without Flink's start scripts nobody computes these for the TaskManager: every one is needed.
+# Flink's start scripts compute these for the TaskManager. Without the scripts, every one is required.
 _TASK_MANAGER = {
     "taskmanager.numberOfTaskSlots": 2,
     "taskmanager.cpu.cores": 1.0,
@@ -42,9 +36,9 @@ _TASK_MANAGER = {
 def write_conf_dir(
     conf_dir: Path, version: tuple[int, int], quorum: str, data: Path, session_timeout: timedelta
 ) -> None:
-    """Writes a Flink configuration folder as users have it: Flink 2: `config.yaml`, nested; Flink 1: `flink-conf.yaml`, flat.
+    """Write a Flink configuration folder with HA in the ZooKeeper at `quorum`: nested `config.yaml` (Flink 2), flat `flink-conf.yaml` (1).
 
-    High availability in the ZooKeeper at `quorum`; checkpoints and recovery data in `data`; a job is restarted without end.
+    Checkpoints and recovery data are in `data`; jobs are restarted without limit.
     """
     milliseconds = session_timeout // timedelta(milliseconds=1)
     options = {
@@ -61,7 +55,7 @@ def write_conf_dir(
 def write_kubernetes_conf_dir(
     conf_dir: Path, version: tuple[int, int], kubeconfig: Path, data: Path, lease_duration: timedelta
 ) -> None:
-    """As `write_conf_dir`, with high availability in ConfigMaps. A lease is renewed three times in its duration, as by Flink's defaults."""
+    """As `write_conf_dir`, with HA in ConfigMaps. A lease is renewed three times in its duration, as with Flink's defaults."""
     lease, retry = (f"{time // timedelta(milliseconds=1)} ms" for time in (lease_duration, lease_duration / 3))
     options = {
         "kubernetes.cluster-id": CLUSTER_ID,
@@ -84,7 +78,7 @@ def _write(conf_dir: Path, version: tuple[int, int], data: Path, mode: str, opti
         "high-availability.type" if version >= (1, 17) else "high-availability": mode,
         "high-availability.storageDir": f"file://{data / 'ha'}",
         "execution.checkpointing.dir" if flink_2 else "state.checkpoints.dir": f"file://{data / 'checkpoints'}",
-        "web.refresh-interval": 500,  # how old an answer of the REST API may be, in milliseconds
+        "web.refresh-interval": 500,  # the maximum age of a REST API response, in milliseconds
         "restart-strategy.type" if version >= (1, 19) else "restart-strategy": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 2_147_483_647,
         "restart-strategy.fixed-delay.delay": "200 ms",
@@ -101,7 +95,7 @@ def _write(conf_dir: Path, version: tuple[int, int], data: Path, mode: str, opti
 
 
 def _nested(settings: dict[str, Any]) -> dict[str, Any]:
-    """`{"a.b": 1}` as `{"a": {"b": 1}}`."""
+    """Turn `{"a.b": 1}` into `{"a": {"b": 1}}`."""
     tree: dict[str, Any] = {}
     for key, value in settings.items():
         *parents, leaf = key.split(".")

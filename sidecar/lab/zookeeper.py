@@ -1,4 +1,4 @@
-"""A real ZooKeeper: the one inside the Flink distribution."""
+"""Runs the ZooKeeper server that the Flink distribution contains."""
 
 import socket
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from sidecar.lab.errors import LabError
 from sidecar.lab.java import java_command, java_environment
-from sidecar.lab.processes import Server, free_port
+from sidecar.lab.lab_error import LabError
+from sidecar.lab.processes import ServerProcess, free_port
 
 _MAIN = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HEAP_MEGABYTES = 128
 _ANSWER_SECONDS = 2.0
 
-# Sessions are honoured between 2 s (two ticks) and the 60 s that are Flink's default.
+# Session timeouts from 2 s (two ticks) to 60 s (Flink's default) are accepted.
 _CONFIG = """\
 tickTime=1000
 maxSessionTimeout=60000
@@ -29,8 +29,8 @@ admin.enableServer=false
 """
 
 
-class ZooKeeper(Server):
-    """One standalone ZooKeeper server; started again, it has the same address and the same data.
+class ZooKeeper(ServerProcess):
+    """One standalone ZooKeeper server. It keeps its address and data across restarts.
 
     `home` is a Flink distribution (`flink_home`). Data and log are in `folder`. It serves 0.6 s after its start.
     """
@@ -45,13 +45,13 @@ class ZooKeeper(Server):
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:PORT`, once it was started."""
+        """`127.0.0.1:PORT`, after the first start."""
         return f"127.0.0.1:{self._port}"
 
     def read(self, path: str) -> tuple[bytes, float] | None:
-        """The data of a node and when it was last written (seconds since the epoch), read in a short session of its own.
+        """The data of a znode and when it was last written (seconds since the epoch), read in a session of its own.
 
-        None when there is no such node. Raises LabError when ZooKeeper does not answer.
+        None when the znode does not exist. Raises LabError when ZooKeeper does not answer.
         """
         client = KazooClient(self.address, timeout=_ANSWER_SECONDS)
         try:
@@ -79,7 +79,7 @@ class ZooKeeper(Server):
         return java_command(self._java, self._home, self._folder, _HEAP_MEGABYTES, _MAIN, str(config), log=self.log)
 
     def is_ready(self) -> bool:
-        """Whether it answers the four-letter word `srvr` as a server that serves does."""
+        """Whether the response to the four-letter word `srvr` is that of a serving server."""
         try:
             with socket.create_connection(("127.0.0.1", self._port), _ANSWER_SECONDS) as connection:
                 connection.sendall(b"srvr")

@@ -92,7 +92,7 @@ class History:
             begin = until
         return self
 
-    def told(
+    def notified(
         self, seconds: float, outcome: str, attempt: int = 0, *, queued: float | None = None, **fields: Any
     ) -> "History":
         """What became, at `seconds`, of an alert that was queued then, or at `queued`."""

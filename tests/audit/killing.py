@@ -1,4 +1,4 @@
-"""Ingests that are killed: with a JVM of their own, or on one that goes on, so that a kill costs no start of Spark."""
+"""Ingests that are killed: with their own JVM, or on one that survives, so that a kill costs no start of Spark."""
 
 import os
 import random
@@ -41,7 +41,7 @@ spark = SparkSession(context)
 print("started", flush=True)
 ingest(spark, *sys.argv[1:])
 print("done", flush=True)
-os._exit(0)  # the JVM goes on
+os._exit(0)  # the JVM survives
 """
 _CHANGES = 60
 _DATES = 3
@@ -70,7 +70,7 @@ def started(script: str, *arguments: Path, environment: Mapping[str, str]) -> It
 
 @contextmanager
 def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> Iterator["subprocess.Popen[str]"]:
-    """An ingest in a process of its own that is about to begin, with a JVM of its own or on that of a session. It is gone in the end."""
+    """An ingest that is about to begin in its own process, with its own JVM or on that of a session. It ends with the block."""
     leftovers = str(spool.parent)  # what a killed process has no time to remove goes where the spool goes
     environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
     if jvm_of is not None:
@@ -164,7 +164,7 @@ class Rounds:
 
 
 def _end_what_it_began(spark: SparkSession) -> None:
-    """On a JVM that goes on when its Python is killed, as its own end would."""
+    """Do on a surviving JVM what its end would do."""
     for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
         if query is not None:  # it has ended just now
             query.stop()

@@ -20,7 +20,7 @@ _POLICY = replace(
     route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND),
     session_timeouts={"default": 5 * SECOND},
 )
-"""The failovers of a recording follow each other faster than anybody wants to be told of real ones."""
+"""The failovers of a recording follow each other faster than real ones should be notified."""
 _DELIVERED_AFTER = SECOND // 4
 
 

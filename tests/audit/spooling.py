@@ -34,12 +34,12 @@ def instant(moment: datetime) -> Timestamp:
 
 
 def session_id(letter: str) -> str:
-    """A leader session id that can be told from others."""
+    """A leader session id of its own for each letter."""
     return f"{letter * 8}-0000-4000-8000-000000000000"
 
 
 def transition(number: int, at: datetime = NOON, **other: Any) -> TransitionRecord:
-    """B took over from A: the change with this number, the same for each who sees it."""
+    """B took over from A: the change with this number, the same for every observer."""
     fields: dict[str, Any] = {
         "id": record_id("test", number),
         "cluster_id": f"cluster-{number % 3}",
@@ -130,7 +130,7 @@ def episode(number: int, at: datetime = NOON) -> EpisodeRecord:
 
 
 def annotation(number: int, at: datetime = NOON) -> Annotation:
-    """What somebody noted about the episode of that number."""
+    """A note on the episode of that number."""
     return Annotation(
         **_envelope("annotation", number, at),
         episode_id=record_id("test", "episode", number),

@@ -143,7 +143,7 @@ def test_an_answer_begins_with_its_question() -> None:
 
 @cluster
 def plain(history: History) -> None:
-    """Two observers. jm-1 was away when B took over, and knew only A when it came back."""
+    """Two observers. jm-1 was down when B took over, and knew only A when it was back."""
     history.found(0, A).found(0.1, A, **OTHER).revoked(10, A).granted(11.5, B, A, 1.5).found(13, B, A, **OTHER)
     history.happened(20, "READDRESSED", B, B).found(30, B, B)
     history.granted(0, A, None, None, **JOB).happened(30, "CHANGED", B, A, **JOB)
@@ -184,8 +184,8 @@ def unseen(history: History) -> None:
     history.covered(0, 100).covered(100, 200, "blind").covered(200, 300)
 
 
-def test_a_change_that_nobody_saw_is_a_failover_of_unknown_duration(ask: Ask) -> None:
-    """It was at some time before it was found; a leader that was only out of sight has one term."""
+def test_an_unobserved_change_is_a_failover_of_unknown_duration(ask: Ask) -> None:
+    """It was at some time before it was found; a leader that was only unobserved has one term."""
     assert ask("failovers", "unseen", "at, component, after_session_id, vacant_seconds, kind") == [
         (200, "dispatcher", B, None, "DISCOVERED")
     ]
@@ -198,7 +198,7 @@ def test_a_change_that_nobody_saw_is_a_failover_of_unknown_duration(ask: Ask) ->
 
 @cluster
 def forgetful(history: History) -> None:
-    """The only observer is gone with its JobManager and its disk; another one comes, which knows nothing. Meanwhile a job had ended."""
+    """The only observer is lost with its JobManager and its disk; a new one starts without state. Meanwhile a job has ended."""
     history.found(0, A).granted(0, A, None, None, **JOB).granted(0, A, None, None, component="job", job_id="1" * 32)
     history.covered(0, 100)
     history.found(160, B, **OTHER).found(160, B, **OTHER, **JOB)
@@ -254,7 +254,7 @@ def many(history: History) -> None:
 
 
 def test_mttr_is_over_the_vacancies_that_were_measured(ask: Ask) -> None:
-    """Percentiles are measured durations; how many failovers had none is said."""
+    """Percentiles are measured durations; failovers without one are counted."""
     columns = "component, failovers, without_duration, mean_seconds, p50_seconds, p95_seconds, max_seconds"
     assert ask("mttr", "many", columns) == [("dispatcher", 101, 1, 50.5, 50, 95, 100)]
     assert ask("mttr", "plain", columns) == [
@@ -277,7 +277,7 @@ def dead_and_published(history: History) -> None:
 
 
 def test_a_failover_says_for_how_long_no_leader_worked(ask: Ask) -> None:
-    """Beside the time without a published leader; of several observers whoever knows."""
+    """Beside the time without a published leader; of several observers, the one that knows it."""
     columns = "at, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most"
     assert ask("failovers", "dead_and_published", columns) == [
         (DAY, 0.4, 8.9, 15.4),
@@ -302,14 +302,14 @@ def test_mttr_has_bounds_of_the_time_without_a_working_leader(ask: Ask) -> None:
 
 @cluster
 def midnight(history: History) -> None:
-    """A leads from 22:00 on; nobody leads for 20 s, over midnight UTC; jm-0 is blind for 100 s within the next term."""
+    """A leads from 22:00 on; there is no leader for 20 s, over midnight UTC; jm-0 is blind for 100 s within the next term."""
     history.found(36000, A).revoked(43190, A).granted(43210, B, A, 20.0)
     history.found(50100, B, B).revoked(60000, B)
     history.covered(36000, 50000).covered(50000, 50100, "blind").covered(50100, 61000)
 
 
 def test_availability_counts_covered_time_only_by_utc_day(ask: Ask) -> None:
-    """A blind stretch inside a term is unobserved, and the term goes on; the session's own time zone does not matter."""
+    """A blind stretch inside a term is unobserved, and the term continues; the session's own time zone does not matter."""
     columns = "CAST(day AS STRING), led_seconds, vacant_seconds, unobserved_seconds, availability"
     assert ask("availability", "midnight", columns) == [
         ("2025-11-21", 7190, 10, 0, round(7190 / 7200, 6)),
@@ -369,7 +369,7 @@ def back_in_sight(history: History) -> None:
 
 
 def test_a_stretch_that_was_blind_is_unobserved_before_the_next_one_is_recorded(ask: Ask) -> None:
-    """In each answer alike; and of what came after the last coverage record, nothing is said."""
+    """In each answer alike; the time after the last coverage record is in no answer."""
     assert ask("known_until", "back_in_sight", "since, until") == [(0, 120)]
     assert ask("unobserved", "back_in_sight", "what, began_at, ended_at, seconds") == [("BLIND", 100, 120, 20)]
     assert ask("availability", "back_in_sight", "led_seconds, vacant_seconds, unobserved_seconds") == [(100, 0, 20)]
@@ -402,7 +402,7 @@ def refused() -> list[Sidecar]:
 
 
 def test_what_cannot_be_read_is_unobserved_for_that_component(ask: Ask) -> None:
-    """Although the store is in sight; and a lost view is told by sight alone, once."""
+    """Although an observer is connected; and a lost connection is in `sight` alone, once."""
     rows = ask("unobserved", "refused", "what, component, round(seconds)")
     assert rows == [("BLIND", None, 60), ("UNREADABLE", "dispatcher", 30)]
     seconds = "component, round(led_seconds), vacant_seconds, round(unobserved_seconds)"
@@ -456,7 +456,7 @@ def flaps(history: History) -> None:
 
 
 def test_three_changes_within_an_hour_are_flapping(ask: Ask) -> None:
-    """A bout lasts as long as that goes on; leaders that take turns are split leadership, and their returns are no failovers."""
+    """A bout lasts as long as the changes continue; alternating leaders are split leadership, and their returns are no failovers."""
     columns = "component, began_at, ended_at, changes, seconds, size(leaders), split"
     assert ask("flapping", "flaps", columns) == [
         ("dispatcher", 0, 3900, 4, 3900, 4, False),
@@ -471,15 +471,17 @@ def test_three_changes_within_an_hour_are_flapping(ask: Ask) -> None:
 @cluster
 def alerts(history: History) -> None:
     """One arrives at the third attempt, with a second one behind it; one given up; one not sent; one under way; one from before the log."""
-    history.told(0, "failed", 6, queued=-90, destination="old").told(1, "delivered", 7, queued=-90, destination="old")
-    history.told(100, "queued").told(101, "failed", 1, queued=100).told(103, "timed_out", 2, queued=100)
-    history.told(150, "queued").told(160, "delivered", 3, queued=100, possible_duplicate=True)
-    history.told(161, "delivered", 1, queued=150).told(200, "queued", reason="RESOLVED")
-    history.told(201, "gave_up", 1, queued=200, reason="RESOLVED", detail="HTTP 404")
-    history.told(200, "queued", reason="RESOLVED", destination="pager")
-    history.told(202, "not_sent", 1, queued=200, reason="RESOLVED", destination="pager", detail="nothing is sent")
-    history.told(200, "queued", observer="jm-1")
-    history.told(202, "failed", 1, queued=200, observer="jm-1", detail="refused")
+    history.notified(0, "failed", 6, queued=-90, destination="old").notified(
+        1, "delivered", 7, queued=-90, destination="old"
+    )
+    history.notified(100, "queued").notified(101, "failed", 1, queued=100).notified(103, "timed_out", 2, queued=100)
+    history.notified(150, "queued").notified(160, "delivered", 3, queued=100, possible_duplicate=True)
+    history.notified(161, "delivered", 1, queued=150).notified(200, "queued", reason="RESOLVED")
+    history.notified(201, "gave_up", 1, queued=200, reason="RESOLVED", detail="HTTP 404")
+    history.notified(200, "queued", reason="RESOLVED", destination="pager")
+    history.notified(202, "not_sent", 1, queued=200, reason="RESOLVED", destination="pager", detail="nothing is sent")
+    history.notified(200, "queued", observer="jm-1")
+    history.notified(202, "failed", 1, queued=200, observer="jm-1", detail="refused")
 
 
 def test_each_alert_is_delivered_given_up_or_pending(ask: Ask) -> None:
@@ -497,12 +499,12 @@ def test_each_alert_is_delivered_given_up_or_pending(ask: Ask) -> None:
 
 @cluster
 def fortnight(history: History) -> None:
-    """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday nobody looks."""
+    """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday is unobserved."""
     history.found(0, A).revoked(2.4 * DAY, A).granted(2.4 * DAY + 60, B, A, 60.0)
     history.happened(3 * DAY, "CHANGED", C, B)
     history.covered(0, 2.5 * DAY).covered(2.5 * DAY, 3 * DAY, "blind").covered(3 * DAY, 3.5 * DAY)
-    history.told(2.4 * DAY + 5, "queued").told(2.4 * DAY + 6, "delivered", 1, queued=2.4 * DAY + 5)
-    history.told(3 * DAY, "queued").told(3.1 * DAY, "gave_up", 9, queued=3 * DAY)
+    history.notified(2.4 * DAY + 5, "queued").notified(2.4 * DAY + 6, "delivered", 1, queued=2.4 * DAY + 5)
+    history.notified(3 * DAY, "queued").notified(3.1 * DAY, "gave_up", 9, queued=3 * DAY)
 
 
 def test_a_week_is_one_line(ask: Ask) -> None:
@@ -560,10 +562,10 @@ def settings(session: SparkSession) -> dict[str, str]:
 
 
 def test_what_is_no_audit_log_cannot_be_opened(spark: SparkSession, tmp_path: Path) -> None:
-    """One line that says what is missing."""
+    """One line that names what is missing."""
     with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: there is no such folder$"):
         open_audit(spark, str(tmp_path / "nowhere"))
-    with pytest.raises(AuditError, match=r"^\S+ holds no audit log: neither transitions nor "):
+    with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: it is not an audit log$"):
         open_audit(spark, str(tmp_path))
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditError, match="there is no such folder"):

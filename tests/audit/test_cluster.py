@@ -67,7 +67,7 @@ class Daemon:
             time.sleep(0.05)
 
     def end(self) -> None:
-        """It and its executors are gone when this returns."""
+        """Ends the worker and its executors."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(_DEADLINE)

@@ -139,7 +139,7 @@ def test_a_date_that_is_not_sound_is_left_as_it_is(spark: SparkSession, log: Log
     assert [*done.left] == [f"transitions/{folder.name}" for folder in folders[:3]]
     problems = list(done.left.values())
     assert torn.name in problems[0]
-    assert problems[1:] == ["README.txt in it is not of an audit log", "it holds rows without an id"]
+    assert problems[1:] == ["README.txt in it is not of an audit log", "it contains rows without an id"]
     assert [sorted((file, file.read_bytes()) for file in folder.iterdir()) for folder in folders[:3]] == before
     assert all("\n" not in problem for problem in problems)
 
@@ -148,7 +148,7 @@ def test_a_date_that_is_not_sound_is_left_as_it_is(spark: SparkSession, log: Log
 def test_dying_at_any_step_loses_and_repeats_nothing(
     spark: SparkSession, log: Log, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Before the swap readers see the old files, behind it the new one; the next compaction goes on from there."""
+    """Before the swap readers see the old files, after it the new one; the next compaction continues from there."""
     from sidecar.audit import storage
 
     def die(*_arguments: object) -> None:
@@ -235,7 +235,7 @@ def test_readers_never_count_wrong(spark: SparkSession, log: Log, tmp_path: Path
 def test_a_barrier_that_outlives_its_compaction_goes_with_the_next_lock(
     spark: SparkSession, log: Log, swapped: bool
 ) -> None:
-    """Killed in the moment of a swap, the date cannot be read (which is no wrong count) until somebody writes again."""
+    """Killed in the moment of a swap, the date cannot be read (which is no wrong count) until the next write."""
     (date, *_) = sorted((log.audit / "transitions").iterdir())
     barrier = date / "compacting-1.parquet"
     if swapped:
@@ -249,7 +249,7 @@ def test_a_barrier_that_outlives_its_compaction_goes_with_the_next_lock(
 
 
 def test_our_own_query_gets_over_a_swap(spark: SparkSession, log: Log) -> None:
-    """Files that were listed before and are gone when the answer is fetched: it asks anew."""
+    """Files that were listed and are deleted when the answer is fetched: the query is repeated."""
     result = run_sql(spark, str(log.audit), "SELECT count(DISTINCT id) FROM transitions")
     assert compact(spark, str(log.audit)).dates == 4
     assert list(result.rows) == [[80]]

@@ -35,7 +35,7 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def captured(found: list[AnyRecord]) -> list[AnyRecord]:
-    """Evidence of the first two failovers, put beside the recording by hand: after the first, no process was left to look at."""
+    """Evidence of the first two failovers, added to the recording by hand: after the first, no process was left to capture."""
     lost, handed_over = [record for record in found if isinstance(record, EpisodeRecord)][:2]
     job = next(record.job_id for record in found if isinstance(record, TransitionRecord) and record.job_id)
 

@@ -113,7 +113,7 @@ def test_dying_between_two_files_becoming_visible_loses_and_repeats_nothing(
 def test_a_torn_checkpoint_is_done_without(
     spark: SparkSession, spool: Path, audit: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark may not be able to read its own notes after a death at the wrong moment: nobody has to do anything, and nothing is twice."""
+    """After a kill Spark may be unable to read its checkpoint: nothing has to be done, and nothing is repeated."""
     seal(spool, "jm-0", 1, [transition(1)])
     ingest(spark, str(spool), str(audit))
     (checkpoint,) = (audit / "_checkpoints" / "ingest").iterdir()

@@ -49,12 +49,12 @@ def test_each_record_is_there_once(spark: SparkSession, elsewhere: str, spool: P
 
 
 def test_what_is_too_old_goes_there_too(spark: SparkSession, elsewhere: str, log: Log) -> None:
-    """Segments and dates; compaction, which needs files that can be swapped, says so and changes nothing."""
+    """Segments and dates; compaction, which needs files that can be swapped, is refused and changes nothing."""
     segment = age(log.spool / "jm-0" / f"{1:016d}-{20:016d}.jsonl.gz")
     expired = expire(spark, f"{elsewhere}/audit", 2, spool=f"{elsewhere}/spool")
     assert expired == ExpireResult(segments=1, dates=2, not_ingested=0)
     assert not segment.exists()
-    with pytest.raises(AuditError, match=r"^cannot compact viewfs://[^ ]*/bucket/audit: only on a local file system"):
+    with pytest.raises(AuditError, match=r"^cannot compact viewfs://[^ ]*/bucket/audit: only a local file system"):
         compact(spark, f"{elsewhere}/audit")
     assert ids_seen(spark, log.audit, "transitions") == ids([transition(n) for n in range(80) if n % 4 < 2])
     assert verify(spark, f"{elsewhere}/audit").findings == []

@@ -83,7 +83,7 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
     assert ids_seen(spark, audit, "notifications") == ids([notification(1)])
 
 
-def test_a_row_says_what_its_record_says(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
+def test_a_row_equals_its_record(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """To the microsecond, with maps, structs and nulls."""
     seen = transition(1, datetime(2025, 11, 21, 23, 59, 59, 999999, tzinfo=UTC))
     seal(spool, "jm-0", 1, [seen])
@@ -185,7 +185,7 @@ def test_lines_that_are_no_records_go_to_the_quarantine(
 def test_what_a_later_version_wrote_is_kept_as_far_as_it_is_known(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
-    """A schema from the future and a field that nobody knows yet are no reason to refuse a record."""
+    """A newer schema and an unknown field are no reason to reject a record."""
     future = line(transition(1)).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"mood":{"of":["the","day"]}')
     seal(spool, "jm-0", 1, lines=[future])
     assert ingested().rows == NOTHING | {"transitions": 1}
@@ -205,7 +205,7 @@ def test_rows_of_older_and_newer_schemas_live_beside_each_other(
         seal(spool, "jm-0", number, [transition(number)])
         ingested()
         (file,) = (audit / "transitions").rglob("part-*.parquet")
-        table = other(pq.ParquetFile(file).read()).replace_schema_metadata()  # which tells Spark today's columns
+        table = other(pq.ParquetFile(file).read()).replace_schema_metadata()  # without Spark's own schema
         pq.write_table(table, file.with_name(f"other-{number}.parquet"))
         file.unlink()
     shutil.rmtree(audit / "_checkpoints")
@@ -264,7 +264,7 @@ def test_a_transition_that_is_spelled_otherwise_is_one(
 def test_of_a_damaged_segment_is_kept_what_can_be_had(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
-    """The quarantine says which segments are damaged, once, and the sound ones are taken in as if nothing were."""
+    """The quarantine lists the damaged segments, once, and the others are ingested."""
     seal(spool, "jm-0", 1, [transition(n) for n in range(10)])
     torn = seal(spool, "jm-1", 1, [transition(n) for n in range(10, 1000)])
     torn.write_bytes(torn.read_bytes()[:-200])
@@ -316,7 +316,7 @@ def test_two_spools_may_fill_one_log(spark: SparkSession, tmp_path: Path, audit:
 def test_following_takes_in_what_comes_beside_a_compaction_and_keeps_other_ingests_out(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
-    """What appears while it runs is taken in, each id once; a second ingest refuses in one line; `stop` ends it and tells what it did."""
+    """Segments that appear meanwhile are ingested, each id once; a second ingest is refused in one line; `stop` ends it with its result."""
     yesterday = datetime.now(UTC) - timedelta(days=1)
     seal(spool, "jm-0", 1, [transition(1, yesterday)])
     assert ingested().rows["transitions"] == 1
@@ -331,7 +331,7 @@ def test_following_takes_in_what_comes_beside_a_compaction_and_keeps_other_inges
         assert compact(spark, str(audit)).files == 2
         seal(spool, "jm-0", 3, [transition(1, yesterday), transition(3, yesterday)])
         with pytest.raises(
-            AuditError, match=r"^another ingest or compaction is at work in file:\S+: run one at a time"
+            AuditError, match=r"^another ingest or compaction is running in file:\S+: run one at a time"
         ):
             ingested()
         _until(lambda: sum(dates(audit, "transitions").values()) == 3)
@@ -351,14 +351,14 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def test_wrong_folders_are_one_clear_line(spark: SparkSession, spool: Path, audit: Path, tmp_path: Path) -> None:
-    """A spool that is not there, an audit log that cannot be, a folder that belongs to somebody else: nothing is changed."""
+    """A missing spool, an impossible audit log, a foreign folder: nothing is changed."""
     (tmp_path / "file").write_text("")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "holiday.jpg").write_text("")
     for where, wanted, problem in (
         (tmp_path / "nowhere", audit, "nowhere: there is no such folder"),
         (spool, tmp_path / "file" / "audit", "Parent path is not a directory"),
-        (spool, tmp_path / "photos", r"photos holds something else than an audit log \(holiday.jpg, …\)"),
+        (spool, tmp_path / "photos", r"photos is not an audit log \(it contains holiday.jpg, …\)"),
     ):
         with pytest.raises(AuditError, match=problem) as failure:
             ingest(spark, str(where), str(wanted))

@@ -1,4 +1,4 @@
-"""Whatever stands in a spool, the good records beside it are taken in, and the quarantine says what was not."""
+"""Whatever a spool contains, its good records are ingested, and the quarantine lists the rest."""
 
 import gzip
 import os
@@ -111,7 +111,7 @@ def from_the_future(spool: Path) -> Found:
 
 
 def nested(spool: Path) -> Found:
-    """A field that nobody knows, with lists in lists in lists."""
+    """An unknown field, with lists in lists in lists."""
     fields = line(transition(9))
     seal(spool, "nested", 1, lines=[fields[:-1] + b',"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"])
     return [(f"nested/{1:016d}-{1:016d}.jsonl.gz", fields.decode()[:10], "not one JSON object")]
@@ -200,7 +200,7 @@ def test_verify_names_what_stands_in_a_table(spark: SparkSession, log: Log) -> N
         "c:d: not of an audit log",
         "transitions/a:b/x.parquet: not of an audit log",
         *(f"transitions/{date.name}/{name}.parquet: not of an audit log: it is a link" for name in "xy"),
-        f"transitions/{date.name}/z.parquet: not of an audit log: it is no file",
+        f"transitions/{date.name}/z.parquet: not of an audit log: it is not a file",
         "transitions/up: not of an audit log: it is a link",
     ]
     result = verify(spark, str(log.audit))

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError, open_audit
 from sidecar.audit.ingest import ingest
-from sidecar.audit.query import check_query
+from sidecar.audit.query_check import check_query
 from sidecar.audit.schema import BASE_VIEWS
 from sidecar.audit.sql import run_sql
 from sidecar.audit.views import ANSWERS, views_script
@@ -80,7 +80,7 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_whatever_only_asks_is_taken(spark: SparkSession, query: str) -> None:
-    """Also what Spark calls a command, but only tells something."""
+    """Also commands of Spark that only return metadata."""
     check_query(spark, query)
 
 
@@ -106,7 +106,7 @@ def test_a_view_is_found_wherever_it_is_named(spark: SparkSession, log: str, que
 
 
 def test_spark_answers_it(spark: SparkSession, log: str) -> None:
-    """What only tells something has rows like any other query."""
+    """A command that only returns metadata has rows like a query."""
     assert "transitions" in {name for row in run_sql(spark, log, "SHOW TABLES").rows for name in row}
 
 
@@ -114,7 +114,7 @@ def test_spark_answers_it(spark: SparkSession, log: str) -> None:
 def test_whatever_does_something_is_refused(spark: SparkSession, log: str, tmp_path: Path, query: str) -> None:
     """In one line, and nothing has been done."""
     made = tmp_path / "made"
-    with pytest.raises(AuditError, match=r"^cannot run the query: [^\n]*(?:taken|write the name itself)[^\n]*$"):
+    with pytest.raises(AuditError, match=r"^cannot run the query: [^\n]*(?:accepted|write the name itself)[^\n]*$"):
         run_sql(spark, log, query.format(made))
     assert not made.exists()
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit import AuditError, open_audit
 from sidecar.audit.ingest import ingest
 from sidecar.audit.report import write_report
-from sidecar.audit.report_data import LANES, STRETCHES, find
+from sidecar.audit.report_data import INTERVALS, LANES, find
 from sidecar.audit.report_page import pictures, seconds, tiles
 from sidecar.cli.audit import audit as command
 from sidecar.core.records import AnyRecord, record_id
@@ -46,7 +46,9 @@ def records() -> list[AnyRecord]:
     for number in range(30):
         history.granted(0, A, None, None, component="job", job_id=f"{number:032x}")
     history.covered(0, 10 * DAY).covered(10 * DAY, 12 * DAY, "blind").covered(12 * DAY, 28 * DAY)
-    history.told(DAY, "queued", destination=HOSTILE).told(DAY + 2, "delivered", 1, queued=DAY, destination=HOSTILE)
+    history.notified(DAY, "queued", destination=HOSTILE).notified(
+        DAY + 2, "delivered", 1, queued=DAY, destination=HOSTILE
+    )
     return [replace(record, cluster_id=HOSTILE, id=record_id("hostile", record.id)) for record in history.records]
 
 
@@ -121,10 +123,10 @@ def test_it_stays_small_and_says_what_it_left_out(report: Path) -> None:
     assert len({y for trace in lanes[:-1] for y in trace["y"]}) == LANES
     assert (
         max(sum(trace["y"].count(0) for trace in lanes[:6]), sum(len(trace["y"]) for trace in lanes[:6]))
-        <= LANES * STRETCHES
+        <= LANES * INTERVALS
     )
     assert f"Shown: the {LANES} leaderships with the most changes, of 31." in text
-    assert f"Of each, the {STRETCHES} longest stretches and the {STRETCHES} latest failovers: " in text
+    assert f"Of each, the {INTERVALS} longest intervals and the {INTERVALS} latest failovers: " in text
     visible = re.sub(r'<script type="text/plain" id="library">.*?</script>', "", text, flags=re.DOTALL)
     assert not re.findall(
         r"(?:src|href|action)\s*=|url\(|@import", re.sub(r"&[#\w]+;|\\u00\w\w", "", _untrusted_out(visible))
@@ -137,14 +139,14 @@ def _untrusted_out(text: str) -> str:
 
 
 def test_what_it_says_is_what_was(report: Path, page: Page) -> None:
-    """Times are UTC and said so; unobserved is shown beside availability, and never in it."""
+    """Times are marked as UTC; unobserved time is shown beside availability, and never in it."""
     page.open(report, 1280)
     tiles = page.value(
         "[...document.querySelectorAll('.tile')].map(t => [...t.children].map(c => c.textContent).join(' | ')).join('\\n')"
     )
     assert tiles.splitlines()[1:] == [
         "Unobserved | 7.1428 % | of all time; not counted as up",
-        "Failovers | 100 | one for each component that moved",
+        "Failovers | 100 | one for each component that failed over",
         "No published leader | 3 s | median of a failover; 95 of 100: at most 3 s; the longest: 3 s",
         "No working leader | 3 s to 9 s | the longest failover",
         "Alerts delivered | 1 of 1 | 0 given up",
@@ -175,13 +177,13 @@ def test_what_was_not_seen_is_said_in_each_place_alike(spark: SparkSession, spoo
         ("dispatcher", "1 min"),
         ("all", "20 s"),
     ]
-    assert "all the time" not in picture.says
-    assert "the earliest: 2025-11-21 13:30:20 UTC" in picture.says
+    assert "without a gap" not in picture.text
+    assert "the earliest: 2025-11-21 13:30:20 UTC" in picture.text
 
 
 def test_a_duration_reads_well() -> None:
     """Two units at most."""
-    told = {
+    expected = {
         0: "0 s",
         0.0042: "4 ms",
         1.5: "1.5 s",
@@ -190,7 +192,7 @@ def test_a_duration_reads_well() -> None:
         12000: "3 h 20 min",
         187200: "2 d 4 h",
     }
-    assert {value: seconds(value) for value in told} == told
+    assert {value: seconds(value) for value in expected} == expected
     assert seconds(None) == "\N{EN DASH}"
 
 

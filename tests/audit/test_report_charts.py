@@ -1,4 +1,4 @@
-"""The report's picture of who led: its colours tell leaders apart. Without Spark: what is shown is given."""
+"""The report's picture of who led: its colours distinguish leaders. Without Spark: the data is given."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from sidecar.audit import report_charts
-from sidecar.audit.report_data import Findings, Lane, Stretch
+from sidecar.audit.report_data import Findings, Interval, Lane
 from tests.audit.spooling import NOON, session_id
 
 
@@ -16,13 +16,13 @@ def address(host: str, port: int = 6123) -> str:
 
 
 def lane(component: str, *terms: tuple[str, str] | None, cluster_id: str = "default") -> Lane:
-    """A leadership with terms of a minute each, by session id and address; None: nobody led."""
-    stretches = []
+    """A leadership with terms of a minute each, by session id and address; None: vacant."""
+    intervals = []
     for number, term in enumerate(terms):
         began = NOON + timedelta(minutes=number)
         session, leader = term or (None, None)
-        stretches.append(Stretch(began, began + timedelta(minutes=1), leader, session))
-    return Lane(cluster_id, component, None, stretches, [], [])
+        intervals.append(Interval(began, began + timedelta(minutes=1), leader, session))
+    return Lane(cluster_id, component, None, intervals, [], [])
 
 
 def colours(*lanes: Lane) -> list[list[str]]:

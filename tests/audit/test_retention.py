@@ -43,7 +43,7 @@ def test_what_is_too_old_goes(spark: SparkSession, log: Log) -> None:
 
 
 def test_a_segment_that_was_not_ingested_stays(spark: SparkSession, log: Log) -> None:
-    """Whatever a checkpoint says: each record and each bad line of a segment must be in the log, or the segment stays."""
+    """Whatever the checkpoint: each record and each bad line of a segment must be in the log, or the segment stays."""
     for segment in (log.spool / "jm-0").iterdir():
         age(segment)
     half = age(seal(log.spool, "jm-1", 1, [transition(1), transition(1000, YESTERDAY)]))
@@ -61,7 +61,7 @@ def test_a_segment_that_was_not_ingested_stays(spark: SparkSession, log: Log) ->
 
 
 def test_what_went_does_not_come_back(spark: SparkSession, log: Log) -> None:
-    """Its segments are gone; a late record of such a date is taken in, and goes with the next retention."""
+    """Its segments are deleted; a late record of such a date is ingested, and deleted by the next retention."""
     for segment in (log.spool / "jm-0").iterdir():
         age(segment)
     expire(spark, str(log.audit), 1, spool=str(log.spool))

@@ -1,4 +1,4 @@
-"""Spark starts without noise, ends without a trace, and says in one line why it does not start."""
+"""Spark starts without noise, ends without a trace, and reports in one line why it does not start."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def test_a_session_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_with_a_log_level_spark_logs_to_standard_error(tmp_path: Path) -> None:
-    """For whoever wants to know more: the level is Spark's own setting."""
+    """The level is Spark's own setting."""
     done = start(tmp_path, "local[1]", "spark.log.level=INFO")
     assert done.stdout == "3 UTC\n"
     assert 'Setting Spark log level to "INFO"' in done.stderr
@@ -66,7 +66,7 @@ def test_what_spark_does_not_understand_is_one_line(tmp_path: Path, arguments: t
 
 
 def test_a_missing_or_old_java_is_one_line(tmp_path: Path) -> None:
-    """It says which Java was found, and what to do."""
+    """The error names the Java that was found, and what to do."""
     remedy = "install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
     needs = "cannot start Spark: it needs Java 17 or newer, and"
     none = start(tmp_path, "local[1]", environment={"PATH": str(tmp_path), "JAVA_HOME": ""})

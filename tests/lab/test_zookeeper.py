@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.lab import zookeeper as zookeeper_module
-from sidecar.lab.errors import LabError
+from sidecar.lab.lab_error import LabError
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.zookeeper_client import connected
@@ -37,7 +37,7 @@ def test_it_keeps_address_and_data_over_a_kill(zookeeper: ZooKeeper) -> None:
 
 
 def test_a_node_that_is_not_there_is_none(zookeeper: ZooKeeper) -> None:
-    """Nothing is told apart from empty."""
+    """A missing node differs from an empty one."""
     _write(zookeeper, "/empty", b"")
     empty = zookeeper.read("/empty")
     assert empty is not None
@@ -61,7 +61,7 @@ def test_paused_it_is_silent_and_resumed_it_answers(zookeeper: ZooKeeper) -> Non
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """A port on which somebody else listens and says nothing."""
+    """A port on which another process listens and sends nothing."""
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
         yield port
@@ -70,7 +70,7 @@ def taken_port() -> Iterator[int]:
 def test_a_port_taken_in_between_is_replaced(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flink_2_home: Path, java: Path, taken_port: int
 ) -> None:
-    """When somebody takes the chosen port before the server does, the server comes up on another one."""
+    """When another process takes the chosen port first, the server starts on another one."""
     ports = [taken_port, (other := free_port())]
     monkeypatch.setattr(zookeeper_module, "free_port", lambda: ports.pop(0))
     server = ZooKeeper(tmp_path, flink_2_home, java)

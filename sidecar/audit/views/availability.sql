@@ -1,10 +1,9 @@
--- On each day, for how long was each component led, for how long not, and for how long could nobody tell?
+-- On each day, for how long was each component led, vacant and unobserved?
 --
--- To be led is to have a published leader: one that has died counts until the store finds out (`failovers` bounds for how long that was).
--- One row for each cluster, component and UTC day; seconds, of jobs the sum over all of them. Time counts as led or vacant only while an
--- observer could see the store; all other time is in `unobserved_seconds` and is never taken for up. `availability` is the led part of what was
--- seen, null where nothing was. Days begin and end with what is recorded: time after `known_until` counts as nothing yet, and a job counts from
--- when it was first seen until it ended.
+-- One row for each cluster, component and UTC day; seconds, summed over all jobs. Led: a leader is published. A dead leader counts until the
+-- store detects its death (`failovers` bounds that time). Time counts as led or vacant only while an observer was connected; all other time is in
+-- `unobserved_seconds` and never counts as up. `availability` is the led part of the observed time, null if there is none. Time after
+-- `known_until` is not counted yet; a job counts from its first observation until it ended.
 WITH stretches AS (
   SELECT
     cluster_id,
@@ -14,30 +13,30 @@ WITH stretches AS (
     unix_micros(least(ended_at, until)) AS ended
   FROM leadership JOIN known_until USING (cluster_id)
 ),
-pieces AS (
+days AS (
   SELECT cluster_id, component, state, day, greatest(began, day * 86400000000) AS began, least(ended, (day + 1) * 86400000000) AS ended
   FROM stretches LATERAL VIEW explode(sequence(began DIV 86400000000, (ended - 1) DIV 86400000000)) AS day
   WHERE began < ended
 ),
-seen AS (
+sight_by_day AS (
   SELECT
     cluster_id,
     day,
     collect_list(struct(
       greatest(unix_micros(began_at), day * 86400000000) AS began, least(unix_micros(ended_at), (day + 1) * 86400000000) AS ended
-    )) AS looks
+    )) AS sights
   FROM sight
   LATERAL VIEW explode(sequence(unix_micros(began_at) DIV 86400000000, (unix_micros(ended_at) - 1) DIV 86400000000)) AS day
   GROUP BY cluster_id, day
 ),
 measured AS (
   SELECT
-    pieces.*,
+    days.*,
     ended - began AS lasted,
     aggregate(
-      coalesce(looks, array()), 0L, (sum, look) -> sum + greatest(0L, least(ended, look.ended) - greatest(began, look.began))
+      coalesce(sights, array()), 0L, (sum, seen) -> sum + greatest(0L, least(ended, seen.ended) - greatest(began, seen.began))
     ) AS observed
-  FROM pieces LEFT JOIN seen USING (cluster_id, day)
+  FROM days LEFT JOIN sight_by_day USING (cluster_id, day)
 ),
 summed AS (
   SELECT

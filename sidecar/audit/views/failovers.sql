@@ -1,11 +1,12 @@
--- Who took over from whom, when, for how long was no leader published, and for how long did none work?
+-- Which leader took over from which, when, and for how long was no leader published, and none working?
 --
--- One row for each leadership term that began after another leader's: a component (of a job: `job_id`) got another leader than the last one
--- known, to the log or to the observer. The first election of a fresh cluster is none, nor is a leader that was only out of our sight, nor one
--- that is back with its old session id. A change that happened unseen is one too: its `kind` is DISCOVERED, and it was at some time before
--- `at`. `vacant_seconds`, the time without a published leader, is null where no vacancy was seen, or not its beginning. A leader that dies stays
--- published until the store finds out: `downtime_seconds_at_least` and `downtime_seconds_at_most` bound the time without a working one, null where not known. One JobManager that fails is one row for each component, with one
--- `episode_id`; `cause` is that of the episode, null until it is over, for a job that moved by itself, and where no episodes were recorded yet.
+-- One row for each leadership term that follows another leader's: the new leader of a component (of a job: `job_id`) differs from the last one
+-- known to the log or to the observer. Not a failover: the first election of a new cluster, a leader that was only unobserved, a leader that
+-- returned with its old session id. An unobserved change is one: its `kind` is DISCOVERED, and it happened before `at`. `vacant_seconds`, the time
+-- without a published leader, is null if no vacancy was observed, or not its beginning. A dead leader stays published until the store detects its
+-- death: `downtime_seconds_at_least` and `downtime_seconds_at_most` bound the time without a working leader, null if unknown. One failed JobManager
+-- is one row for each component, with one `episode_id`; `cause` is that of the episode, null while it is open, for a job that failed over by
+-- itself, and if no episode was recorded.
 SELECT
   term.cluster_id,
   component,

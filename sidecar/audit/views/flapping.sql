@@ -1,7 +1,7 @@
--- Which components changed their leader again and again?
+-- Which components changed their leader repeatedly?
 --
--- One row for each bout: three or more changes of leader, each three of which in a row lie within an hour. Leaders that come back with their old
--- session id count too: two that take turns, over and over, are `split` leadership.
+-- One row for each bout: three or more changes of leader, any three in a row within an hour. Leaders that return with their old session id count
+-- too: two that alternate are `split` leadership.
 WITH changes AS (
   SELECT
     cluster_id, component, job_id, began_at, address, split,

@@ -1,8 +1,7 @@
--- From when until when is it known of each cluster whether anybody could see its store?
+-- From when until when is the coverage of each cluster known?
 --
--- One row for each cluster. An observer records whether it could see when that changes, and at least once an hour. So of the time after `until`
--- nobody knows yet: it is neither seen nor unobserved, and in no other figure. It is not known either while observers' records are on their way:
--- what another observer saw meanwhile may still come, and make less of what is unobserved.
+-- One row for each cluster. An observer records its coverage when it changes, and at least once an hour. So the time after `until` is not known
+-- yet: it is neither observed nor unobserved, and in no other figure. Records of other observers may still arrive, and reduce the unobserved time.
 SELECT cluster_id, min(`from`) AS since, max(`to`) AS until
 FROM coverage
 WHERE `from` < `to`

@@ -1,9 +1,9 @@
--- Who led each component (of a job: `job_id`), from when to when, and how did it end?
+-- Which leader did each component (of a job: `job_id`) have, from when to when, and how did its term end?
 --
--- One row for each term. `how_it_began`: GRANTED after a vacancy, CHANGED without one, DISCOVERED when it led already when somebody looked.
--- `how_it_ended`: REVOKED, nobody led then; CHANGED, another leader took its place; RETIRED, its job ended; DISCOVERED, it was over when
--- somebody could look again, at some time before `ended_at`. Null: it leads, as far as the log knows. A leader that was only out of sight has
--- one term. `returned`: it had been replaced before, and is back with its old session id; no election was held.
+-- One row for each term. `how_it_began`: GRANTED after a vacancy, CHANGED without one, DISCOVERED if it led already when an observer connected.
+-- `how_it_ended`: REVOKED, vacant afterwards; CHANGED, another leader followed; RETIRED, its job ended; DISCOVERED, it ended unobserved before
+-- `ended_at`. Null: the term is not over, as far as the log knows. A leader that was only unobserved has one term. `returned`: it had been
+-- replaced before, and is back with its old session id, without an election.
 SELECT
   cluster_id,
   component,

@@ -1,9 +1,9 @@
--- What was so of each leadership, from when to when: who led, or that nobody did?
+-- Which state did each leadership have, from when to when: led by whom, vacant, or unreadable?
 --
--- One row for each stretch. `state`: HELD (by `session_id` at `address`), VACANT (nobody led), UNREADABLE (what stands there cannot be read).
--- A stretch lasts until something else was seen: also while nobody could look, since that changes nothing (when that was, `sight` tells). So
--- `how_it_ended` DISCOVERED means: it ended at some time before `ended_at`, unseen. Null is what was still so when the log ended. All
--- observers are one here, by their clocks, which should agree. `before_…`: the leader before, since the job began.
+-- One row for each stretch. `state`: HELD (by `session_id` at `address`), VACANT (no leader), UNREADABLE (the entry cannot be read). A stretch
+-- lasts until another state is observed, also through unobserved time (see `sight`). So `how_it_ended` DISCOVERED means: it ended unobserved before
+-- `ended_at`. Null: it was the state when the log ended. The records of all observers are merged by their clocks, which should agree.
+-- `before_…`: the previous leader, since the job began.
 WITH facts AS (
   SELECT
     cluster_id, component, job_id, observed_at AS at, recorded_at, id, kind, after_session_id AS session_id, after_address AS address,
@@ -17,7 +17,7 @@ WITH facts AS (
     END AS state,
     coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version)) AS writing
   FROM transitions
-  WHERE kind <> 'OBSCURED' OR view = 'CONNECTED'  -- without a connection it is our view that was lost, and `sight` tells that
+  WHERE kind <> 'OBSCURED' OR view = 'CONNECTED'  -- without a connection the time is unobserved: see `sight`
 ),
 judged AS (
   SELECT *, last_value(nullif(kind, 'DISCOVERED'), true) OVER (
@@ -31,7 +31,7 @@ compared AS (
     PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id
   ) AS goes_on
   FROM judged
-  -- Who comes later may take for a leader what another one has seen to be dead: in Kubernetes its address still stands there.
+  -- A new observer may discover a leader whose end another observer has seen: in Kubernetes its address remains.
   WHERE NOT (kind = 'DISCOVERED' AND state = 'HELD' AND writing <> '' AND coalesce(judged, '') IN ('REVOKED', 'RETIRED'))
 ),
 numbered AS (
@@ -45,7 +45,7 @@ numbered AS (
 stretches AS (
   SELECT
     cluster_id, component, job_id, nth, state, session_id, min(at) AS began_at, max(at) AS confirmed_at,
-    -- Of several observers, the one that saw it begin, and the vacancy before it, knows best.
+    -- Of several observers, prefer one that observed the beginning, and the vacancy before it.
     min_by(
       struct(
         kind, address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
@@ -72,7 +72,7 @@ preceded AS (
   ) AS before
   FROM followed
 ),
--- An observer that remembers nothing (its disk is gone) finds every job that there is. A job that it did not find has ended, and nobody saw it.
+-- An observer without state (its disk was lost) discovers every existing job. A job that it did not discover has ended unobserved.
 first_looks AS (
   SELECT cluster_id, array_sort(collect_list(struct(began_at, at AS ended_at))) AS looks
   FROM (

@@ -1,10 +1,10 @@
--- When a leader was lost to another one, for how long was none published, and for how long did none work?
+-- In a failover, for how long was no leader published, and for how long was none working?
 --
--- One row for each cluster and component, over its failovers; seconds. Of some no vacancy was seen, or not its beginning: they are in
--- `without_duration`, and in no other figure. `p50_seconds` and `p95_seconds` are durations that were measured: half of them, and 95 of 100,
--- were not longer. These are of the time without a published leader. A leader that dies stays published until the store finds out: the figures
--- `downtime_…` are the same of the time without a working leader, of its lower and its upper bounds, each over the failovers where it is known. The
--- truth lies between them; `without_downtime` is the number of failovers of which no upper bound is known.
+-- One row for each cluster and component, over its failovers; seconds. Failovers whose vacancy was not observed, or not from its beginning, are
+-- counted in `without_duration`, and in no other figure of the time without a published leader. `p50_seconds` and `p95_seconds` are measured
+-- durations. A dead leader stays published until the store detects its death: the `downtime_…` figures are the same figures of the lower and the
+-- upper bounds of the time without a working leader, each over the failovers where it is known. `without_downtime` counts the failovers without
+-- a known upper bound.
 SELECT
   cluster_id,
   component,

@@ -1,7 +1,7 @@
--- When could anybody see each cluster's store?
+-- When was each cluster's store observed?
 --
--- One row for each stretch in which at least one observer could. Observers record their sight in pieces of an hour, so the last row of a
--- cluster that is still watched ends up to an hour ago; whether it could be seen since is not known yet (`known_until`).
+-- One row for each stretch in which at least one observer was connected. Observers record coverage at least once an hour, so the last row of a
+-- cluster may end up to an hour ago; later time is not known yet (`known_until`).
 SELECT
   cluster_id,
   min(began_at) AS began_at,

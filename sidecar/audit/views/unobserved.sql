@@ -1,9 +1,9 @@
--- What could nobody see?
+-- What was not observed?
 --
--- `what` is BLIND, a stretch in which no observer could see the cluster's store; UNREADABLE, one in which what stood there of one component
--- could not be read; CHANGES, writes (in Kubernetes: elections) that nobody saw, found out afterwards at `ended_at`: exactly `changes` of them or,
--- where that is null, `changes_at_least`. What one observer missed and another one saw is not here. Nothing is known of the time before the first
--- `sight` of a cluster, nor after the last coverage record (`known_until`): a stretch that goes on is in the log up to an hour late.
+-- `what` is BLIND, a stretch in which no observer was connected to the cluster's store; UNREADABLE, a stretch in which the entry of one component
+-- could not be read; CHANGES, unobserved writes (in Kubernetes: elections), detected at `ended_at`: exactly `changes` or, if that is null,
+-- `changes_at_least`. What one observer missed and another observed is not listed. The time before the first `sight` of a cluster and after its
+-- last coverage record (`known_until`) is not known: an ongoing stretch appears up to an hour late.
 WITH gaps AS (
   SELECT
     cluster_id,
@@ -14,7 +14,7 @@ WITH gaps AS (
   SELECT cluster_id, known_until.since, known_until.until
   FROM known_until LEFT ANTI JOIN sight USING (cluster_id)
 ),
--- What stands there afterwards is one writing, whoever looked: the least that was missed before it counts.
+-- All observers find the same write afterwards: the smallest number of writes missed before it counts.
 missed AS (
   SELECT
     cluster_id,

@@ -1,9 +1,9 @@
--- How was each week, in one line for each cluster?
+-- What are the figures of each week, for each cluster?
 --
--- `week`: its Monday; weeks are UTC. `failovers` counts rows of that view: one JobManager that fails is one for each component.
--- `mean_vacant_seconds` and `max_vacant_seconds` are of the time without a published leader; `downtime_…` are of the time without a working leader,
--- as in `mttr`: the truth lies between the two bounds, and `without_downtime` failovers have no upper one.
--- `availability` is over all components and jobs, of the time that was seen; `unobserved` is the part of all time that nobody saw.
+-- `week`: its Monday, in UTC. `failovers` counts rows of that view: one failed JobManager is one for each component. `mean_vacant_seconds` and
+-- `max_vacant_seconds` are times without a published leader; `downtime_…` are bounds of the time without a working leader, as in `mttr`;
+-- `without_downtime` failovers have no upper bound. `availability` is over all components and jobs, of the observed time; `unobserved` is the
+-- unobserved part of all time.
 WITH figures AS (
   SELECT
     cluster_id, trunc(day, 'WEEK') AS week, led_seconds, vacant_seconds, unobserved_seconds,

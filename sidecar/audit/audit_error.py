@@ -1,4 +1,4 @@
-"""The one exception of the audit, and how Spark's become it."""
+"""AuditError, and the translation of Spark's exceptions to it."""
 
 import re
 from collections.abc import Iterator
@@ -8,59 +8,59 @@ from typing import Any, Final
 from sidecar.core.errors import OperatorError
 
 FILE_UNREADABLE: Final = "FAILED_READ_FILE"
-"""How Spark calls it that a file cannot be read. It may be whole in a moment: a compaction is at work."""
+"""Spark's error class for a file that cannot be read. A retry may succeed: a compaction may be replacing the file."""
 
-_GONE: Final = "PATH_NOT_FOUND"
-"""How it calls it that a file is gone before it is opened."""
+_DELETED: Final = "PATH_NOT_FOUND"
+"""Spark's error class for a file that was deleted before it was opened."""
 
-_OTHER_WORDS = {
-    "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; do it again",
+_REASONS = {
+    "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; run it again",
     "No space left on device": "no space is left on the device",
     "Java heap space": "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g",
     "Answer from Java side is empty": (_JVM_ENDED := "Spark's JVM was killed or has died"),
 }
-"""What a person can act upon, for what only a programmer understands."""
+"""Messages for operators, by the fragments of Spark's messages that they replace."""
 
 _CLUTTER = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: | SQLSTATE: \w{5}")
 
 
 class AuditError(OperatorError):
-    """The audit cannot do what it was asked."""
+    """An operation on the audit log failed."""
 
 
 class CannotSwapError(AuditError):
-    """The storage cannot swap a folder for another at once."""
+    """The file system cannot swap two folders atomically."""
 
 
 class StoppedError(AuditError):
-    """It was to stop before it was done."""
+    """The operation was stopped before it was complete."""
 
 
 @contextmanager
 def failing_to(do_what: str) -> Iterator[None]:
-    """Whatever Spark, Java or the file system raises within becomes one AuditError: "cannot `do_what`: the reason"."""
+    """Convert every exception of Spark, Java or the file system in the block to an AuditError: "cannot `do_what`: reason"."""
     try:
         yield
     except AuditError:
         raise
-    except Exception as error:  # one border for everything that PySpark, Py4J and the operating system throw
+    except Exception as error:  # PySpark, Py4J and the operating system raise many types
         raise AuditError(f"cannot {do_what}: {reason(error)}") from error
 
 
-def is_of_a_file(error: Exception) -> bool:
-    """Whether Spark raised it because it could not read one of the files."""
-    return any(sign in str(error) for sign in (FILE_UNREADABLE, _GONE))
+def is_unreadable_file(error: Exception) -> bool:
+    """Whether Spark raised `error` because it could not read a file."""
+    return any(error_class in str(error) for error_class in (FILE_UNREADABLE, _DELETED))
 
 
 def reason(error: Exception) -> str:
-    """Why, in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
-    if isinstance(error, ConnectionError):  # only the JVM is talked to from Python
+    """The reason in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
+    if isinstance(error, ConnectionError):  # Python connects only to the JVM
         return _JVM_ENDED
     java = getattr(error, "java_exception", None)
     text = _root_cause(java) if java is not None else str(error)
-    for words, better in _OTHER_WORDS.items():
-        if words in text:
-            return better
+    for fragment, replacement in _REASONS.items():
+        if fragment in text:
+            return replacement
     line = next((line for line in _CLUTTER.sub("", text).splitlines() if line.strip()), type(error).__name__)
     return line.strip(" ;")
 

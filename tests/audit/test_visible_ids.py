@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.ingest import ingest
-from sidecar.audit.seen import HASH, SeenIds
 from sidecar.audit.storage import PARQUET, Storage
+from sidecar.audit.visible_ids import HASH, VisibleIds
 from tests.audit.spooling import NOON, seal, transition
 from tests.kit.files import folders_that_come_and_go
 
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.spark
 
 
 def test_files_that_came_went_or_took_anothers_name_are_noticed(spark: SparkSession, spool: Path, audit: Path) -> None:
-    """Before each look: a new file, a file that is gone, and one that was given the name of another, as compaction does."""
+    """Before each look-up: a new file, a deleted file, and one renamed to another, as compaction does."""
     days = [NOON.date() + timedelta(days=n) for n in range(3)]
     seal(spool, "jm-0", 1, [transition(n, NOON + timedelta(days=n)) for n in range(3)])
     ingest(spark, str(spool), str(audit))
-    seen = SeenIds(spark, Storage(spark, str(audit)), "transitions")
+    seen = VisibleIds(spark, Storage(spark, str(audit)), "transitions")
     (gone, other, _) = sorted((audit / "transitions").rglob("*.parquet"))
     assert sorted(seen.dates_of(_hashes(spark, 0, 1, 2, 3))) == days
     gone.unlink()
@@ -43,7 +43,7 @@ def test_many_small_files_are_remembered_as_few(spark: SparkSession, spool: Path
         seal(spool, "jm-0", number, [transition(number)])
         ingest(spark, str(spool), str(audit))
     (first, _) = sorted((audit / "transitions").rglob("*.parquet"))
-    seen = SeenIds(spark, storage, "transitions")
+    seen = VisibleIds(spark, storage, "transitions")
     for number in range(18):
         first.with_name(f"copy-{number}.parquet").write_bytes(first.read_bytes())
         assert seen.dates_of(_hashes(spark, 0, 1)) == [NOON.date()]

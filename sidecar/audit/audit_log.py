@@ -1,0 +1,58 @@
+"""Opens an existing audit log."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from sidecar.audit.audit_error import AuditError, failing_to
+from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
+from sidecar.audit.session import own_session
+from sidecar.audit.storage import Storage
+from sidecar.audit.tables import ENTRIES
+
+_DATE: Final = re.compile(rf"{EVENT_DATE}=(\d{{4}}-\d{{2}}-\d{{2}})")
+
+
+@contextmanager
+def open_audit_log(spark: SparkSession, audit: str, do_what: str) -> Iterator[tuple[SparkSession, Storage]]:
+    """A session of its own and the folder of the audit log at `audit`.
+
+    An exception in the block becomes an AuditError: "cannot `do_what` `audit`: reason". Raises AuditError when there is no audit log.
+    """
+    with failing_to(f"{do_what} {audit}"):
+        session = own_session(spark)
+        yield session, audit_folder(session, audit, do_what)
+
+
+def audit_folder(session: SparkSession, audit: str, do_what: str) -> Storage:
+    """The folder of the audit log at `audit`. Raises AuditError when there is no audit log."""
+    folder = Storage(session, audit)
+    if not folder.is_folder():
+        raise AuditError(f"cannot {do_what} {audit}: there is no such folder")
+    if not ENTRIES.intersection(folder.names()):
+        raise AuditError(f"cannot {do_what} {audit}: it is not an audit log")
+    return folder
+
+
+def dates_before(audit: Storage, limit: date) -> list[str]:
+    """The date folders of all tables that are older than `limit`, relative to the audit log."""
+    paths = [f"{table}/{name}" for table in table_names(audit) for name in audit.names(table)]
+    return [path for path in paths if (day := date_of(path.partition("/")[2])) is not None and day < limit]
+
+
+def table_names(audit: Storage) -> list[str]:
+    """The tables that exist."""
+    return [name for name in audit.names() if name in BASE_VIEWS]
+
+
+def date_of(folder: str) -> date | None:
+    """The date of `event_date=2026-11-20`; None for any other name."""
+    match = _DATE.fullmatch(folder)
+    try:
+        return date.fromisoformat(match[1]) if match else None
+    except ValueError:
+        return None
