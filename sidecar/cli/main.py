@@ -10,7 +10,7 @@ from sidecar import __version__
 from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
 from sidecar.cli.demo import demo
-from sidecar.cli.errors import QuietGroup, exit_status
+from sidecar.cli.exit_status import QuietGroup, exit_status
 from sidecar.cli.history import annotate, explain, timeline
 from sidecar.cli.logs import LineFormatter
 from sidecar.cli.replay import replay

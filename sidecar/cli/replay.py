@@ -21,10 +21,10 @@ def replay(files: tuple[Path, ...], config: Path | None, observer: str | None, o
 
     FILE holds records: segments of the spool, in the order of time, packed or not; or ZooKeeper's transactions as JSON lines.
     """
-    from sidecar.settings.rules_only import read_offline
+    from sidecar.settings.rules_only import read_rules
     from sidecar.simulation.replay import replayed
 
-    found = replayed(files, read_offline(config), observer)
+    found = replayed(files, read_rules(config), observer)
     for told in found.tellings():
         text = f"{told.at} {told.receiver} {told.reason} {told.title}"
         print_value(told, text, output)

@@ -52,7 +52,7 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> in
         print(f"{file}: {len(differences) - len(failed)} of {len(differences)} tests passed")
         for scene, difference in failed:
             status = 1
-            print(f"  FAILED {scene.name} ({scene.where})")
+            print(f"  FAILED {scene.name} ({scene.location})")
             for line in _shown(difference):
                 print(f"    {line}")
     return status
@@ -62,14 +62,14 @@ def _receivers(labels: str, config: Path | None) -> str:
     """Who gets an alert with these labels."""
     from sidecar.core.policy.labels import OWN_LABELS
     from sidecar.core.policy.routing import matching
-    from sidecar.settings.file.value import Given
-    from sidecar.settings.rules_only import labels_in, read_offline
+    from sidecar.settings.file.setting import Setting
+    from sidecar.settings.rules_only import labels_in, read_rules
 
-    offline = read_offline(config)
-    given = labels_in(Given(labels, labels, "--labels"))
-    if unknown := given.keys() - {*OWN_LABELS, *offline.external_labels}:
+    alerting = read_rules(config)
+    found = labels_in(Setting(labels, "--labels"))
+    if unknown := found.keys() - {*OWN_LABELS, *alerting.external_labels}:
         click.echo(f"flink-ha-sidecar: no alert has a label {', '.join(sorted(unknown))}", err=True)
-    return ",".join(route.receiver for route in matching(offline.alerting.route, given))
+    return ",".join(route.receiver for route in matching(alerting.route, found))
 
 
 def _shown(difference: "Difference") -> Iterator[str]:

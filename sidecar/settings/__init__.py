@@ -1,6 +1,6 @@
-"""Settings: typed, strict, one loader. Every mistake is one clear line (SettingsError), and no line holds a secret."""
+"""Typed, strict settings with one loader. Every mistake is one line (SettingsError) without a secret."""
 
-from sidecar.settings.file.errors import SettingsError
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (
     ClusterSettings,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from sidecar.settings.rules_only import Offline
+from sidecar.settings.model import Alerting
 from sidecar.simulation.record_files import Found, ReplayError, Spooled
 from sidecar.simulation.replay_records import RecordReplay, ReplayedNotification
 from sidecar.simulation.zookeeper_log import Transactions, are_transactions
@@ -21,7 +21,7 @@ class Replayed(Protocol):
         """What would have been told, in the order of time. Raises ReplayError."""
 
 
-def replayed(files: Sequence[Path], rules: Offline, observer: str | None = None) -> Replayed:
+def replayed(files: Sequence[Path], rules: Alerting, observer: str | None = None) -> Replayed:
     """What is in `files`: records of one sidecar (of `observer`, where there are several), or ZooKeeper's transactions.
 
     Raises ReplayError.
@@ -32,10 +32,10 @@ def replayed(files: Sequence[Path], rules: Offline, observer: str | None = None)
 class Records:
     """The records of one sidecar."""
 
-    def __init__(self, files: Sequence[Path], rules: Offline, observer: str | None) -> None:
+    def __init__(self, files: Sequence[Path], rules: Alerting, observer: str | None) -> None:
         self._spooled = Spooled(files)
         self._observer, self._found = _chosen(self._spooled.observers(), observer)
-        self._policy = rules.policy(self._observer, self._found.stores, self._found.external_labels)
+        self._policy = rules.policy_for(self._observer, self._found.stores, self._found.external_labels)
 
     @property
     def unreadable(self) -> int:

@@ -7,8 +7,8 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Observation, Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Store
-from sidecar.settings.rules_only import Offline
-from sidecar.settings.test_file import Expectation, ScenarioEvent, Scene
+from sidecar.settings.model import Alerting
+from sidecar.settings.test_file import Expectation, RuleTest, ScenarioEvent
 from sidecar.simulation.fake_flink import Pretended
 from sidecar.simulation.simulator import TICK, Voice
 
@@ -37,7 +37,7 @@ class Difference(NamedTuple):
         return bool(self.missing or self.unexpected)
 
 
-def compare(scene: Scene, told: Iterable[SentNotification]) -> Difference:
+def compare(scene: RuleTest, told: Iterable[SentNotification]) -> Difference:
     """How `told` differs from what the test expects. Each expectation is one notification, and each notification is expected."""
     unexpected = [*told]
     missing = []
@@ -60,10 +60,10 @@ def _fits(expectation: Expectation, told: SentNotification) -> bool:
     )
 
 
-def play(scene: Scene, rules: Offline) -> Iterator[SentNotification]:
+def play(scene: RuleTest, rules: Alerting) -> Iterator[SentNotification]:
     """Everything that is told in the course of a test."""
     clusters = {event.cluster: Pretended(event.cluster) for event in scene.when}
-    sidecar = _Sidecar(rules.policy("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER)), clusters, scene.starts)
+    sidecar = _Sidecar(rules.policy_for("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER)), clusters, scene.starts)
     events = [*reversed(scene.when)]
     yield from sidecar.starts(0)
     for now in range(0, scene.until + 1, TICK):

@@ -25,7 +25,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Store
 from sidecar.core.policy.routing import every
-from sidecar.settings.rules_only import Offline
+from sidecar.settings.model import Alerting
 from sidecar.simulation.record_files import NO_RECORD, lines
 from sidecar.simulation.replay_records import ReplayedNotification
 from sidecar.simulation.simulator import TICK, Voice
@@ -116,12 +116,12 @@ class Recorded:
 class Transactions:
     """The transactions in `files`, one after the other."""
 
-    def __init__(self, files: Sequence[Path], rules: Offline, observer: str | None) -> None:
+    def __init__(self, files: Sequence[Path], rules: Alerting, observer: str | None) -> None:
         self._files = files
         self.unreadable = 0
         """Lines that are no transactions, counted when they are read."""
         clusters = {name: None for transaction in self._read() for name in clusters_of(transaction)}
-        self._policy = rules.policy(observer or "replay", dict.fromkeys(clusters, Store.ZOOKEEPER))
+        self._policy = rules.policy_for(observer or "replay", dict.fromkeys(clusters, Store.ZOOKEEPER))
 
     def tellings(self) -> Iterator[ReplayedNotification]:
         """What would have been told, in the order of time; also for a moment behind the last transaction. Raises ReplayError."""

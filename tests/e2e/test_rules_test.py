@@ -53,10 +53,10 @@ def test_a_test_that_fails_says_what_was_told_instead(tmp_path: Path) -> None:
     [
         ([], "give a test file, or --labels"),
         (["no.yaml"], "no.yaml: cannot be read: No such file or directory"),
-        (["bad.yaml"], 'bad.yaml:2: tests[0].when[0].at: "never" is no duration'),
+        (["bad.yaml"], 'bad.yaml:2: tests[0].when[0].at: "never" is not a duration'),
         (["bad.yaml", "--config", "a"], "a test file names its rules itself"),
         (["bad.yaml", "--labels", "a=b"], "give no test file with it"),
-        (["--labels", "severity"], '--labels: "severity" is no matcher'),
+        (["--labels", "severity"], '--labels: "severity" is not a matcher'),
         (["--labels", "a=b", "--config", "no.yaml"], "no.yaml: cannot be read"),
     ],
 )

@@ -202,7 +202,7 @@ def test_a_spool_may_be_in_an_object_store(write: Write) -> None:
             "must end with its path, without ? and #: credentials and options come from the environment",
         ),
         ("s3:///t0ken", "names no bucket: give one like s3://bucket/prefix"),
-        ("s3://[t0ken", "is no URL"),
+        ("s3://[t0ken", "is not a URL"),
         (
             "https://t0ken.example/x",
             "must be a folder on this machine, file:///…, or begin with one of s3, s3a, gs, az, abfs, abfss and ://",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sidecar.settings.rules_only import read_offline
+from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.record_files import ReplayError, Spooled
 from sidecar.simulation.zookeeper_log import Transactions, are_transactions
 from tests.kit import hostile
@@ -103,7 +103,7 @@ def test_any_lines_are_transactions_or_counted(records: list[bytes], tmp_path: P
     """A log of ZooKeeper's with anything in it is replayed to its end."""
     file = file_of(records, tmp_path)
     assert are_transactions([file]) in {True, False}
-    replayed = Transactions([file], read_offline(None), None)
+    replayed = Transactions([file], read_rules(None), None)
     list(replayed.tellings())
     assert replayed.unreadable <= len(records)
 
@@ -121,7 +121,7 @@ def test_a_transaction_nested_too_deep_is_counted(line: bytes, tmp_path: Path) -
     """As any other line that is none."""
     file = file_of([line], tmp_path)
     assert not are_transactions([file])
-    replayed = Transactions([file], read_offline(None), None)
+    replayed = Transactions([file], read_rules(None), None)
     assert (list(replayed.tellings()), replayed.unreadable) == ([], 1)
 
 

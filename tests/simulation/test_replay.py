@@ -13,7 +13,7 @@ from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import timestamp
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import AnyRecord, Contention, TransitionRecord
-from sidecar.settings.rules_only import read_offline
+from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.record_files import ReplayError
 from sidecar.simulation.replay import replayed
 from sidecar.simulation.simulator import TICK
@@ -22,7 +22,7 @@ from tests.kit.core_sidecar import Sidecar, leased
 from tests.kit.fake_flink import Flink
 from tests.kit.zookeeper_recordings import FOLDER, TRANSACTIONS, histories
 
-RULES = read_offline(None)
+RULES = read_rules(None)
 
 
 def lines(records: list[AnyRecord]) -> bytes:
@@ -32,7 +32,7 @@ def lines(records: list[AnyRecord]) -> bytes:
 def failover() -> Sidecar:
     """A sidecar that has seen one failover, and ended."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate()
     sidecar.sees_changes().waits(2)
     flink.elect(B)
@@ -146,7 +146,7 @@ def test_a_standby_that_left_is_told_by_the_count_of_contenders(tmp_path: Path) 
 def test_a_split_is_replayed_with_its_end(tmp_path: Path) -> None:
     """That it is over is not recorded: it is so when nobody has come back for long enough."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     for leader in (B, A, B, A):
         flink.elect(leader, DISPATCHER)
         sidecar.sees_changes().waits(1)
@@ -164,7 +164,7 @@ def test_a_split_is_replayed_with_its_end(tmp_path: Path) -> None:
 def test_what_is_out_of_sight_for_weeks_is_not_said_again(tmp_path: Path) -> None:
     """A vacancy that was told, then nothing to be seen: that alone is told, again and again, and what holds when it is over."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60).is_cut_off().waits(100 * 3600, tick=60).connects().waits(60)
     sidecar.stops()
@@ -176,7 +176,7 @@ def test_what_is_out_of_sight_for_weeks_is_not_said_again(tmp_path: Path) -> Non
 
 def test_records_of_a_cluster_in_kubernetes(tmp_path: Path) -> None:
     """A leader whose lease runs out, and another one: the same message as it was."""
-    flink, sidecar = leased(policy=RULES.policy("sidecar-0", {CLUSTER: Store.KUBERNETES}))
+    flink, sidecar = leased(policy=RULES.policy_for("sidecar-0", {CLUSTER: Store.KUBERNETES}))
     sidecar.hears_nothing(30)
     flink.elect(B)
     sidecar.sees_changes()
@@ -214,7 +214,7 @@ def test_transactions_are_kept_apart_from_junk(tmp_path: Path) -> None:
 def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None:
     """Its REVOKED is recorded 5 s later, behind what happened meanwhile: the alert is dated as it was by the sidecar itself."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate(THE_JOB)
     sidecar.sees_changes().waits(4)
     flink.submit("ab" * 16).elect(A, ComponentId(Component.JOB, "ab" * 16))
