@@ -22,10 +22,10 @@ def replay(files: tuple[Path, ...], config: Path | None, observer: str | None, o
     FILE holds records: segments of the spool, in the order of time, packed or not; or ZooKeeper's transactions as JSON lines.
     """
     from sidecar.settings.rules_only import read_rules
-    from sidecar.simulation.replay import replayed
+    from sidecar.simulation.replay import replay_of
 
-    found = replayed(files, read_rules(config), observer)
-    for told in found.tellings():
+    found = replay_of(files, read_rules(config), observer)
+    for told in found.notifications():
         text = f"{told.at} {told.receiver} {told.reason} {told.title}"
         print_value(told, text, output)
     if found.unreadable:

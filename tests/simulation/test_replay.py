@@ -15,7 +15,7 @@ from sidecar.core.policy.policy import Store
 from sidecar.core.records import AnyRecord, Contention, TransitionRecord
 from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.record_files import ReplayError
-from sidecar.simulation.replay import replayed
+from sidecar.simulation.replay import replay_of
 from sidecar.simulation.simulator import TICK
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B
 from tests.kit.core_sidecar import Sidecar, leased
@@ -42,8 +42,8 @@ def failover() -> Sidecar:
 
 
 def told(*files: Path, observer: str | None = None) -> list[tuple[str, str, str]]:
-    found = replayed(files, RULES, observer)
-    return [(each.receiver, each.reason, each.title) for each in found.tellings()]
+    found = replay_of(files, RULES, observer)
+    return [(each.receiver, each.reason, each.title) for each in found.notifications()]
 
 
 FAILOVER = ("ops", "FIRST", "[WARNING] Flink default: leader of 3 components changed: jm-a → jm-b")
@@ -83,8 +83,8 @@ def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
     ]
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records[:3]) + b"\n".join(bad) + b"\n\n" + lines(records[3:]))
-    found = replayed([file], RULES)
-    assert [(each.receiver, each.reason, each.title) for each in found.tellings()] == [FAILOVER]
+    found = replay_of([file], RULES)
+    assert [(each.receiver, each.reason, each.title) for each in found.notifications()] == [FAILOVER]
     assert found.unreadable == len(bad) + 1  # the longest one is read in two pieces
 
 
@@ -93,7 +93,7 @@ def test_of_several_sidecars_one_is_replayed(tmp_path: Path) -> None:
     records = failover().records
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records) + lines([replace(record, observer="sidecar-1") for record in records]))
-    with pytest.raises(ReplayError, match="records of sidecar-0, sidecar-1: say with --observer"):
+    with pytest.raises(ReplayError, match="records of sidecar-0, sidecar-1: choose one with --observer"):
         told(file)
     assert told(file, observer="sidecar-1") == [FAILOVER]
     with pytest.raises(ReplayError, match="no records of sidecar-2, but of sidecar-0, sidecar-1"):
@@ -191,8 +191,8 @@ def test_records_of_a_cluster_in_kubernetes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", histories())
 def test_transactions_of_a_real_zookeeper(version: str) -> None:
     """Each recorded failover is told of its cluster; the first election is not."""
-    found = replayed([FOLDER / version / TRANSACTIONS], RULES)
-    tellings = [*found.tellings()]
+    found = replay_of([FOLDER / version / TRANSACTIONS], RULES)
+    tellings = [*found.notifications()]
     assert found.unreadable == 0
     assert tellings[0].title.startswith("[WARNING] Flink default: leader of ")
     assert {telling.cluster_id for telling in tellings} == {"default"}
@@ -206,8 +206,8 @@ def test_transactions_are_kept_apart_from_junk(tmp_path: Path) -> None:
     file.write_bytes(
         b"junk\n" + b"".join(log[:100]) + b'{"op": "create", "zxid": "zero", "t_ms": 1}\n' + b"".join(log[100:])
     )
-    found = replayed([file], RULES)
-    assert [*found.tellings()] == [*replayed([FOLDER / "2.3.0" / TRANSACTIONS], RULES).tellings()]
+    found = replay_of([file], RULES)
+    assert [*found.notifications()] == [*replay_of([FOLDER / "2.3.0" / TRANSACTIONS], RULES).notifications()]
     assert found.unreadable == 2
 
 
@@ -223,7 +223,7 @@ def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None
     (message,) = sidecar.sent
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(sidecar.records))
-    (again,) = replayed([file], RULES).tellings()
+    (again,) = replay_of([file], RULES).notifications()
     assert again.title == message.title
     late = datetime.fromisoformat(again.at) - datetime.fromisoformat(timestamp(message.queued_at.wall))
     assert abs(late) <= timedelta(microseconds=TICK)

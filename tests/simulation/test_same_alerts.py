@@ -18,7 +18,7 @@ from sidecar.core.policy.policy import Store
 from sidecar.core.records import AnyRecord
 from sidecar.settings.model import Alerting
 from sidecar.settings.rules_only import read_rules
-from sidecar.simulation.replay import replayed
+from sidecar.simulation.replay import replay_of
 from sidecar.simulation.simulator import TICK
 from tests import ROOT
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, A, B, JobManager, job_manager
@@ -57,10 +57,10 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Alerting:
 def told_again(records: list[AnyRecord], rules: Alerting, folder: Path, until: int) -> list[Told]:
     file = folder / "records.jsonl"
     file.write_bytes(b"".join(json.encode(record) + b"\n" for record in records))
-    replay = replayed([file], rules)
+    replay = replay_of([file], rules)
     told = [
         (each.receiver, each.reason, tuple(each.alerts), each.title, _micros(each.at))
-        for each in replay.tellings()
+        for each in replay.notifications()
         if each.at <= timestamp(until)
     ]
     assert replay.unreadable == 0

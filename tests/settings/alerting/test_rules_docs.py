@@ -19,9 +19,9 @@ from sidecar.settings.alerting import templates
 from sidecar.settings.file.schema import Keys
 from sidecar.settings.rules_only import read_rules
 from sidecar.settings.test_file import read_tests
-from sidecar.simulation.fake_flink import Pretended
+from sidecar.simulation.fake_flink import SimulatedFlink
 from sidecar.simulation.run_test import Difference, compare, play
-from sidecar.simulation.simulator import Voice
+from sidecar.simulation.simulator import Simulator
 from tests import ROOT
 
 TEXT = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -90,21 +90,21 @@ tests:
 """
     )
     suite = read_tests(tmp_path / "test.yaml")
-    voice, cluster, events_left = (
-        Voice(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER})),
-        Pretended("default"),
+    simulator, cluster, events_left = (
+        Simulator(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER})),
+        SimulatedFlink("default"),
         [*suite.tests[0].when],
     )
     found: set[str] = set()
     start = Moment(SECOND, SECOND)
-    [*voice.hears([Started(start), *cluster.looks(start)])]
+    [*simulator.observe([Started(start), *cluster.connect(start)])]
     for second in range(1, 150):
         at = Moment(second * SECOND, second * SECOND)
         while events_left and events_left[0].at <= at.steady - SECOND:
-            [*voice.hears(cluster.takes(events_left.pop(0), at))]
-        [*voice.hears([Ticked(at)])]
+            [*simulator.observe(cluster.apply(events_left.pop(0), at))]
+        [*simulator.observe([Ticked(at)])]
         # White box: labels are nowhere else to be seen as they are.
-        for group in voice._state.alerts.groups.values():
+        for group in simulator._state.alerts.groups.values():
             found |= {label for member in group.members.values() for label in member.alert.labels}
     [documented] = [words(row[2]) for row in rows("Triggers") if words(row[0]) == [trigger.value]]
     assert found == COMMON | {*documented}
