@@ -12,8 +12,6 @@ from sidecar.settings.model import EvidenceSettings
 from sidecar.settings.security import read_tls, security_settings
 
 _MEGABYTE: Final = 1_000_000
-_SHORTEST, _LONGEST = HOUR, 365 * DAY
-_MOST_MEGABYTES: Final = 100_000
 
 
 def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> EvidenceSettings:
@@ -24,8 +22,8 @@ def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> Evide
     return EvidenceSettings(
         sources=frozenset(sources),
         folder=section.read("dir", lambda setting: _folder(setting, state_dir, spool), state_dir / "evidence"),
-        keep=section.get("keep").duration(_SHORTEST, _LONGEST) / SECOND,
-        most_bytes=section.get("keep_megabytes").integer(1, _MOST_MEGABYTES) * _MEGABYTE,
+        keep=section.get("keep").duration(HOUR, 365 * DAY) / SECOND,
+        most_bytes=section.get("keep_megabytes").integer(1, 100_000) * _MEGABYTE,
         tls=read_tls(security_settings(section)),
     )
 

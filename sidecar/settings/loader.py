@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 from msgspec import structs
 
@@ -141,10 +141,7 @@ def _spool_place(url: Setting) -> Path | str:
     """The folder that a path or a `file://` URL names, or the URL of a place in an object store."""
     if "://" not in url.text:
         return url.path()
-    try:
-        parts = urlsplit(url.text)
-    except ValueError:
-        raise url.error("is not a URL") from None
+    parts = url.url()
     if parts.scheme in _OBJECT_STORES:
         return _object_url(url, parts)
     if parts.scheme != "file":
@@ -180,16 +177,8 @@ def _http(section: Section) -> HttpSettings:
 
 
 def _external_url(setting: Setting) -> str:
-    try:
-        parts = urlsplit(setting.text)
-    except ValueError:
-        raise setting.error("is not a URL") from None
-    if (
-        parts.scheme not in {"http", "https"}
-        or not parts.netloc
-        or "@" in parts.netloc
-        or parts.query
-        or parts.fragment
-    ):
+    parts = setting.url()
+    extra = "@" in parts.netloc or parts.query or parts.fragment
+    if parts.scheme not in {"http", "https"} or not parts.netloc or extra:
         raise setting.error("must be like https://host/path, without a user, ? and #: messages show it")
     return setting.text.rstrip("/")

@@ -184,22 +184,16 @@ def _job(setting: Setting, name: str, jobs: set[str]) -> str:
 def _expectation(section: Section, rules: Alerting) -> Expectation:
     rule_names = {rule.alert for rule in rules.rules}
     receiver_names = {receiver.name for receiver in rules.receivers}
-    alerts = frozenset(_one_of(rule_names, setting, "rules") for setting in section.texts("alerts"))
+    alerts = frozenset(setting.one_of(rule_names, "rules") for setting in section.texts("alerts"))
     if not alerts:
         raise section.missing("alerts")
     return Expectation(
         section.get("at").duration(at_most=LONGEST),
         alerts,
-        section.read("receiver", lambda setting: _one_of(receiver_names, setting, "receivers"), None),
+        section.read("receiver", lambda setting: setting.one_of(receiver_names, "receivers"), None),
         section.read("reason", lambda setting: setting.choice(Reason), None),
         section.read("title", lambda setting: setting.text, None),
     )
-
-
-def _one_of(names: set[str], setting: Setting, what: str) -> str:
-    if setting.text not in names:
-        raise setting.invalid(f"is not one of the {what}: {did_you_mean(names, setting.text)}")
-    return setting.text
 
 
 def _instant(setting: Setting) -> int:

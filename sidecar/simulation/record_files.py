@@ -87,10 +87,9 @@ class RecordFiles:
 
     def records(self, observer: str, found: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
         """The records of `observer`, with times (microseconds since the epoch) that never go back. Raises ReplayError."""
-        return _in_order(self._recorded(observer, found))
+        return _in_order(self._in_file_order(observer, found))
 
-    def _recorded(self, observer: str, found: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
-        """The records of `observer` in file order, each with the time of its observation. Raises ReplayError."""
+    def _in_file_order(self, observer: str, found: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
         decoder = json.Decoder(AnyRecord)
         known: OrderedDict[str, None] = OrderedDict()
         latest = 0

@@ -79,23 +79,23 @@ class LoggedCluster:
 
     def apply(self, transaction: Transaction, at: Moment) -> Iterator[ClusterObservation]:
         """Apply a transaction; a driver's observations of it."""
-        zxid, session = int(transaction.zxid, 16), int(transaction.session, 16)
         for operation in (transaction, *transaction.ops):
             for full in (operation.path, *operation.deleted):
                 if match := self._prefix.match(full):
-                    yield from self._change(full[match.end() :], operation, zxid, session, transaction.t_ms, at)
+                    yield from self._change(full[match.end() :], operation, transaction, at)
 
     def _change(
-        self, path: str, operation: Operation, zxid: int, session: int, mtime: int, at: Moment
+        self, path: str, operation: Operation, transaction: Transaction, at: Moment
     ) -> Iterator[ClusterObservation]:
+        zxid, session = int(transaction.zxid, 16), int(transaction.session, 16)
         gone = operation.op in {"delete", "deleteContainer", "closeSession"}
         if znode_paths.component_of(path):
             old = self._nodes.pop(path, None)
             if operation.op == "setData" and old:
                 czxid, owner = old[1].czxid, old[1].ephemeral_owner
-                position = ZNodePosition(path, czxid, zxid, operation.version, owner, mtime)
+                position = ZNodePosition(path, czxid, zxid, operation.version, owner, transaction.t_ms)
             else:
-                position = ZNodePosition(path, zxid, zxid, 0, session if operation.ephemeral else 0, mtime)
+                position = ZNodePosition(path, zxid, zxid, 0, session if operation.ephemeral else 0, transaction.t_ms)
             if not gone:
                 self._nodes[path] = (bytes.fromhex(operation.hex or ""), position)
             data, place = self._nodes.get(path, (b"", None))
@@ -126,14 +126,9 @@ class TransactionReplay:
     def notifications(self) -> Iterator[ReplayedNotification]:
         """The notifications up to a moment after the last transaction, in the order of time. Raises ReplayError."""
         for delivery in Simulator(self._policy).observe(self._observations()):
-            yield ReplayedNotification(
-                timestamp(delivery.queued_at.wall),
-                delivery.cluster_id,
-                delivery.receiver,
-                delivery.reason.value,
-                delivery.alert.split(", "),
-                delivery.title,
-            )
+            at, alerts = timestamp(delivery.queued_at.wall), delivery.alert.split(", ")
+            receiver, reason = delivery.receiver, delivery.reason.value
+            yield ReplayedNotification(at, delivery.cluster_id, receiver, reason, alerts, delivery.title)
 
     def _observations(self) -> Iterator[Observation]:
         clusters = [LoggedCluster(name) for name in self._policy.stores]

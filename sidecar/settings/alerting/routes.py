@@ -13,7 +13,7 @@ from sidecar.settings.file import schema
 from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError, did_you_mean
+from sidecar.settings.file.settings_error import SettingsError
 
 
 class Known(NamedTuple):
@@ -58,9 +58,12 @@ def inhibit_rules(documents: Sequence[Section], labels: Collection[str]) -> tupl
 def _route(section: Section, parent: Route, above: str, known: Known) -> Route:
     """A route with its children. Unset values come from `parent`."""
     own = _matchers(section, "matchers", known.labels)
+    names = known.receivers.values()
     key = f"{above}{{{','.join(map(str, own))}}}"
     route = Route(
-        receiver=section.read("receiver", lambda setting: _receiver(setting, known.receivers), parent.receiver),
+        receiver=section.read(
+            "receiver", lambda setting: setting.one_of(names, "receivers", known.receivers), parent.receiver
+        ),
         key=key,
         matchers=own,
         group_by=_group_by(section, known.labels) if "group_by" in section else parent.group_by,
@@ -84,16 +87,6 @@ def _at_least_a_second(setting: Setting) -> int:
     return setting.duration(at_least=SECOND)
 
 
-def _receiver(setting: Setting, receivers: Mapping[str, str]) -> str:
-    if setting.text not in receivers.values():
-        raise setting.invalid(f"is not one of the receivers: {_suggestion(receivers, setting)}")
-    return setting.text
-
-
-def _suggestion(known: Collection[str], setting: Setting) -> str:
-    return did_you_mean(known, setting.text) if known else "there are none"
-
-
 def _group_by(section: Section, labels: Collection[str]) -> tuple[str, ...]:
     setting = section.texts("group_by")
     if [each.text for each in setting] == [BY_ALL]:
@@ -112,9 +105,4 @@ def _matchers(section: Section, key: str, labels: Collection[str], *, required: 
 
 
 def _intervals(section: Section, key: str, known: Mapping[str, TimeInterval]) -> tuple[TimeInterval, ...]:
-    found = []
-    for setting in section.texts(key):
-        if setting.text not in known:
-            raise setting.invalid(f"is not one of the time_intervals: {_suggestion(known, setting)}")
-        found.append(known[setting.text])
-    return tuple(found)
+    return tuple(known[setting.one_of(known, "time_intervals")] for setting in section.texts(key))

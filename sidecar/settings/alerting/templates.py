@@ -139,21 +139,15 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             raise SecurityError("it takes too many steps")
 
 
-def _parsed(sandbox: _Sandbox, text: str) -> nodes.Template:
-    """The parsed template, with counted loops."""
-    parsed = sandbox.parse(text)
-    for loop in parsed.find_all(nodes.For):
-        loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
-    return parsed
-
-
 def template(setting: Setting) -> Template:
     """The compiled template. Raises SettingsError: a syntax error, an unknown field, or it fails on the example."""
     if len(setting.text) > MOST_CHARACTERS:
         raise setting.error(f"is longer than {MOST_CHARACTERS} characters")
     sandbox = _Sandbox()
     try:
-        parsed = _parsed(sandbox, setting.text)
+        parsed = sandbox.parse(setting.text)
+        for loop in parsed.find_all(nodes.For):
+            loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
         unknown = meta.find_undeclared_variables(parsed) - EXAMPLE.keys()
         made = _rendering(sandbox, sandbox.from_string(parsed))
     except (TemplateError, RecursionError) as error:

@@ -13,20 +13,14 @@ from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import did_you_mean
 
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
-_WEEKDAYS: Final = {
-    day: number
-    for number, day in enumerate(("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"))
-}
-_MONTHS: Final = {
-    month: number
-    for number, month in enumerate(
-        (
-            *("january", "february", "march", "april", "may", "june"),
-            *("july", "august", "september", "october", "november", "december"),
-        ),
-        1,
-    )
-} | {str(number): number for number in range(1, 13)}
+_WEEKDAYS: Final = dict(
+    zip(("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"), range(7), strict=True)
+)
+_MONTH_NAMES: Final = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTHS: Final = {key: number for number, name in enumerate(_MONTH_NAMES, 1) for key in (name, str(number))}
 
 
 def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:

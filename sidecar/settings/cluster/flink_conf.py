@@ -168,7 +168,7 @@ def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> H
     entries = _lines(text, path) if path.name == LEGACY else _nested(text, path)
     values = {key: value for key, value in entries if key in _KEYS or key.startswith(f"{_AUTHORIZATION}.")}
     values |= {key: _Entry(value, 0) for key, value in properties.items() if key in _KEYS}
-    kind = _option(_TYPE, values, path)
+    kind = _options({"type": _TYPE}, values, path).get("type")
     mode = kind.text.upper() if kind else "NONE"
     if kind and (mode == "KUBERNETES" or mode.endswith(_KUBERNETES_FACTORY)):
         namespace = Setting(_NAMESPACE, f"{path}: Flink's default of kubernetes.namespace")
@@ -178,20 +178,17 @@ def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> H
 
 
 def _options(options: Mapping[str, _Option], values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:
-    found = {name: _option(option, values, path) for name, option in options.items()}
-    return {name: setting for name, setting in found.items() if setting is not None}
-
-
-def _option(option: _Option, values: Mapping[str, _Entry], path: Path) -> Setting | None:
-    key = next((key for key in option.keys if key in values), None)
-    if key is None:
-        return None
-    value = values[key]
-    setting = Setting(value.text, f"{path}:{value.line}: {key}")
-    try:
-        return Setting(option.ours(value), setting.location, setting.written)
-    except ValueError as error:
-        raise setting.invalid(str(error)) from error
+    found = {}
+    for name, option in options.items():
+        key = next((key for key in option.keys if key in values), None)
+        if key is not None:
+            entry = values[key]
+            setting = Setting(entry.text, f"{path}:{entry.line}: {key}")
+            try:
+                found[name] = Setting(option.ours(entry), setting.location, setting.written)
+            except ValueError as error:
+                raise setting.invalid(str(error)) from error
+    return found
 
 
 def _authorization(values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:

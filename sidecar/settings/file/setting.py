@@ -2,10 +2,11 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
@@ -79,6 +80,20 @@ class Setting(Struct, frozen=True):
         if self.text not in known:
             raise self.invalid(f"is unknown: {did_you_mean(known, self.text)}")
         return known[self.text]
+
+    def one_of(self, known: Collection[str], what: str, shown: Collection[str] | None = None) -> str:
+        """The text, which must be one of `known`. `shown`: the names that an error may show; None: `known`."""
+        if self.text not in known:
+            names = known if shown is None else shown
+            hint = did_you_mean(names, self.text) if names else "there are none"
+            raise self.invalid(f"is not one of the {what}: {hint}")
+        return self.text
+
+    def url(self) -> SplitResult:
+        try:
+            return urlsplit(self.text)
+        except ValueError:
+            raise self.error("is not a URL") from None
 
     def matching(self, pattern: re.Pattern[str], what: str) -> str:
         if not pattern.fullmatch(self.text):
