@@ -4,15 +4,11 @@ from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (
     ClusterSettings,
-    EvidenceSettings,
-    HttpSettings,
     KubernetesSettings,
     LedgerMode,
-    Receiver,
     SaslSettings,
     Secret,
     Settings,
-    SpoolSettings,
     TlsSettings,
     ZooKeeperSettings,
     session_timeouts,
@@ -20,16 +16,12 @@ from sidecar.settings.model import (
 
 __all__ = [
     "ClusterSettings",
-    "EvidenceSettings",
-    "HttpSettings",
     "KubernetesSettings",
     "LedgerMode",
-    "Receiver",
     "SaslSettings",
     "Secret",
     "Settings",
     "SettingsError",
-    "SpoolSettings",
     "TlsSettings",
     "ZooKeeperSettings",
     "load",

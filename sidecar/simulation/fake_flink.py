@@ -23,6 +23,8 @@ from sidecar.settings.test_file import ScenarioEvent, Who
 
 _JOB_STORE: Final = znode_paths.JOB_STORES[-1]
 _EPOCH: Final = 1 << 32
+_ID_SEED: Final = "rehearsal"
+"""Part of job ids and session ids, which titles in existing test files may have."""
 
 
 class SimulatedFlink:
@@ -96,7 +98,7 @@ class SimulatedFlink:
             for manager in {*leaders.values()}:
                 self._terms[manager] = self._terms.get(manager, 0) + 1
         for who, manager in leaders.items():
-            session = UUID(record_id("simulation", self._cluster_id, manager, self._terms.get(manager, 1)))
+            session = UUID(record_id(_ID_SEED, self._cluster_id, manager, self._terms.get(manager, 1)))
             leader = LeaderInformation(_address(who, manager.partition("#")[0]), session)
             self._zxid += 1 + event.unobserved
             path = _path(who)
@@ -122,7 +124,7 @@ class SimulatedFlink:
 
 
 def _job_id(name: str) -> str:
-    return UUID(record_id("simulation", "job", name)).hex
+    return UUID(record_id(_ID_SEED, "job", name)).hex
 
 
 def _path(who: Who) -> str:

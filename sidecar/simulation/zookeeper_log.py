@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -173,9 +174,7 @@ def are_transactions(files: Sequence[Path]) -> bool:
     """Whether one of the first ten lines is a transaction. Raises ReplayError."""
     decoder = json.Decoder(Transaction)
     for line in islice(lines(files), 10):
-        try:
+        with suppress(*NO_RECORD):
             decoder.decode(line)
-        except NO_RECORD:
-            continue
-        return True
+            return True
     return False

@@ -9,7 +9,8 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import NOBODY, Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
-from sidecar.settings import HttpSettings, LedgerMode, Receiver, Secret, SettingsError, SpoolSettings, load
+from sidecar.settings import LedgerMode, Secret, SettingsError, load
+from sidecar.settings.model import HttpSettings, Receiver, SpoolSettings
 from tests.settings.conftest import Write
 
 SHIPPED = (

@@ -32,18 +32,14 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     if not any("rules" in document for document in documents):
         documents = [*documents, shipped_rules()]
     sections = [*named(documents, "receivers", schema.RECEIVER)]
-    receivers = [_receiver(section, secrets=secrets) for section in sections]
-    written = {
-        section.get("name").written: receiver.name
-        for section, receiver in zip(sections, receivers, strict=True)
-        if receiver.heartbeat is None
-    }
-    known = Known(written, {*OWN_LABELS, *labels}, time_intervals(documents))
+    receivers = tuple(_receiver(section, secrets=secrets) for section in sections)
+    names = (section.get("name") for section in sections if "heartbeat" not in section)
+    known = Known({name.written: name.text for name in names}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(
         rules=tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert")),
         route=root_route(documents, known),
         inhibit_rules=inhibit_rules(documents, known.labels),
-        receivers=tuple(receivers),
+        receivers=receivers,
         external_labels=dict(labels),
     )
 

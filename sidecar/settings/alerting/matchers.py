@@ -46,7 +46,8 @@ def _matcher(setting: Setting, match: re.Match[str], labels: Collection[str] | N
     name, operator = match["label"], Operator(match["operator"])
     if labels is not None and name not in labels:
         raise setting.error(f'no alert has a label "{name}": {did_you_mean(labels, name)}')
-    value = _unescaped(match["plain"] if match["quoted"] is None else match["quoted"])
+    text = match["plain"] if match["quoted"] is None else match["quoted"]
+    value = _ESCAPED.sub(lambda escaped: _ESCAPES.get(escaped[1], escaped[0]), text)
     if operator in {Operator.MATCHES, Operator.MATCHES_NOT}:
         try:
             with warnings.catch_warnings():
@@ -55,7 +56,3 @@ def _matcher(setting: Setting, match: re.Match[str], labels: Collection[str] | N
         except (re.error, Warning) as error:
             raise setting.error(f'the pattern of "{name}" is not a regular expression: {error}') from error
     return Matcher(name, operator, value)
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda escaped: _ESCAPES.get(escaped[1], escaped[0]), text)

@@ -96,7 +96,10 @@ class _Composer:
             raise self._error(event, "YAML tags are not supported: remove it")
         match event:
             case ScalarEvent():
-                return self._scalar(event)
+                scalar = ScalarNode(event.value, _line(event), plain=not event.style)
+                if event.anchor:
+                    self._anchors[event.anchor] = scalar
+                return scalar
             case AliasEvent() if event.anchor in self._anchors:
                 return self._anchors[event.anchor]
             case AliasEvent():
@@ -109,12 +112,6 @@ class _Composer:
             case MappingStartEvent():
                 return self._table(event, depth)
         raise self._error(event, "is not valid YAML")
-
-    def _scalar(self, event: ScalarEvent) -> ScalarNode:
-        scalar = ScalarNode(event.value, _line(event), plain=not event.style)
-        if event.anchor:
-            self._anchors[event.anchor] = scalar
-        return scalar
 
     def _table(self, event: MappingStartEvent, depth: int) -> MappingNode:
         entries: dict[str, Node] = {}
