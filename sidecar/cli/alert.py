@@ -5,25 +5,25 @@ from typing import Any
 
 import click
 
-from sidecar.cli.options import CONFIG, cluster_options, options
+from sidecar.cli.options import CONFIG, OBSERVER, cluster_options, options
 
 
 @click.group()
 def alert() -> None:
-    """Try out how people are told."""
+    """Try out notifications."""
 
 
 @alert.command()
 @options(
     CONFIG,
     click.option("--receiver", "receivers", metavar="NAME", multiple=True, help="Only this one; may be repeated."),
-    click.option("--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"),
+    OBSERVER,
     cluster_options,
 )
 def send_test(config: Path | None, receivers: tuple[str, ...], **overrides: Any) -> int:
     """Send a test message to every receiver.
 
-    It says that it is one. A line for each destination: its name, how it went, why. Exit status 1 where one was not delivered.
+    The message says that it is a test. Prints name, outcome and reason of each destination; exit status 1 if one failed.
     """
     from sidecar.clock import Clock
     from sidecar.core.observations import DeliveryOutcome

@@ -1,9 +1,10 @@
 """`audit …`: the Spark pipeline."""
 
 import sys
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -14,66 +15,87 @@ from sidecar.settings.file.durations import parse_duration
 from sidecar.termination import Termination
 
 _LONGEST_DAYS = 36_500
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _settings(_context: click.Context, _parameter: click.Parameter, conf: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for setting in conf:
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"{setting!r} is not like spark.driver.memory=2g", param_hint="--conf")
+        settings[key] = value
+    return settings
+
+
+def _days(_context: click.Context, _parameter: click.Parameter, keep: str | None) -> int | None:
+    if keep is None:
+        return None
+    number, unit = keep[:-1], keep[-1:]
+    if unit != "d" or not (number.isascii() and number.isdecimal()) or not 1 <= int(number[:6]) <= _LONGEST_DAYS:
+        raise click.BadParameter(f"{keep!r} is not a number of whole days like 400d", param_hint="--keep")
+    return int(number)
+
+
+def _period(_context: click.Context, _parameter: click.Parameter, since: str) -> timedelta:
+    try:
+        period = timedelta(microseconds=parse_duration(since))
+    except ValueError as error:
+        raise click.BadParameter(f"{since!r} {error}", param_hint="--since") from error
+    if not period:
+        raise click.BadParameter("a report covers more than no time at all", param_hint="--since")
+    return period
+
+
+_audit_options = options(
+    click.option("--audit", "audit_url", required=True, metavar="URL", help="The folder of the audit log."),
+    click.option("--master", metavar="URL", help="The Spark master, as for spark-submit.  [local[*]]"),
+    click.option(
+        "--conf", multiple=True, metavar="KEY=VALUE", callback=_settings, help="Spark configuration, likewise."
+    ),
+)
+
+
+def _session(master: str | None, conf: dict[str, str]) -> AbstractContextManager[Any]:
+    """A Spark session. Import audit modules inside it: only the session reports a missing Spark in one line."""
+    from sidecar.audit.session import spark_session
+
+    return spark_session(master, conf)
 
 
 @click.group()
 def audit() -> None:
-    """Keep and ask the audit log, with Spark."""
-
-
-_spark_options = options(
-    click.option("--master", metavar="URL", help="Where Spark runs, as for spark-submit.  [local[*]]"),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration, as for spark-submit."),
-)
-
-_AUDIT = click.option("--audit", "audit_url", required=True, metavar="URL", help="The folder of the audit log.")
+    """Maintain and query the audit log, with Spark."""
 
 
 @audit.command()
 @click.option("--spool", required=True, metavar="URL", help="The folder that sidecars write segments to.")
-@_AUDIT
-@click.option("--follow", is_flag=True, help="Go on and take in what comes, until SIGTERM.")
-@_spark_options
-def ingest(spool: str, audit_url: str, follow: bool, master: str | None, conf: tuple[str, ...]) -> None:
-    """Take new segments in. May be run again at any time: each record is in the audit log once."""
-    settings = _settings(conf)
+@click.option("--follow", is_flag=True, help="Continue with new segments until SIGTERM.")
+@_audit_options
+def ingest(spool: str, audit_url: str, follow: bool, **spark_options: Any) -> None:
+    """Ingest new segments. Repeat it at any time: each record is in the audit log once."""
     stop = Termination() if follow else None
-    from sidecar.audit.session import spark_session
+    with _session(**spark_options) as spark:
+        from sidecar.audit.ingest import ingest as ingest_segments
 
-    with spark_session(master, settings) as spark:
-        from sidecar.audit.ingest import ingest as take_in  # after the session: it is the one that says what is missing
-
-        taken = take_in(spark, spool, audit_url, follow=follow, stop=stop)
-    rows = ", ".join(f"{count} {table}" for table, count in taken.rows.items() if count) or "nothing new"
-    quarantined = ""
-    if taken.quarantined:
-        quarantined = f"; {taken.quarantined} lines or files went to quarantine"
-    click.echo(f"{taken.files} segments: {rows}{quarantined}")
+        ingested = ingest_segments(spark, spool, audit_url, follow=follow, stop=stop)
+    rows = ", ".join(f"{count} {table}" for table, count in ingested.rows.items() if count) or "nothing new"
+    quarantined = f"; {ingested.quarantined} lines or files went to quarantine" if ingested.quarantined else ""
+    click.echo(f"{ingested.files} segments: {rows}{quarantined}")
 
 
 @audit.command()
-@_AUDIT
 @click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
-@click.option(
-    "--print-views", is_flag=True, help="Ask nothing: print the statements that make the views, for spark-sql -i."
-)
-@_spark_options
+@click.option("--print-views", is_flag=True, help="Only print the statements that create the views, for spark-sql -i.")
+@_audit_options
 @click.argument("query", required=False)
 def sql(
-    audit_url: str,
-    output: Literal["table", "json", "csv"],
-    print_views: bool,
-    master: str | None,
-    conf: tuple[str, ...],
-    query: str | None,
+    audit_url: str, output: Literal["table", "json", "csv"], print_views: bool, query: str | None, **spark_options: Any
 ) -> None:
-    """Ask the audit log in Spark SQL: its tables and views (docs/audit-cookbook.md)."""
-    settings = _settings(conf)
+    """Query the audit log in Spark SQL. Its tables and views: docs/audit-cookbook.md."""
     if (query is None) is not print_views:
         raise click.UsageError("give either a query or --print-views")
-    from sidecar.audit.session import spark_session
-
-    with spark_session(master, settings) as spark:
+    with _session(**spark_options) as spark:
         from sidecar.audit.sql import render, run_sql
         from sidecar.audit.views import views_script
 
@@ -84,44 +106,26 @@ def sql(
 
 
 @audit.command()
-@_AUDIT
-@click.option(
-    "--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only dates before this one.  [today, UTC]"
-)
-@click.option("--keep", metavar="DAYS", help="First delete what is older, like 400d: dates, checkpoints.  [for ever]")
-@click.option(
-    "--spool", metavar="URL", help="With --keep: delete old segments here too, once they are in the audit log."
-)
-@_spark_options
-def compact(
-    audit_url: str,
-    before: datetime | None,
-    keep: str | None,
-    spool: str | None,
-    master: str | None,
-    conf: tuple[str, ...],
-) -> None:
-    """Make few files of many, and forget what is too old. Once a day is often enough; readers may go on reading."""
-    settings = _settings(conf)
-    days = None if keep is None else _days(keep)
+@click.option("--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only earlier dates.  [today, UTC]")
+@click.option("--keep", "days", metavar="DAYS", callback=_days, help="First delete older data, like 400d.  [for ever]")
+@click.option("--spool", metavar="URL", help="With --keep: delete old segments here too, if the audit log has them.")
+@_audit_options
+def compact(audit_url: str, before: datetime | None, days: int | None, spool: str | None, **spark_options: Any) -> None:
+    """Merge small files and delete old data. Run it once a day; readers are not disturbed."""
     if spool is not None and days is None:
         raise click.UsageError("--spool is for --keep: without it, nothing is deleted")
-    from sidecar.audit.session import spark_session
-
-    with spark_session(master, settings) as spark:
+    with _session(**spark_options) as spark:
         from sidecar.audit.audit_error import CannotSwapError
-        from sidecar.audit.compact import compact as make_compact
+        from sidecar.audit.compact import compact as compact_tables
         from sidecar.audit.retention import expire
 
         if days is not None:
             expired = expire(spark, audit_url, days, spool=spool)
             click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
-            if expired.not_ingested:
-                click.echo(
-                    f"{expired.not_ingested} old segments are not in the audit log and were left: ingest them", err=True
-                )
+            if left := expired.not_ingested:
+                click.echo(f"{left} old segments are not in the audit log and were left: ingest them", err=True)
         try:
-            done = make_compact(spark, audit_url, before=before and before.date())
+            done = compact_tables(spark, audit_url, before=before and before.date())
         except CannotSwapError as error:
             if days is None:
                 raise
@@ -136,14 +140,10 @@ def compact(
 
 
 @audit.command()
-@_AUDIT
-@_spark_options
-def verify(audit_url: str, master: str | None, conf: tuple[str, ...]) -> None:
-    """Read everything and say what is wrong, a line each; exit status 1 if anything is."""
-    settings = _settings(conf)
-    from sidecar.audit.session import spark_session
-
-    with spark_session(master, settings) as spark:
+@_audit_options
+def verify(audit_url: str, **spark_options: Any) -> None:
+    """Read all files and print defects. One per line; exit status 1 if there is any."""
+    with _session(**spark_options) as spark:
         from sidecar.audit.verify import verify as read_all
 
         result = read_all(spark, audit_url)
@@ -154,49 +154,20 @@ def verify(audit_url: str, master: str | None, conf: tuple[str, ...]) -> None:
         click.get_current_context().exit(1)
 
 
-def _days(keep: str) -> int:
-    number, unit = keep[:-1], keep[-1:]
-    if unit != "d" or not (number.isascii() and number.isdecimal()) or not 1 <= int(number[:6]) <= _LONGEST_DAYS:
-        raise click.BadParameter(f"{keep!r} is not a number of whole days like 400d", param_hint="--keep")
-    return int(number)
-
-
 @audit.command()
-@_AUDIT
+@click.option("--html", required=True, type=_FILE, metavar="FILE", help="The file to write.")
 @click.option(
-    "--html",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Where the report is written.",
+    *("--since", "period"),
+    default="30d",
+    show_default=True,
+    callback=_period,
+    help="Up to the last record, like 12h or 8w.",
 )
-@click.option(
-    "--since", default="30d", show_default=True, help="How far back from the last record, like 12h, 30d or 8w."
-)
-@_spark_options
-def report(audit_url: str, html: Path, since: str, master: str | None, conf: tuple[str, ...]) -> None:
-    """Write one HTML file with pictures: who led when, failovers, availability, alert delays. It needs no network."""
-    settings = _settings(conf)
-    try:
-        period = timedelta(microseconds=parse_duration(since))
-    except ValueError as error:
-        raise click.BadParameter(f"{since!r} {error}", param_hint="--since") from error
-    if not period:
-        raise click.BadParameter("a report covers more than no time at all", param_hint="--since")
-    from sidecar.audit.session import spark_session
-
-    with spark_session(master, settings) as spark:
+@_audit_options
+def report(audit_url: str, html: Path, period: timedelta, **spark_options: Any) -> None:
+    """Write one HTML file with charts. Leaders over time, failovers, availability, alert delays; it needs no network."""
+    with _session(**spark_options) as spark:
         from sidecar.audit.report import write_report
 
         write_report(spark, audit_url, html, period)
     click.echo(f"{html}: {html.stat().st_size / 1e6:.1f} MB")
-
-
-def _settings(conf: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for setting in conf:
-        key, equals, value = setting.partition("=")
-        if not key or not equals:
-            raise click.BadParameter(f"{setting!r} is not like spark.driver.memory=2g", param_hint="--conf")
-        settings[key] = value
-    return settings

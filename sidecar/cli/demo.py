@@ -7,9 +7,9 @@ from sidecar.core.errors import OperatorError
 
 @click.command()
 def demo() -> None:
-    """Show the whole way, on this machine alone.
+    """Show a failover from end to end, on this machine alone.
 
-    A real ZooKeeper, a real Flink, a killed leader, the alert, the metrics, the audit row: in about a minute, after some downloads.
+    A real ZooKeeper and Flink, a killed leader, the alert, the metrics, the audit row: about a minute, after some downloads.
     """
     try:
         from sidecar.demo.show import show

@@ -12,13 +12,15 @@ _which_sidecar = options(CONFIG, STATE_DIR, cluster_options)
 
 
 @click.command()
-@click.option("--last", default=50, show_default=True, metavar="N", type=click.IntRange(1), help="So many records.")
+@click.option(
+    "--last", default=50, show_default=True, metavar="N", type=click.IntRange(1), help="The number of records."
+)
 @OUTPUT
 @_which_sidecar
 def timeline(last: int, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
-    """Print what this sidecar recorded last.
+    """Print the last records of this sidecar.
 
-    Leader changes, failovers, contenders, when it could see and when it could not, messages.
+    Leader changes, failovers, contenders, coverage, messages.
     """
     from sidecar import history
     from sidecar.core.cluster.record_lines import record_line
@@ -34,9 +36,9 @@ def timeline(last: int, output: Output, config: Path | None, state_dir: Path | N
 @OUTPUT
 @_which_sidecar
 def explain(episode: str, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
-    """Print one failover in words, and why it happened.
+    """Describe one failover and its cause.
 
-    With the facts that tell why. The first characters of its id are enough; `timeline` shows it.
+    With the facts behind the cause. The first characters of the episode id are enough; `timeline` shows it.
     """
     from sidecar import history
     from sidecar.core.views.explain import find, in_words
@@ -51,15 +53,15 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
 
 @click.command()
 @click.argument("episode")
-@click.option("--reason", required=True, metavar="TEXT", help="What is to be remembered, in up to 2000 characters.")
-@click.option("--author", metavar="NAME", help="Who says so.")
+@click.option("--reason", required=True, metavar="TEXT", help="The note, up to 2000 characters.")
+@click.option("--author", metavar="NAME", help="The author of the note.")
 @_which_sidecar
 def annotate(
     episode: str, reason: str, author: str | None, config: Path | None, state_dir: Path | None, **overrides: Any
 ) -> None:
     """Record a note on one failover.
 
-    Whether or not the sidecar runs: `explain` and the episode's page show it, and it goes into the audit log.
+    The sidecar need not run. `explain`, the episode's page and the audit log show the note.
     """
     from sidecar import history
 
@@ -68,7 +70,7 @@ def annotate(
 
 
 def _state_dir(config: Path | None, given: Path | None, overrides: dict[str, Any]) -> Path:
-    """Where the journal is: a sidecar that is elsewhere needs no configuration here."""
+    """The folder of the journal. With `given`, no configuration is needed."""
     from sidecar.settings import load
 
     return given or load(config, overrides).state_dir

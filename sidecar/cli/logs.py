@@ -1,4 +1,4 @@
-"""How a line of log looks. Much of what is logged quotes a store, a document or a service, and may hold anything."""
+"""The format of log lines. They quote stores, documents and services, so unprintable characters are escaped."""
 
 import logging
 import traceback
@@ -12,9 +12,9 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 
 class LineFormatter(logging.Formatter):
-    """One line for each record, with every unprintable character escaped; below it, indented, the exception that belongs to it.
+    """One line per record, with unprintable characters escaped, and the indented exception below.
 
-    `tracebacks`: all of its traceback, else its last line.
+    `tracebacks`: the whole traceback, else its last line.
     """
 
     def __init__(self, form: str, *, tracebacks: bool) -> None:

@@ -10,7 +10,7 @@ from sidecar import __version__
 from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
 from sidecar.cli.demo import demo
-from sidecar.cli.errors import QuietGroup, exit_status
+from sidecar.cli.exit_status import QuietGroup, exit_status
 from sidecar.cli.history import annotate, explain, timeline
 from sidecar.cli.logs import LineFormatter
 from sidecar.cli.replay import replay
@@ -23,13 +23,13 @@ from sidecar.cli.view import watch, who
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
 @click.version_option(__version__, prog_name="flink-ha-sidecar", message="%(prog)s %(version)s")
 def cli(debug: bool) -> None:
-    """Watches every Flink HA leader, tells people once per failover, keeps an audit log for Spark SQL."""
+    """Watches every Flink HA leader, notifies once per failover, keeps an audit log for Spark SQL."""
     logging.Formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
     logging.Formatter.default_msec_format = "%s.%03d"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", tracebacks=debug))
     logging.basicConfig(handlers=[handler])
-    # Libraries speak up when something is wrong; what we do is worth a line.
+    # Warnings of libraries, and our own info lines.
     logging.getLogger("sidecar").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
@@ -38,13 +38,13 @@ for command in (run, watch, who, timeline, explain, annotate, config, rules, rep
 
 
 def main() -> NoReturn:
-    """Run the command; exit 0 done, 1 failed at run time, 2 wrong usage or configuration, 141 nobody reads the output any more.
+    """Run the command; exit 0 done, 1 failed at run time, 2 wrong usage or configuration, 141 the reader of the output is gone.
 
     Errors are one line on stderr.
     """
     try:
         status = cli(prog_name="flink-ha-sidecar", standalone_mode=False) or 0
         sys.stdout.flush()  # here, where a closed pipe is an error like others
-    except BaseException as error:  # noqa: BLE001  whatever it was, people get one line and scripts an exit status
+    except BaseException as error:  # noqa: BLE001  any error becomes one line and an exit status
         status = exit_status(error, debug="--debug" in sys.argv)
     sys.exit(status)

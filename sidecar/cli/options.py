@@ -8,31 +8,26 @@ import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-
+PATH: Final = click.Path(path_type=Path)
 CONFIG: Final = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The configuration file. Without it: defaults, environment, options.",
+    "--config", type=PATH, metavar="FILE", help="The configuration file. Without it: defaults, environment, options."
 )
 RULES_CONFIG: Final = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A rule file, or a whole configuration. Without it: the shipped rules.",
+    "--config", type=PATH, metavar="FILE", help="A rule file or a configuration. Without it: the shipped rules."
 )
-STATE_DIR: Final = click.option(
-    "--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the journal is."
+OBSERVER: Final = click.option(
+    "--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"
 )
+STATE_DIR: Final = click.option("--state-dir", type=PATH, metavar="DIR", help="The folder of the journal.")
 OUTPUT: Final = click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 Output = Literal["text", "json"]
 
 
-def options(*all_of_them: Callable[[Any], Any]) -> Callable[[_F], _F]:
-    """Several options as one decorator: `--help` shows them in this order."""
+def options(*decorators: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """Several options as one decorator; `--help` shows them in this order."""
 
     def decorate(command: _F) -> _F:
-        for option in reversed(all_of_them):
+        for option in reversed(decorators):
             command = option(command)
         return command
 
@@ -40,17 +35,8 @@ def options(*all_of_them: Callable[[Any], Any]) -> Callable[[_F], _F]:
 
 
 cluster_options = options(
-    click.option(
-        "--flink-conf",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Flink's own configuration tells where the cluster is.",
-    ),
-    click.option(
-        "--zookeeper",
-        metavar="HOST:PORT[,…]",
-        help="The ZooKeeper quorum, when there is no Flink configuration at hand.",
-    ),
+    click.option("--flink-conf", type=PATH, metavar="DIR", help="The folder of Flink's own configuration."),
+    click.option("--zookeeper", metavar="HOST:PORT[,…]", help="The ZooKeeper quorum, without a Flink configuration."),
     click.option("--root", metavar="PATH", help="high-availability.zookeeper.path.root  [/flink]"),
     click.option(
         "--kubernetes", is_flag=True, default=None, help="Flink keeps its leaders in ConfigMaps; needs --cluster-id."
@@ -58,15 +44,15 @@ cluster_options = options(
     click.option("--namespace", metavar="NS", help="kubernetes.namespace  [that of the kubeconfig or of the pod]"),
     click.option(
         "--kubeconfig",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
-        help="How its API server is reached  [$KUBECONFIG, ~/.kube/config, the service account of the pod]",
+        help="Access to the API server  [$KUBECONFIG, ~/.kube/config, the service account of the pod]",
     ),
-    click.option("--context", metavar="NAME", help="Of the kubeconfig  [its current one]"),
+    click.option("--context", metavar="NAME", help="A context of the kubeconfig  [its current one]"),
     click.option(
         "--cluster-id",
         metavar="ID",
         help="In ZooKeeper high-availability.cluster-id  [/default], in Kubernetes kubernetes.cluster-id.",
     ),
 )
-"""Where the cluster is. Each option may also be given as FLINK_HA_SIDECAR_…"""
+"""Name the cluster. Each option has an environment variable FLINK_HA_SIDECAR_…"""

@@ -1,4 +1,4 @@
-"""What the commands print of stores, records and files, which hold what others wrote there: it never commands a terminal."""
+"""Printing of texts from stores, records and files. Others write those, so control characters are escaped."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from sidecar.core.sanitize import escaped, printable
 
 
 def print_line(text: str) -> None:
-    """One line for people, flushed at once."""
+    """Print one line of text, flushed."""
     print(printable(text), flush=True)
 
 
 def print_value(value: Any, text: str, output: Output) -> None:
-    """A value as JSON on one line, or as `text` on one. Flushed at once: whoever reads it acts on it."""
+    """Print one line, flushed: `value` as JSON, or `text`."""
     print(escaped(json.encode(value).decode()) if output == "json" else printable(text), flush=True)

@@ -5,28 +5,27 @@ from pathlib import Path
 
 import click
 
-from sidecar.cli.options import OUTPUT, RULES_CONFIG, Output, options
+from sidecar.cli.options import OUTPUT, PATH, RULES_CONFIG, Output, options
 from sidecar.cli.printing import print_value
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=PATH)
 @options(
     RULES_CONFIG,
-    click.option("--observer", metavar="NAME", help="Whose records, where the files hold those of several sidecars."),
+    click.option("--observer", metavar="NAME", help="The sidecar to replay, if the files have records of several."),
     OUTPUT,
 )
 def replay(files: tuple[Path, ...], config: Path | None, observer: str | None, output: Output) -> None:
-    """Print what today's rules would have told of what was recorded.
+    """Replay recorded data through today's rules. Prints the notifications that they send.
 
-    FILE holds records: segments of the spool, in the order of time, packed or not; or ZooKeeper's transactions as JSON lines.
+    FILE has records (segments of the spool, in the order of time, packed or not) or ZooKeeper's transactions as JSON lines.
     """
-    from sidecar.settings.rules_only import read_offline
-    from sidecar.simulation.replay import replayed
+    from sidecar.settings.rules_only import read_rules
+    from sidecar.simulation.replay import replay_of
 
-    found = replayed(files, read_offline(config), observer)
-    for told in found.tellings():
-        text = f"{told.at} {told.receiver} {told.reason} {told.title}"
-        print_value(told, text, output)
-    if found.unreadable:
-        print(f"flink-ha-sidecar: {found.unreadable} lines could not be read, and were left out", file=sys.stderr)
+    replayed = replay_of(files, read_rules(config), observer)
+    for sent in replayed.notifications():
+        print_value(sent, f"{sent.at} {sent.receiver} {sent.reason} {sent.title}", output)
+    if replayed.unreadable:
+        print(f"flink-ha-sidecar: {replayed.unreadable} lines could not be read, and were skipped", file=sys.stderr)

@@ -6,25 +6,24 @@ from typing import Any
 
 import click
 
-from sidecar.cli.options import CONFIG, STATE_DIR, cluster_options, options
+from sidecar.cli.options import CONFIG, OBSERVER, STATE_DIR, cluster_options, options
 
 _sidecar_options = options(
     CONFIG,
-    click.option("--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"),
+    OBSERVER,
     STATE_DIR,
-    click.option("--spool", metavar="DIR|URL", help="Where segments go: a folder, or a place in an object store."),
+    click.option(
+        "--spool", metavar="DIR|URL", help="Where segments are written: a folder, or a URL in an object store."
+    ),
+    cluster_options,
 )
-"""What a sidecar is told beside where the cluster is."""
 
 
 @click.command()
 @_sidecar_options
-@cluster_options
 def run(config: Path | None, **overrides: Any) -> int:
     """Run the sidecar until SIGTERM."""
-    signal.signal(
-        signal.SIGHUP, signal.SIG_IGN
-    )  # loading takes a moment: until then there is nothing to be loaded again
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the first configuration is loaded there is nothing to reload
     from sidecar import app
     from sidecar.settings import load
 
@@ -38,9 +37,8 @@ def config() -> None:
 
 @config.command()
 @_sidecar_options
-@cluster_options
 def check(config: Path | None, **overrides: Any) -> None:
-    """Check the configuration without connecting to anything; say what it amounts to."""
+    """Check the configuration and print a summary. Connects to nothing."""
     from sidecar import app
     from sidecar.core.policy.routing import every
     from sidecar.settings import load
@@ -52,7 +50,7 @@ def check(config: Path | None, **overrides: Any) -> None:
         click.echo(f"cluster    {cluster.cluster_id}: {cluster.place}")
     click.echo(f"observer   {policy.observer}")
     click.echo(f"rules      {', '.join(rule.alert for rule in policy.rules) or 'none'}")
-    told = sorted({route.receiver for route in every(policy.route)} - {""})
-    names = [destination.name for receiver in told for destination in policy.receivers[receiver]]
-    click.echo(f"told       {', '.join(names) or 'nobody'}")
+    routed = sorted({route.receiver for route in every(policy.route)} - {""})
+    names = [destination.name for receiver in routed for destination in policy.receivers[receiver]]
+    click.echo(f"notified   {', '.join(names) or 'none'}")
     click.echo("ok")

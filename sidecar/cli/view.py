@@ -17,12 +17,12 @@ from sidecar.core.sanitize import clean
     type=click.Choice(["transitions", "flink"]),
     default="transitions",
     show_default=True,
-    help="What happened, as this tool sees it; or the calls that Flink's own listeners get.",
+    help="The observed transitions; or the calls that Flink's own listeners get.",
 )
 @OUTPUT
 @cluster_options
 def watch(view: Literal["transitions", "flink"], output: Output, **overrides: Any) -> None:
-    """Print what happens, from now on. Keeps no state and alerts nobody; ends when it is interrupted."""
+    """Print leader changes from now on. Keeps no state and sends no alerts; ends when interrupted."""
     from sidecar import viewer
     from sidecar.settings import load_cluster
 
@@ -44,15 +44,15 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait until the store is seen whole, and the leases are known to live.",
+    help="How long to wait until all leaders are read and all leases are confirmed.",
 )
 @cluster_options
 def who(output: Output, timeout: float, **overrides: Any) -> int:
-    """Print who leads each component now. Since when, and with how many contenders.
+    """Print the leader of each component. Since when, and with how many contenders.
 
-    Exits with 1 where somebody is without a leader, and where the store or the cluster cannot be seen.
+    Exit status 1 if a component has no leader, or the store or the cluster cannot be read.
 
-    In Kubernetes, where a dead leader's address stays, each lease is awaited: until it is renewed, or has run out.
+    In Kubernetes, where the address of a dead leader stays, the command waits until each lease is renewed or expires.
     """
     from sidecar import viewer
     from sidecar.settings import load_cluster
@@ -60,11 +60,11 @@ def who(output: Output, timeout: float, **overrides: Any) -> int:
     leaders = viewer.who(load_cluster(overrides), timeout)
     for leader in leaders:
         component = _component(leader.component, leader.job_id)
-        told = clean(leader.leader_address or "") if leader.state == "held" else (leader.reason or "no leader")
+        address = clean(leader.leader_address or "") if leader.state == "held" else (leader.reason or "no leader")
         contenders = "?" if leader.contenders is None else str(leader.contenders)
         since = leader.since or "before this look"
         print_value(
-            leader, f"{component:45} {leader.state:8} since {since:27}  contenders {contenders}  {told}", output
+            leader, f"{component:45} {leader.state:8} since {since:27}  contenders {contenders}  {address}", output
         )
     return int(any(leader.state != "held" for leader in leaders))
 

@@ -1,18 +1,14 @@
-"""Settings: typed, strict, one loader. Every mistake is one clear line (SettingsError), and no line holds a secret."""
+"""Typed, strict settings with one loader. Every mistake is one line (SettingsError) without a secret."""
 
-from sidecar.settings.file.errors import SettingsError
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (
     ClusterSettings,
-    EvidenceSettings,
-    HttpSettings,
     KubernetesSettings,
     LedgerMode,
-    Receiver,
     SaslSettings,
     Secret,
     Settings,
-    SpoolSettings,
     TlsSettings,
     ZooKeeperSettings,
     session_timeouts,
@@ -20,16 +16,12 @@ from sidecar.settings.model import (
 
 __all__ = [
     "ClusterSettings",
-    "EvidenceSettings",
-    "HttpSettings",
     "KubernetesSettings",
     "LedgerMode",
-    "Receiver",
     "SaslSettings",
     "Secret",
     "Settings",
     "SettingsError",
-    "SpoolSettings",
     "TlsSettings",
     "ZooKeeperSettings",
     "load",

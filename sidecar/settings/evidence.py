@@ -1,56 +1,38 @@
-"""The section `evidence`: what is captured at a failover, and what becomes of the files."""
+"""The section `evidence`: what is captured at a failover, and how long its files are kept."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 from sidecar.core.policy.policy import Source
-from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, HOUR, SECOND
 from sidecar.settings.file.section import Section
-from sidecar.settings.file.value import Given
-from sidecar.settings.model import EvidenceSettings, TlsSettings
-from sidecar.settings.security import read_tls
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.model import EvidenceSettings
+from sidecar.settings.security import read_tls, security_settings
 
 _MEGABYTE: Final = 1_000_000
-_SHORTEST, _LONGEST = HOUR, 365 * DAY
-_MOST_MEGABYTES: Final = 100_000
 
 
 def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> EvidenceSettings:
-    """What it says; without it, nothing is captured. Raises SettingsError."""
-    sources = [given.choice(Source) for given in section.texts("capture")]
+    """The settings of `section`; an empty one captures nothing. Raises SettingsError."""
+    sources = [setting.choice(Source) for setting in section.texts("capture")]
     if len({*sources}) < len(sources):
         raise section.error("capture", "names a source twice")
     return EvidenceSettings(
         sources=frozenset(sources),
-        folder=_folder(section.find("dir"), state_dir, spool),
-        keep=section.get("keep").duration(_SHORTEST, _LONGEST) / SECOND,
-        most_bytes=section.get("keep_megabytes").integer(1, _MOST_MEGABYTES) * _MEGABYTE,
-        tls=_tls(section),
+        folder=section.read("dir", lambda setting: _folder(setting, state_dir, spool), state_dir / "evidence"),
+        keep=section.get("keep").duration(HOUR, 365 * DAY) / SECOND,
+        most_bytes=section.get("keep_megabytes").integer(1, 100_000) * _MEGABYTE,
+        tls=read_tls(security_settings(section)),
     )
 
 
-def _folder(given: Given | None, state_dir: Path, spool: Path | str) -> Path:
-    """Where files are removed when they are old: nothing else of ours may stand there."""
-    if given is None:
-        return state_dir / "evidence"
-    folder = given.path()
+def _folder(setting: Setting, state_dir: Path, spool: Path | str) -> Path:
+    """A folder that holds evidence only, because old files in it are removed."""
+    folder = setting.path()
     real = Path(os.path.realpath(folder))
     for key, other in (("state_dir", state_dir), ("spool.url", spool)):
         if isinstance(other, Path) and Path(os.path.realpath(other)).is_relative_to(real):
-            raise given.error(
-                f"{key} is the same folder, or in it, and old evidence is removed: give it a folder of its own"
-            )
+            raise setting.error(f"old evidence is removed from it, and {key} is the same folder or in it: give another")
     return folder
-
-
-def _tls(section: Section) -> TlsSettings | None:
-    if "tls" not in section:
-        return None
-    nested = section.section("tls", schema.TLS)
-    given = {"tls": Given("", "", nested.where)}
-    for key in schema.TLS.defaults:
-        if value := nested.find(key):
-            given[f"tls.{key}"] = value.secret("value") if key == "key_password" else value
-    return read_tls(given)

@@ -1,12 +1,15 @@
-"""From files, environment and command line to settings: the only way in."""
+"""The settings from files, environment and command line."""
 
 import os
 import re
 import socket
+from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
+
+from msgspec import structs
 
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.settings.alerting.alerting import read_alerting
@@ -14,43 +17,36 @@ from sidecar.settings.cluster.cluster import find_cluster, names_cluster
 from sidecar.settings.evidence import read_evidence
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import MILLISECOND, SECOND
-from sidecar.settings.file.errors import SettingsError
-from sidecar.settings.file.nodes import Table
-from sidecar.settings.file.schema import Keys
-from sidecar.settings.file.section import Section
-from sidecar.settings.file.value import Given, overrides_of
+from sidecar.settings.file.section import Section, read_file
+from sidecar.settings.file.setting import Setting, overrides_of
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, Settings, SpoolSettings
-from sidecar.settings.security import Place
+from sidecar.settings.security import NamedSettings, security_settings
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})|\*")
-_NAMING: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
+_CLUSTER_KEYS: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
 _OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 
 def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
-    """The settings of `run`: `overrides` (what the command line gave, by the names in `keys.OVERRIDES`; None: nothing) over
-    the environment (FLINK_HA_SIDECAR_…) over the file `config` over the defaults. Without a file, everything else has its default.
+    """The settings of `run`. Precedence: `overrides` (the command line, by the names in `schema.OVERRIDES`; None: not given),
+    the environment (FLINK_HA_SIDECAR_…), the file `config`, the defaults.
 
-    Raises SettingsError: one clear line, without any secret.
+    Raises SettingsError: one line, without any secret.
     """
     line, environment = overrides_of(overrides)
-    file = (
-        _document(config, schema.CONFIG)
-        if config
-        else Section(Table({}, {}, 1), schema.CONFIG, "the configuration", None)
-    )
-    rule_files = [given.path() for given in file.texts("rule_files")]
-    documents = [file, *(_document(path, schema.RULE_FILE) for path in rule_files)]
-    own_labels = external_labels(file)
-    alerting = read_alerting(documents, own_labels)
-    spool, http = file.section("spool", schema.SPOOL), file.section("http", schema.HTTP)
-    state_dir = (line.get("state_dir") or environment.get("state_dir") or file.get("state_dir")).path()
-    spool_place = _spool_place(line.get("spool") or environment.get("spool") or spool.get("url"))
+    given = ChainMap(line, environment)
+    file = read_file(config, schema.CONFIG)
+    rule_files = [setting.path() for setting in file.texts("rule_files")]
+    alerting = read_alerting([file, *(read_file(path, schema.RULE_FILE) for path in rule_files)], external_labels(file))
+    spool = file.section("spool", schema.SPOOL)
+    state_dir = (given.get("state_dir") or file.get("state_dir")).path()
+    spool_place = _spool_place(given.get("spool") or spool.get("url"))
     return Settings(
-        clusters=_clusters(_cluster_of(line), _cluster_of(environment), file),
-        observer=_observer(line.get("observer") or environment.get("observer") or file.find("observer")),
-        external_labels=own_labels,
+        **structs.asdict(alerting),
+        clusters=_clusters(_cluster_settings(line), _cluster_settings(environment), file),
+        observer=_observer(given.get("observer") or file.find("observer")),
         state_dir=state_dir,
         spool=SpoolSettings(
             place=spool_place,
@@ -59,116 +55,93 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         ),
         ledger=file.section("ledger", schema.LEDGER).get("mode").choice(LedgerMode),
         trust_window=file.get("trust_window").duration() / SECOND,
-        http=_http(http),
+        http=_http(file.section("http", schema.HTTP)),
         evidence=read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool_place),
-        rules=alerting.rules,
-        receivers=alerting.receivers,
-        route=alerting.route,
-        inhibit_rules=alerting.inhibit_rules,
         files=(*([config] if config else []), *rule_files),
     )
 
 
 def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
-    """Only where the cluster is, for commands that need no configuration: `overrides` over the environment over Flink's own configuration.
+    """The cluster alone, for commands without a configuration: from `overrides`, the environment, or Flink's own configuration.
 
     Raises SettingsError.
     """
-    return find_cluster(*(_cluster_of(place) for place in overrides_of(overrides)))
+    return find_cluster(*map(_cluster_settings, overrides_of(overrides)))
 
 
-def _document(path: Path, known: Keys) -> Section:
-    from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
-
-    return Section(parse(read_text(path), str(path)), known, str(path), path.absolute().parent)
-
-
-def _clusters(line: Place, environment: Place, file: Section) -> tuple[ClusterSettings, ...]:
-    """Those that `clusters` lists, unless the command line or the environment names another one."""
+def _clusters(line: NamedSettings, environment: NamedSettings, file: Section) -> tuple[ClusterSettings, ...]:
+    """The entries of `clusters`, unless the command line or the environment names another cluster."""
     if "clusters" not in file or names_cluster(line) or names_cluster(environment):
-        return (find_cluster(line, environment, _cluster_of_file(file)),)
-    for key in schema.CLUSTER.defaults:
+        return (find_cluster(line, environment, _cluster_in(file)),)
+    for key in schema.CLUSTER:
         if key in file:
-            raise file.error(key, "clusters is given too: put this one among them, or remove the other")
-    for place in (line, environment):
-        if "cluster_id" in place:
-            raise place["cluster_id"].error("the configuration lists clusters: which one is meant? name its store too")
+            raise file.error(key, "clusters is given too: move this cluster into the list, or remove the other")
+    for source in (line, environment):
+        if "cluster_id" in source:
+            raise source["cluster_id"].error("the configuration lists clusters: name the store of this one too")
     found: dict[str, ClusterSettings] = {}
     for section in file.sections("clusters", schema.CLUSTER):
-        listed = _cluster_of_file(section)
+        listed = _cluster_in(section)
         if not names_cluster(listed):
-            raise SettingsError(f"{section.where}: names no cluster: give {', '.join(_NAMING)}")
+            raise SettingsError(f"{section.location}: names no cluster: give {', '.join(_CLUSTER_KEYS)}")
         cluster = find_cluster(line, environment, listed)
         if (other := found.get(cluster.cluster_id)) is not None:
             raise SettingsError(
-                f"{section.where}: there is a cluster {cluster.cluster_id} already ({other.place}), and records and alerts tell "
-                "clusters apart by their ids: watch this one with a sidecar of its own"
+                f"{section.location}: there is a cluster {cluster.cluster_id} already ({other.place}), and records and alerts "
+                "identify clusters by id: watch this one with a sidecar of its own"
             )
         found[cluster.cluster_id] = cluster
     if not found:
-        raise file.error("clusters", "lists none: list at least one, or remove it")
+        raise file.error("clusters", "the list is empty: add a cluster, or remove the key")
     return tuple(found.values())
 
 
-def _cluster_of(place: Place) -> Place:
-    found = {name: place[name] for name in schema.CLUSTER_OVERRIDES if name in place}
+def _cluster_settings(source: NamedSettings) -> NamedSettings:
+    found = {name: source[name] for name in schema.CLUSTER_OVERRIDES if name in source}
     if "kubernetes" in found and not found["kubernetes"].flag():
         del found["kubernetes"]
     return found
 
 
-def _cluster_of_file(file: Section) -> Place:
-    if "kubernetes" not in file:
-        found = _zookeeper_of(file.section("zookeeper", schema.ZOOKEEPER))
-    elif "zookeeper" not in file:
-        section = file.section("kubernetes", schema.KUBERNETES)
-        found = {key: section.find(key) for key in schema.KUBERNETES.defaults}
+def _cluster_in(section: Section) -> NamedSettings:
+    """The settings of one cluster, by the names that `find_cluster` expects."""
+    found = {"flink_conf": section.find("flink_conf_dir")}
+    if "kubernetes" not in section:
+        zookeeper = section.section("zookeeper", schema.ZOOKEEPER)
+        plain = schema.ZOOKEEPER.keys() - schema.ZOOKEEPER_SECURITY.keys()
+        found |= {"zookeeper" if key == "quorum" else key: zookeeper.find(key) for key in plain}
+        found |= security_settings(zookeeper)
+    elif "zookeeper" not in section:
+        kubernetes = section.section("kubernetes", schema.KUBERNETES)
+        found |= {key: kubernetes.find(key) for key in schema.KUBERNETES}
         found["kubernetes"] = found["cluster_id"]
     else:
-        raise file.error("kubernetes", "zookeeper is given too, and a cluster is in one of them: remove the other")
-    found["flink_conf"] = file.find("flink_conf_dir")
-    return {name: given for name, given in found.items() if given is not None}
+        raise section.error("kubernetes", "zookeeper is given too, and a cluster is in one of them: remove the other")
+    return {name: setting for name, setting in found.items() if setting is not None}
 
 
-def _zookeeper_of(section: Section) -> dict[str, Given | None]:
-    plain = schema.ZOOKEEPER.defaults.keys() - schema.ZOOKEEPER_SECURITY.keys()
-    found = {"zookeeper" if key == "quorum" else key: section.find(key) for key in plain}
-    for name, known in schema.ZOOKEEPER_SECURITY.items():
-        if name in section:
-            nested = section.section(name, known)
-            found[name] = Given("", "", nested.where)
-            found |= {f"{name}.{key}": nested.find(key) for key in known.defaults}
-    return {
-        name: given.secret("value") if given and name in schema.ZOOKEEPER_SECRETS else given
-        for name, given in found.items()
-    }
-
-
-def _observer(given: Given | None) -> str:
-    """The name of this sidecar: also that of its folder in the spool."""
-    if given is None:
+def _observer(setting: Setting | None) -> str:
+    """The name of this sidecar and of its folder in the spool."""
+    if setting is None:
         name = os.environ.get("POD_NAME") or socket.gethostname()
-        given = Given(name, name, "the observer's name, from POD_NAME or the host name")
-    return given.matching(_OBSERVER, "a name of letters, digits, _, - and .: set observer")
+        setting = Setting(name, "the observer's name, from POD_NAME or the host name")
+    return setting.matching(_OBSERVER, "a name of letters, digits, _, - and .: set observer")
 
 
 def external_labels(file: Section) -> dict[str, str]:
-    """The labels of everything that this sidecar says."""
+    """The labels that every alert and record of this sidecar has."""
     labels = file.labels("external_labels")
-    for name, given in labels.items():
+    for name, setting in labels.items():
         if name in OWN_LABELS:
-            raise given.error("alerts have a label of that name themselves: choose another")
-    return {name: given.text for name, given in labels.items()}
+            raise setting.error("alerts already have a label of this name: choose another")
+    return {name: setting.text for name, setting in labels.items()}
 
 
-def _spool_place(url: Given) -> Path | str:
+def _spool_place(url: Setting) -> Path | str:
     """The folder that a path or a `file://` URL names, or the URL of a place in an object store."""
     if "://" not in url.text:
         return url.path()
-    try:
-        parts = urlsplit(url.text)
-    except ValueError:
-        raise url.error("is no URL") from None
+    parts = url.url()
     if parts.scheme in _OBJECT_STORES:
         return _object_url(url, parts)
     if parts.scheme != "file":
@@ -180,8 +153,8 @@ def _spool_place(url: Given) -> Path | str:
     return Path(unquote(parts.path))
 
 
-def _object_url(url: Given, parts: SplitResult) -> str:
-    """A URL that may be shown. Azure's `abfss://container@account…` has something before its host that is no user."""
+def _object_url(url: Setting, parts: SplitResult) -> str:
+    """The URL, which holds no secret. In Azure's `abfss://container@account…` the part before the host is not a user."""
     if "@" in parts.netloc and (":" in parts.netloc or not parts.scheme.startswith("abfs")):
         raise url.error("must hold no user and no password: credentials come from the environment")
     if "?" in url.text or "#" in url.text:
@@ -192,36 +165,20 @@ def _object_url(url: Given, parts: SplitResult) -> str:
 
 
 def _http(section: Section) -> HttpSettings:
-    listed = [
-        given.matching(_HOST_NAME, "a host name without a port, or *") for given in section.texts("allowed_hosts")
+    allowed = [
+        setting.matching(_HOST_NAME, "a host name without a port, or *") for setting in section.texts("allowed_hosts")
     ]
     return HttpSettings(
-        host=_not_empty(section.get("host")),
+        host=section.get("host").not_empty(),
         port=section.get("port").integer(0, (1 << 16) - 1),
-        external_url=_external_url(section.find("external_url")),
-        allowed_hosts=frozenset(name.lower().removesuffix(".") for name in listed),
+        external_url=section.read("external_url", _external_url, None),
+        allowed_hosts=frozenset(name.lower().removesuffix(".") for name in allowed),
     )
 
 
-def _external_url(given: Given | None) -> str | None:
-    if given is None:
-        return None
-    try:
-        parts = urlsplit(given.text)
-    except ValueError:
-        raise given.error("is no URL") from None
-    if (
-        parts.scheme not in {"http", "https"}
-        or not parts.netloc
-        or "@" in parts.netloc
-        or parts.query
-        or parts.fragment
-    ):
-        raise given.error("must be like https://host/path, without a user, ? and #: it stands in messages")
-    return given.text.rstrip("/")
-
-
-def _not_empty(given: Given) -> str:
-    if not given.text:
-        raise given.error("is empty: give a value, or remove it")
-    return given.text
+def _external_url(setting: Setting) -> str:
+    parts = setting.url()
+    extra = "@" in parts.netloc or parts.query or parts.fragment
+    if parts.scheme not in {"http", "https"} or not parts.netloc or extra:
+        raise setting.error("must be like https://host/path, without a user, ? and #: messages show it")
+    return setting.text.rstrip("/")

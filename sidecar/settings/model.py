@@ -1,4 +1,4 @@
-"""The settings, typed. Times are seconds here and microseconds in the `Policy`; values are frozen."""
+"""The settings, typed. Times are seconds here unless noted, and microseconds in the `Policy`."""
 
 import ssl
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Rule, Source, Store
@@ -16,7 +17,7 @@ from sidecar.tls import client_context
 
 
 class Secret:
-    """A text that shows itself to nobody: `reveal` where it is used, and nowhere else."""
+    """A text that no output shows. Call `reveal` only where it is used."""
 
     __slots__ = ("_text",)
 
@@ -37,18 +38,18 @@ class Secret:
 
 
 class TlsSettings(Struct, frozen=True):
-    """How the connection is encrypted: whom we trust (None: the CAs of this system), and who we are. The files are PEM."""
+    """TLS of a connection: CAs (None: those of this system) and our own certificate. The files are PEM."""
 
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None
-    """None: the key stands in `certificate_file`."""
+    """None: the key is in `certificate_file`."""
     key_password: Secret | None = None
 
     def context(self) -> ssl.SSLContext:
-        """What the files say now: they are read each time, so that renewed certificates are used.
+        """A context with the current content of the files: each call reads them, so that renewed certificates are used.
 
-        Raises ValueError: the line names the file, never the password.
+        Raises ValueError with the name of the file, never the password.
         """
         context = client_context()
         if self.ca_file is None:
@@ -57,12 +58,12 @@ class TlsSettings(Struct, frozen=True):
             try:
                 context.load_verify_locations(cadata=_pem(self.ca_file))
             except ssl.SSLError as error:
-                raise ValueError(f"{self.ca_file} holds no certificate in PEM format") from error
+                raise ValueError(f"{self.ca_file} has no certificate in PEM format") from error
         if self.certificate_file is not None:
             key_file = self.key_file or self.certificate_file
             for file in (self.certificate_file, key_file):
                 _pem(file)
-            # Without a password OpenSSL would ask the terminal for it, and wait.
+            # Without a password OpenSSL would prompt on the terminal and block.
             password = self.key_password.reveal() if self.key_password else ""
             try:
                 context.load_cert_chain(self.certificate_file, key_file, password)
@@ -82,14 +83,14 @@ def _pem(file: Path) -> str:
 
 
 class SaslSettings(Struct, frozen=True):
-    """Who we are by SASL DIGEST-MD5."""
+    """Our SASL DIGEST-MD5 identity."""
 
     username: str
     password: Secret
 
 
 class ZooKeeperSettings(Struct, frozen=True):
-    """Where one Flink cluster keeps its leaders, and how patient its ZooKeeper clients are."""
+    """Where one Flink cluster keeps its leaders in ZooKeeper, and the timeouts of our session."""
 
     store: ClassVar[Store] = Store.ZOOKEEPER
 
@@ -98,7 +99,7 @@ class ZooKeeperSettings(Struct, frozen=True):
     namespace: str
     """Flink's root path and cluster id, joined: `/flink/default`."""
     cluster_id: str
-    """For people and records: without the slashes around it."""
+    """Without leading and trailing slashes, as records and messages have it."""
     session_timeout: float
     connection_timeout: float
     tolerate_suspended: bool
@@ -108,11 +109,11 @@ class ZooKeeperSettings(Struct, frozen=True):
     authorization: Mapping[str, Secret] = {}
     """By scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
     flink_session_timeout: float | None = None
-    """Of Flink's sessions (seconds): what its configuration says, or its default. None: Flink's configuration was not read."""
+    """Seconds; Flink's own setting or default. None: Flink's configuration was not read."""
 
     @property
     def place(self) -> str:
-        """Where its leaders are, for people."""
+        """Where the leaders are, for log and page."""
         return f"{self.namespace} in ZooKeeper {self.quorum}"
 
 
@@ -124,66 +125,65 @@ class KubernetesSettings(Struct, frozen=True):
     cluster_id: str
     namespace: str
     kubeconfig: Path | None = None
-    """None: with the service account of our own pod."""
+    """None: the service account of our own pod is used."""
     context: str | None = None
-    """Of the kubeconfig; None without one."""
+    """A context of the kubeconfig; None without one."""
 
     @property
     def tolerate_suspended(self) -> bool:
-        """Flink's listeners keep their leader while the API server is out of reach, always."""
+        """True: Flink's listeners always keep their leader while the API server is unreachable."""
         return True
 
     @property
     def place(self) -> str:
-        """Where its leaders are, for people."""
+        """Where the leaders are, for log and page."""
         way = f"context {self.context} of {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
         return f"the ConfigMaps of namespace {self.namespace}, by {way}"
 
 
 ClusterSettings = ZooKeeperSettings | KubernetesSettings
-"""Where one Flink cluster keeps its leaders."""
 
 
 class SpoolSettings(Struct, frozen=True):
-    """Where records wait for the audit, and when a segment is sealed."""
+    """Where segments are written, and when a segment is sealed."""
 
     place: Path | str
-    """A folder, or the URL of a place in an object store, without any secret."""
+    """A folder, or a URL in an object store, without any secret."""
     roll_interval: float
     roll_records: int
 
 
 class HttpSettings(Struct, frozen=True):
-    """Where metrics and health are served. Port 0 is any free one."""
+    """Where metrics and health are served. Port 0: any free port."""
 
     host: str
     port: int
     external_url: str | None = None
-    """Where people reach it."""
+    """For links in messages."""
     allowed_hosts: frozenset[str] = frozenset()
-    """Names by which it may be asked, in small letters; `*`: any."""
+    """Allowed Host headers, in lower case; `*`: any."""
 
     @property
     def names(self) -> frozenset[str]:
-        """The same, and those that follow from the rest."""
+        """`allowed_hosts`, our own host and that of `external_url`."""
         reached = urlsplit(self.external_url).hostname if self.external_url else None
         return self.allowed_hosts | {self.host.lower(), *([reached] if reached else [])}
 
 
 class EvidenceSettings(Struct, frozen=True):
-    """What is captured at a failover, and where and how long its files are kept."""
+    """What is captured at a failover, and where and how long its files are kept. `keep` is in seconds."""
 
     sources: frozenset[Source]
     folder: Path
     keep: float
     most_bytes: int
-    """Of all files together."""
+    """The limit for all files together."""
     tls: TlsSettings | None = None
-    """How Flink's REST servers are reached where they have TLS; None: the CAs of this system are trusted."""
+    """For Flink REST servers with TLS; None: the CAs of this system."""
 
 
 class LedgerMode(StrEnum):
-    """Who makes several sidecars one voice."""
+    """How several sidecars notify once."""
 
     AUTO = "auto"
     STORE = "store"
@@ -191,20 +191,20 @@ class LedgerMode(StrEnum):
 
 
 class Receiver(Struct, frozen=True):
-    """Somebody to tell: every one of `urls`, and whether also that it is over."""
+    """Every URL gets each message; the resolved ones only if `send_resolved`."""
 
     name: str
     urls: tuple[Secret, ...]
     send_resolved: bool
     heartbeat: int | None = None
-    """It is not told of alerts, but this often (microseconds) that somebody watches."""
+    """Microseconds between heartbeats. None: the receiver gets alerts and no heartbeats."""
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(Destination(self.name, index, self.send_resolved) for index in range(len(self.urls)))
 
 
 def session_timeouts(*clusters: ClusterSettings) -> dict[str, int]:
-    """After how long Flink's ZooKeeper sessions expire (microseconds), by cluster: of those of which that is known."""
+    """The timeout of Flink's ZooKeeper sessions (microseconds) by cluster, where it is known."""
     return {
         cluster.cluster_id: round(cluster.flink_session_timeout * SECOND)
         for cluster in clusters
@@ -212,37 +212,48 @@ def session_timeouts(*clusters: ClusterSettings) -> dict[str, int]:
     }
 
 
-class Settings(Struct, frozen=True):
-    """Everything the operator decided."""
+class Alerting(Struct, frozen=True, kw_only=True):
+    """What decides which notification each receiver gets."""
+
+    rules: tuple[Rule, ...]
+    route: Route
+    inhibit_rules: tuple[InhibitRule, ...]
+    receivers: tuple[Receiver, ...]
+    external_labels: dict[str, str]
+
+    def policy_for(self, observer: str, stores: Mapping[str, Store], labels: Mapping[str, str] | None = None) -> Policy:
+        """The policy of a sidecar that watches `stores`. `labels`: used if the configuration has no external labels."""
+        return Policy(
+            observer,
+            stores,
+            dict(self.external_labels or labels or {}),
+            rules=self.rules,
+            route=self.route,
+            inhibit_rules=self.inhibit_rules,
+            receivers={receiver.name: receiver.destinations() for receiver in self.receivers},
+        )
+
+
+class Settings(Alerting, frozen=True, kw_only=True):
+    """The whole configuration of `run`."""
 
     clusters: tuple[ClusterSettings, ...]
-    """At least one; each has an id of its own."""
+    """At least one; their ids differ."""
     observer: str
-    external_labels: dict[str, str]
     state_dir: Path
     spool: SpoolSettings
     ledger: LedgerMode
     trust_window: float
     http: HttpSettings
     evidence: EvidenceSettings
-    rules: tuple[Rule, ...]
-    receivers: tuple[Receiver, ...]
-    route: Route
-    inhibit_rules: tuple[InhibitRule, ...]
     files: tuple[Path, ...] = ()
     """The configuration and its rule files."""
 
     def policy(self) -> Policy:
-        """What the core needs of it."""
-        return Policy(
-            observer=self.observer,
-            stores={cluster.cluster_id: cluster.store for cluster in self.clusters},
-            external_labels=self.external_labels,
+        """The part of the settings that the core needs."""
+        return replace(
+            self.policy_for(self.observer, {cluster.cluster_id: cluster.store for cluster in self.clusters}),
             trust_window=round(self.trust_window * SECOND),
-            rules=self.rules,
-            route=self.route,
-            inhibit_rules=self.inhibit_rules,
-            receivers={receiver.name: receiver.destinations() for receiver in self.receivers},
             heartbeats=tuple(
                 Heartbeat(destination, receiver.heartbeat)
                 for receiver in self.receivers
@@ -255,7 +266,7 @@ class Settings(Struct, frozen=True):
         )
 
     def destination_urls(self) -> dict[str, str]:
-        """The secret URL of each destination by its name (`ops#0`), of every receiver: what is queued outlives a change of route."""
+        """The secret URL of every destination (`ops#0`), also of those that no route names now: deliveries for them may be queued."""
         return {
             destination.name: url.reveal()
             for receiver in self.receivers

@@ -1,1 +1,1 @@
-"""Rules without a cluster: what a test says happens (`rules test`), or what was recorded (`replay`), and what is told of it."""
+"""Rules without a cluster: the notifications for the events of a test (`rules test`) or for recorded data (`replay`)."""

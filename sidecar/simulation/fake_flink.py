@@ -1,4 +1,4 @@
-"""A Flink cluster that there is not: what it would keep in ZooKeeper, as far as a test says, and what a driver would tell of that."""
+"""A simulated Flink cluster: the ZooKeeper nodes that a test describes, and a driver's observations of them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -23,70 +23,72 @@ from sidecar.settings.test_file import ScenarioEvent, Who
 
 _JOB_STORE: Final = znode_paths.JOB_STORES[-1]
 _EPOCH: Final = 1 << 32
+_ID_SEED: Final = "rehearsal"
+"""Part of job ids and session ids, which titles in existing test files may have."""
 
 
-class Pretended:
-    """One cluster. It begins with nothing, in sight."""
+class SimulatedFlink:
+    """One cluster. At first it has no nodes, and its store can be observed."""
 
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
         self._nodes: dict[str, tuple[bytes, ZNodePosition] | None] = {}
-        """By path; None where there is none any more."""
+        """By path; None: deleted."""
         self._jobs: set[str] = set()
         self._contenders: tuple[str, ...] | None = None
         self._contended = 0
         self._zxid = _EPOCH
-        self._told_zxid = False
+        self._zxid_observed = False
         self._terms: dict[str, int] = {}
         self._blind = False
 
-    def looks(self, at: Moment) -> Iterator[ClusterObservation]:
-        """What a driver tells that connects and reads everything; that it cannot, where the store is out of sight."""
+    def connect(self, at: Moment) -> Iterator[ClusterObservation]:
+        """The observations of a driver that connects and reads everything; none while blind."""
         if self._blind:
             return
         yield ViewObserved(at, self._cluster_id, ConnectionState.CONNECTED)
-        yield self._listed(at)
+        yield self._jobs_listed(at)
         if self._contenders is not None:
             yield ChildrenObserved(at, self._cluster_id, znode_paths.LATCH, self._contenders)
-        yield from (self._seen(at, path, writes=None) for path in self._nodes)
-        if self._told_zxid:
+        yield from (self._node(at, path, writes=None) for path in self._nodes)
+        if self._zxid_observed:
             yield StoreObserved(at, self._cluster_id, self._zxid)
         yield SnapshotCompleted(at, self._cluster_id)
 
-    def takes(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation]:
-        """What a driver tells of an event that happens to this cluster."""
+    def apply(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation]:
+        """Apply an event to this cluster; a driver's observations of it."""
         was_blind, self._blind = self._blind, self._blind if event.blind is None else event.blind
-        seen = [*self._happens(event, at)]
+        seen = [*self._change(event, at)]
         if self._blind:
             if not was_blind:
                 yield ViewObserved(at, self._cluster_id, ConnectionState.LOST)
         elif was_blind:
-            yield from self.looks(at)
+            yield from self.connect(at)
         else:
             yield from seen
 
-    def _happens(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation]:
+    def _change(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation]:
         if event.submitted:
             self._jobs |= {*event.submitted}
-            yield self._listed(at)
+            yield self._jobs_listed(at)
         for who in (*event.gone, *event.ended):
             path = _path(who)
             if self._nodes.get(path):
                 self._zxid += 1
                 self._nodes[path] = None
-                yield self._seen(at, path, writes=1)
+                yield self._node(at, path, writes=1)
         if event.ended:
             self._jobs -= {*event.ended}
-            yield self._listed(at)
+            yield self._jobs_listed(at)
         if event.contenders is not None:
-            yield self._contend(event.contenders, at)
+            yield self._set_contenders(event.contenders, at)
         yield from self._publish(event.leader, event, at, anew=True)
         yield from self._publish(event.returns, event, at, anew=False)
         if event.zxid_headroom is not None:
             used = _EPOCH - 1 - event.zxid_headroom
             epoch = self._zxid // _EPOCH + (used < self._zxid % _EPOCH)
             self._zxid = epoch * _EPOCH + used
-            self._told_zxid = True
+            self._zxid_observed = True
             yield StoreObserved(at, self._cluster_id, self._zxid)
 
     def _publish(
@@ -96,16 +98,16 @@ class Pretended:
             for manager in {*leaders.values()}:
                 self._terms[manager] = self._terms.get(manager, 0) + 1
         for who, manager in leaders.items():
-            session = UUID(record_id("rehearsal", self._cluster_id, manager, self._terms.get(manager, 1)))
+            session = UUID(record_id(_ID_SEED, self._cluster_id, manager, self._terms.get(manager, 1)))
             leader = LeaderInformation(_address(who, manager.partition("#")[0]), session)
             self._zxid += 1 + event.unobserved
             path = _path(who)
             position = ZNodePosition(path, self._zxid, self._zxid, 0, crc32(manager.encode()) + 1, at.wall // 1000)
             self._nodes[path] = (encode_connection_info(leader), position)
-            yield self._seen(at, path, writes=1 + event.unobserved)
+            yield self._node(at, path, writes=1 + event.unobserved)
 
-    def _contend(self, number: int, at: Moment) -> ChildrenObserved:
-        """Who came first leaves first."""
+    def _set_contenders(self, number: int, at: Moment) -> ChildrenObserved:
+        """Change the number of contenders. The oldest leave first."""
         names = [*(self._contenders or ())]
         while len(names) < number:
             names.append(f"latch-{self._contended:010}")
@@ -113,20 +115,20 @@ class Pretended:
         self._contenders = tuple(names[len(names) - number :])
         return ChildrenObserved(at, self._cluster_id, znode_paths.LATCH, self._contenders)
 
-    def _listed(self, at: Moment) -> ChildrenObserved:
+    def _jobs_listed(self, at: Moment) -> ChildrenObserved:
         return ChildrenObserved(at, self._cluster_id, _JOB_STORE, tuple(sorted(map(_job_id, self._jobs))))
 
-    def _seen(self, at: Moment, path: str, writes: int | None) -> NodeObserved:
+    def _node(self, at: Moment, path: str, writes: int | None) -> NodeObserved:
         data, position = self._nodes[path] or (b"", None)
         return NodeObserved(at, self._cluster_id, path, data, position, writes)
 
 
 def _job_id(name: str) -> str:
-    return UUID(record_id("rehearsal", "job", name)).hex
+    return UUID(record_id(_ID_SEED, "job", name)).hex
 
 
 def _path(who: Who) -> str:
-    """As Flink has them since 1.19."""
+    """The connection info node, as in Flink 1.19 and later."""
     name = f"job-{_job_id(who)}" if isinstance(who, str) else who.component.value
     return f"{znode_paths.LEADER}/{name}/connection_info"
 

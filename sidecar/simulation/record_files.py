@@ -1,4 +1,4 @@
-"""Records from files, as the spool seals them: `.jsonl`, or `.jsonl.gz`. Read twice, line by line, whatever their size."""
+"""Records from segment files (`.jsonl`, `.jsonl.gz`). They are read twice, line by line, and never held in memory."""
 
 import gzip
 import zlib
@@ -17,25 +17,25 @@ from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import SECOND, Moment, parsed
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import AnyRecord, Contention, TransitionRecord
-from sidecar.simulation.coverage import BlindTimes
+from sidecar.simulation.coverage import BlindPeriods
 
 _LONGEST_LINE: Final = 1 << 20
 _FAR: Final = 366 * 24 * 3600 * SECOND
-"""A record so long after the one before it has a wrong time."""
+"""A record this long after the previous one has a wrong time."""
 _LATE: Final = LOOK_BACK + 5 * SECOND
-"""The REVOKED of a job is recorded so long after it was observed: LOOK_BACK, and what a busy sidecar needs."""
+"""The longest time from observing the REVOKED of a job to recording it: LOOK_BACK and a margin for a busy sidecar."""
 NO_RECORD: Final = (MsgspecError, ValueError, RecursionError)
-"""What a line raises that is no record. RecursionError: it is nested a thousand levels deep."""
+"""Raised by a line that is not a record. RecursionError: nested a thousand levels deep."""
 _REMEMBERED: Final = 100_000
-"""So many ids: a segment that is there twice is told once."""
+"""Ids that are remembered, so that a segment given twice is replayed once."""
 
 
 class ReplayError(OperatorError):
-    """What was recorded cannot be replayed."""
+    """The files cannot be replayed."""
 
 
 class RecordHead(Struct):
-    """What is asked of every record before they are replayed."""
+    """The fields that the first pass reads."""
 
     type: str
     observer: str
@@ -49,48 +49,47 @@ class RecordHead(Struct):
     kind: str = ""
 
 
-class Found(Struct):
-    """What one sidecar recorded, before it is replayed."""
+class RecordedSidecar(Struct):
+    """The clusters, labels and blind periods of one sidecar, from the first pass."""
 
     stores: dict[str, Store] = {}
     external_labels: dict[str, str] = {}
-    sights: dict[str, BlindTimes] = {}
+    blind_periods: dict[str, BlindPeriods] = {}
 
 
-class Spooled:
-    """The records in `files`, one after the other in the order of time."""
+class RecordFiles:
+    """The records in `files`, which are in the order of time."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files
         self.unreadable = 0
-        """Lines that are no records, counted when they are read."""
+        """Lines that are not records, counted in the second pass."""
 
-    def observers(self) -> dict[str, Found]:
-        """What there is of each sidecar. Raises ReplayError."""
-        found: dict[str, Found] = {}
+    def observers(self) -> dict[str, RecordedSidecar]:
+        """The sidecars that wrote the records, by name. Raises ReplayError."""
+        found: dict[str, RecordedSidecar] = {}
         decoder = json.Decoder(RecordHead)
         for line in lines(self._files):
             try:
                 record = decoder.decode(line)
                 at = parsed(record.observed_at)
-                of = found.setdefault(record.observer, Found({}, {}, {}))
-                of.stores[record.cluster_id] = record.store
-                of.external_labels = record.external_labels
-                sight = of.sights.setdefault(record.cluster_id, BlindTimes())
+                sidecar = found.setdefault(record.observer, RecordedSidecar())
+                sidecar.stores[record.cluster_id] = record.store
+                sidecar.external_labels = record.external_labels
+                blind = sidecar.blind_periods.setdefault(record.cluster_id, BlindPeriods())
                 if record.type == "coverage":
-                    sight.covered(parsed(record.from_), parsed(record.to), record.state)
+                    blind.covered(parsed(record.from_), parsed(record.to), record.state)
                 elif record.kind == Kind.OBSCURED:
-                    sight.noticed(at)
+                    blind.noticed(at)
             except NO_RECORD:
-                continue  # counted when it is read for its content
+                continue  # counted in the second pass
         return found
 
-    def records(self, observer: str, found: Found) -> Iterator[tuple[int, AnyRecord]]:
-        """What `observer` recorded, each with its time (microseconds since the epoch), which never goes back. Raises ReplayError."""
-        return _in_order(self._recorded(observer, found))
+    def records(self, observer: str, found: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
+        """The records of `observer`, with times (microseconds since the epoch) that never go back. Raises ReplayError."""
+        return _in_order(self._in_file_order(observer, found))
 
-    def _recorded(self, observer: str, found: Found) -> Iterator[tuple[int, AnyRecord]]:
-        """What `observer` recorded, each with the time at which it was observed, as the files hold it. Raises ReplayError."""
+    def _in_file_order(self, observer: str, found: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
         decoder = json.Decoder(AnyRecord)
         known: OrderedDict[str, None] = OrderedDict()
         latest = 0
@@ -114,8 +113,20 @@ class Spooled:
                 yield at, record
 
 
+def choose(sidecars: dict[str, RecordedSidecar], name: str | None) -> tuple[str, RecordedSidecar]:
+    """The sidecar `name`; None: the only one. Raises ReplayError."""
+    if not sidecars:
+        raise ReplayError("there are no records in these files: give segments of the spool")
+    if name is None and len(sidecars) > 1:
+        raise ReplayError(f"these are records of {', '.join(sorted(sidecars))}: choose one with --observer")
+    name = name or next(iter(sidecars))
+    if name not in sidecars:
+        raise ReplayError(f"there are no records of {name}, but of {', '.join(sorted(sidecars))}")
+    return name, sidecars[name]
+
+
 def _in_order(records: Iterable[tuple[int, AnyRecord]]) -> Iterator[tuple[int, AnyRecord]]:
-    """`records`, each with a time that never goes back. The REVOKED of a job comes where it was observed: it is recorded later."""
+    """`records` with times that never go back. The REVOKED of a job, which is recorded late, moves to the time of its observation."""
     waiting: deque[tuple[int, AnyRecord]] = deque()
     yielded = latest = 0
     for at, record in records:
@@ -138,7 +149,7 @@ def _is_departure(record: AnyRecord) -> bool:
 
 
 def lines(files: Sequence[Path]) -> Iterator[bytes]:
-    """The lines of all files, those of `.gz` unpacked. A line that is longer than any record comes in pieces. Raises ReplayError."""
+    """The lines of all files, `.gz` unpacked. A line longer than any record is split. Raises ReplayError."""
     for path in files:
         opened = gzip.open if path.suffix == ".gz" else open
         try:
@@ -152,7 +163,7 @@ def lines(files: Sequence[Path]) -> Iterator[bytes]:
 
 
 def _check(record: AnyRecord) -> None:
-    """Raises ValueError where a record holds what no sidecar writes."""
+    """Raises ValueError if a record has values that no sidecar writes."""
     Store(record.store)
     match record:
         case TransitionRecord():

@@ -1,4 +1,4 @@
-"""One cluster as its records describe it: the state that the rules look at, by the same function as observations take."""
+"""The state of one cluster, rebuilt from its records by the functions that also apply observations."""
 
 from msgspec.structs import replace
 
@@ -12,22 +12,22 @@ from sidecar.core.flink.leadership import Unknown, ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, Contention, EpisodeRecord, TransitionRecord
-from sidecar.simulation.coverage import Stretch
+from sidecar.simulation.coverage import BlindPeriod
 
 _MOST_CONTENDERS = 1000
-"""Their names are not recorded, so numbers stand for them; no record makes us count further."""
+"""Records have the number of contenders, not their names. A larger number is cut to this."""
 
 
 class ReplayedCluster:
-    """One cluster behind the records so far. `state` stays the same object where nothing changes."""
+    """One cluster after the records so far. `state` is the same object as long as nothing changes."""
 
     def __init__(self, policy: Policy, cluster_id: str, at: Moment) -> None:
         self._policy = policy
         self._cluster_id = cluster_id
         self.state: ClusterState = fresh_cluster(at)
 
-    def happened(self, record: AnyRecord, at: Moment) -> AnyRecord | Transition:
-        """Take over what a record says; what the rules hear of it. When the store was observed is known from elsewhere."""
+    def apply(self, record: AnyRecord, at: Moment) -> AnyRecord | Transition:
+        """Apply a record; returns the input of the rules. `observed` has the state of the view."""
         happened: AnyRecord | Transition = record
         draft = Draft(self._policy, self._cluster_id, self.state, at)
         match record:
@@ -50,8 +50,8 @@ class ReplayedCluster:
         leadership_changes.take(draft, known, replace(transition, last_position=known.last_position))
         return transition
 
-    def observed(self, blind: Stretch | None, now: int) -> None:
-        """Whether the store could be observed `now`, and else since when not."""
+    def observed(self, blind: BlindPeriod | None, now: int) -> None:
+        """Set the view: `blind`, or None if the store can be observed `now`."""
         view = self.state.view
         if blind is not None and view.complete:
             began = Moment(blind.began, blind.began)
@@ -61,7 +61,7 @@ class ReplayedCluster:
             self.state = replace(self.state, view=seeing)
 
     def split_ends_at(self) -> int | None:
-        """When the next split leadership is over if no leader comes back; None while the store cannot be observed."""
+        """When the next split leadership ends if no leader comes back; None while blind."""
         if not self.state.view.complete:
             return None
         contests = (self.state.components[component].contest for component in self.state.contested)
@@ -69,7 +69,7 @@ class ReplayedCluster:
         return min((max(contest.returns[-1], since) + split_leadership.CALM for contest in contests), default=None)
 
     def end_splits(self, now: Moment) -> None:
-        """End split leaderships in which no leader has come back for long enough: there is no record of that."""
+        """End split leaderships in which no leader came back for long enough; no record has that."""
         draft = Draft(self._policy, self._cluster_id, self.state, now)
         for component in self.state.contested if self.state.view.complete else ():
             known = self.state.components[component]

@@ -1,26 +1,25 @@
-"""One test: what happens, through the real `step`, tick by tick; and how what is told differs from what is expected."""
+"""Runs one rule test through the real `step`, tick by tick, and compares the notifications with the expected ones."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Observation, Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Store
-from sidecar.settings.rules_only import Offline
-from sidecar.settings.test_file import Expectation, ScenarioEvent, Scene
-from sidecar.simulation.fake_flink import Pretended
-from sidecar.simulation.simulator import TICK, Voice
+from sidecar.settings.model import Alerting
+from sidecar.settings.test_file import Expectation, RuleTest, ScenarioEvent
+from sidecar.simulation.fake_flink import SimulatedFlink
+from sidecar.simulation.simulator import TICK, Simulator
 
 PUNCTUAL: Final = 1 * SECOND
-"""What is told within this of the expected time is told then."""
+"""The tolerance for the time of a notification."""
 
 
 class SentNotification(NamedTuple):
-    """A notification that a receiver got."""
+    """A notification that was sent."""
 
     at: int
-    """Microseconds after the test began."""
+    """Microseconds after the start of the test."""
     receiver: str
     reason: str
     alerts: tuple[str, ...]
@@ -28,7 +27,7 @@ class SentNotification(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What was expected and not told, and what was told and not expected; both in the order of time."""
+    """Expected notifications that were not sent, and unexpected ones that were, in the order of time."""
 
     missing: tuple[Expectation, ...]
     unexpected: tuple[SentNotification, ...]
@@ -37,83 +36,79 @@ class Difference(NamedTuple):
         return bool(self.missing or self.unexpected)
 
 
-def compare(scene: Scene, told: Iterable[SentNotification]) -> Difference:
-    """How `told` differs from what the test expects. Each expectation is one notification, and each notification is expected."""
-    unexpected = [*told]
+def compare(test: RuleTest, sent: Iterable[SentNotification]) -> Difference:
+    """How `sent` differs from the expectations. Each expectation matches one notification."""
+    unexpected = [*sent]
     missing = []
-    for expectation in sorted(scene.expect, key=lambda each: each.at):
-        fitting = [each for each in unexpected if _fits(expectation, each)]
-        if fitting:
-            unexpected.remove(min(fitting, key=lambda each: abs(each.at - expectation.at)))
+    for expectation in sorted(test.expect, key=lambda each: each.at):
+        matching = [each for each in unexpected if _matches(expectation, each)]
+        if matching:
+            unexpected.remove(min(matching, key=lambda each: abs(each.at - expectation.at)))
         else:
             missing.append(expectation)
     return Difference(tuple(missing), tuple(unexpected))
 
 
-def _fits(expectation: Expectation, told: SentNotification) -> bool:
+def _matches(expectation: Expectation, sent: SentNotification) -> bool:
     return (
-        abs(told.at - expectation.at) < PUNCTUAL
-        and expectation.alerts == {*told.alerts}
-        and expectation.receiver in {None, told.receiver}
-        and expectation.reason in {None, told.reason}
-        and (expectation.title or "") in told.title
+        abs(sent.at - expectation.at) < PUNCTUAL
+        and expectation.alerts == {*sent.alerts}
+        and expectation.receiver in {None, sent.receiver}
+        and expectation.reason in {None, sent.reason}
+        and (expectation.title or "") in sent.title
     )
 
 
-def play(scene: Scene, rules: Offline) -> Iterator[SentNotification]:
-    """Everything that is told in the course of a test."""
-    clusters = {event.cluster: Pretended(event.cluster) for event in scene.when}
-    sidecar = _Sidecar(rules.policy("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER)), clusters, scene.starts)
-    events = [*reversed(scene.when)]
-    yield from sidecar.starts(0)
-    for now in range(0, scene.until + 1, TICK):
+def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
+    """All notifications that are sent during a test."""
+    clusters = {event.cluster: SimulatedFlink(event.cluster) for event in test.when}
+    policy = alerting.policy_for("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER))
+    sidecar = _Sidecar(policy, clusters, test.starts)
+    events = [*reversed(test.when)]
+    yield from sidecar.start(0)
+    for now in range(0, test.until + 1, TICK):
         while events and events[-1].at <= now:
-            yield from sidecar.takes(events.pop(), now)
-        yield from sidecar.ticks(now)
+            yield from sidecar.apply(events.pop(), now)
+        yield from sidecar.tick(now)
 
 
 class _Sidecar:
-    """A sidecar that watches pretended clusters."""
+    """A sidecar that watches simulated clusters."""
 
-    def __init__(self, policy: Policy, clusters: dict[str, Pretended], starts: int) -> None:
-        self._voice = Voice(policy)
+    def __init__(self, policy: Policy, clusters: dict[str, SimulatedFlink], starts: int) -> None:
+        self._simulator = Simulator(policy)
         self._clusters = clusters
         self._starts = starts
         self._running = True
 
-    def starts(self, now: int) -> Iterator[SentNotification]:
-        """The process begins, with whatever an earlier one left, and looks at everything."""
+    def start(self, now: int) -> Iterator[SentNotification]:
+        """Start the process, with the state of a previous one, and read all clusters."""
         at = self._moment(now)
-        looks = (seen for cluster in self._clusters.values() for seen in cluster.looks(at))
-        yield from self._hears([Started(at), *looks])
+        read = (seen for cluster in self._clusters.values() for seen in cluster.connect(at))
+        yield from self._observe([Started(at), *read])
 
-    def takes(self, event: ScenarioEvent, now: int) -> Iterator[SentNotification]:
+    def apply(self, event: ScenarioEvent, now: int) -> Iterator[SentNotification]:
         at = self._moment(now)
         if event.running is False and self._running:
-            yield from self._hears([Stopped(at)])
-            self._voice.ends()
+            yield from self._observe([Stopped(at)])
+            self._simulator.restart()
             self._running = False
-        seen = [*self._clusters[event.cluster].takes(event, at)]
+        seen = [*self._clusters[event.cluster].apply(event, at)]
         if event.running and not self._running:
             self._running = True
-            yield from self.starts(now)
+            yield from self.start(now)
         elif self._running:
-            yield from self._hears(seen)
+            yield from self._observe(seen)
 
-    def ticks(self, now: int) -> Iterator[SentNotification]:
+    def tick(self, now: int) -> Iterator[SentNotification]:
         if self._running:
-            yield from self._hears([Ticked(self._moment(now))])
+            yield from self._observe([Ticked(self._moment(now))])
 
     def _moment(self, now: int) -> Moment:
         return Moment(self._starts + now, self._starts + now)
 
-    def _hears(self, observations: Iterable[Observation]) -> Iterator[SentNotification]:
-        return (_told(delivery, self._starts) for delivery in self._voice.hears(observations))
-
-
-def _told(delivery: Delivery, starts: int) -> SentNotification:
-    """From when it is queued: that a destination is told one thing at a time is nothing that rules decide."""
-    alerts = tuple(delivery.alert.split(", "))
-    return SentNotification(
-        delivery.queued_at.steady - starts, delivery.receiver, delivery.reason.value, alerts, delivery.title
-    )
+    def _observe(self, observations: Iterable[Observation]) -> Iterator[SentNotification]:
+        for delivery in self._simulator.observe(observations):
+            # The time of queueing: how fast a destination takes messages is not a matter of rules.
+            at, alerts = delivery.queued_at.steady - self._starts, tuple(delivery.alert.split(", "))
+            yield SentNotification(at, delivery.receiver, delivery.reason.value, alerts, delivery.title)

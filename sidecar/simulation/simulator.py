@@ -1,4 +1,4 @@
-"""A sidecar that is told what it observes, and whose messages all arrive."""
+"""A sidecar that gets observations from a test or a recording, and whose deliveries all succeed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -14,23 +14,23 @@ from sidecar.core.step import Send, step
 TICK: Final = SECOND // 2
 
 
-class Voice:
-    """What a policy makes of observations, through `step`."""
+class Simulator:
+    """Runs `step` with a policy over observations."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._state = State()
 
-    def hears(self, observations: Iterable[Observation]) -> Iterator[Delivery]:
-        """What is told now, of these observations and all before them."""
+    def observe(self, observations: Iterable[Observation]) -> Iterator[Delivery]:
+        """The deliveries that these observations cause, in order."""
         for observation in observations:
             self._state, effects = step(self._policy, self._state, observation)
-            told = [effect.delivery for effect in effects if isinstance(effect, Send)]
-            yield from told
-            yield from self.hears(
-                [DeliverySettled(observation.at, each.id, DeliveryOutcome.DELIVERED) for each in told]
+            sent = [effect.delivery for effect in effects if isinstance(effect, Send)]
+            yield from sent
+            yield from self.observe(
+                DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED) for delivery in sent
             )
 
-    def ends(self) -> None:
-        """The process is gone; what it had written down is there when it begins again."""
+    def restart(self) -> None:
+        """End the process: only the state in the journal is left."""
         self._state, _ = assemble(changes(State(), self._state))

@@ -1,14 +1,14 @@
-"""ZooKeeper's own transactions, as tests/fixtures has them: what a driver would have observed that was connected all the time."""
+"""Replays ZooKeeper's transactions, in the format of tests/fixtures, as a driver observes them that is always connected."""
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, json
 
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.moment import Moment, timestamp
@@ -17,6 +17,7 @@ from sidecar.core.observations import (
     ClusterObservation,
     ConnectionState,
     NodeObserved,
+    Observation,
     PlaceRemoved,
     SnapshotCompleted,
     Started,
@@ -25,18 +26,18 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Store
 from sidecar.core.policy.routing import every
-from sidecar.settings.rules_only import Offline
+from sidecar.settings.model import Alerting
 from sidecar.simulation.record_files import NO_RECORD, lines
 from sidecar.simulation.replay_records import ReplayedNotification
-from sidecar.simulation.simulator import TICK, Voice
+from sidecar.simulation.simulator import TICK, Simulator
 
 _FAR: Final = 30 * 24 * 3600 * 1000
-"""Milliseconds. A transaction so long after the one before it has a wrong time."""
+"""Milliseconds. A transaction this long after the previous one has a wrong time."""
 _NAMESPACE: Final = re.compile(r"/[^/]+/(.+?)/(?:leader|leaderlatch|jobgraphs|execution-plans|jobs)(?:/|$)")
 
 
 class Operation(Struct):
-    """One of the changes that a transaction makes."""
+    """One change of a transaction."""
 
     op: str
     path: str = ""
@@ -56,15 +57,15 @@ class Transaction(Operation, kw_only=True):
 
 
 def clusters_of(transaction: Transaction) -> Iterator[str]:
-    """The ids of the Flink clusters whose paths it touches."""
+    """The ids of the Flink clusters whose paths a transaction changes."""
     for operation in (transaction, *transaction.ops):
         for path in (operation.path, *operation.deleted):
             if match := _NAMESPACE.match(path):
                 yield match[1]
 
 
-class Recorded:
-    """What one Flink cluster keeps in ZooKeeper, as far as anybody looks."""
+class LoggedCluster:
+    """The nodes of one Flink cluster that a driver observes."""
 
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
@@ -72,30 +73,30 @@ class Recorded:
         self._nodes: dict[str, tuple[bytes, ZNodePosition]] = {}
         self._lists: dict[str, dict[str, None]] = {store: {} for store in znode_paths.JOB_STORES}
 
-    def begins(self, at: Moment) -> Iterator[ClusterObservation]:
-        """The driver connects, and there is nothing yet."""
+    def connect(self, at: Moment) -> Iterator[ClusterObservation]:
+        """The observations of a driver that connects to an empty cluster."""
         yield ViewObserved(at, self._cluster_id, ConnectionState.CONNECTED)
         yield SnapshotCompleted(at, self._cluster_id)
 
-    def takes(self, transaction: Transaction, at: Moment) -> Iterator[ClusterObservation]:
-        """What a driver hears of a transaction."""
-        zxid, session = int(transaction.zxid, 16), int(transaction.session, 16)
+    def apply(self, transaction: Transaction, at: Moment) -> Iterator[ClusterObservation]:
+        """Apply a transaction; a driver's observations of it."""
         for operation in (transaction, *transaction.ops):
             for full in (operation.path, *operation.deleted):
                 if match := self._prefix.match(full):
-                    yield from self._touched(full[match.end() :], operation, zxid, session, transaction.t_ms, at)
+                    yield from self._change(full[match.end() :], operation, transaction, at)
 
-    def _touched(
-        self, path: str, operation: Operation, zxid: int, session: int, mtime: int, at: Moment
+    def _change(
+        self, path: str, operation: Operation, transaction: Transaction, at: Moment
     ) -> Iterator[ClusterObservation]:
+        zxid, session = int(transaction.zxid, 16), int(transaction.session, 16)
         gone = operation.op in {"delete", "deleteContainer", "closeSession"}
         if znode_paths.component_of(path):
             old = self._nodes.pop(path, None)
             if operation.op == "setData" and old:
                 czxid, owner = old[1].czxid, old[1].ephemeral_owner
-                position = ZNodePosition(path, czxid, zxid, operation.version, owner, mtime)
+                position = ZNodePosition(path, czxid, zxid, operation.version, owner, transaction.t_ms)
             else:
-                position = ZNodePosition(path, zxid, zxid, 0, session if operation.ephemeral else 0, mtime)
+                position = ZNodePosition(path, zxid, zxid, 0, session if operation.ephemeral else 0, transaction.t_ms)
             if not gone:
                 self._nodes[path] = (bytes.fromhex(operation.hex or ""), position)
             data, place = self._nodes.get(path, (b"", None))
@@ -113,36 +114,42 @@ class Recorded:
             yield PlaceRemoved(at, self._cluster_id, f"{path}/connection_info")
 
 
-class Transactions:
-    """The transactions in `files`, one after the other."""
+class TransactionReplay:
+    """The rules, fed with the transactions in `files`. Raises ReplayError."""
 
-    def __init__(self, files: Sequence[Path], rules: Offline, observer: str | None) -> None:
+    def __init__(self, files: Sequence[Path], alerting: Alerting, observer: str | None) -> None:
         self._files = files
         self.unreadable = 0
-        """Lines that are no transactions, counted when they are read."""
+        """Lines that are not transactions; final after `notifications`."""
         clusters = {name: None for transaction in self._read() for name in clusters_of(transaction)}
-        self._policy = rules.policy(observer or "replay", dict.fromkeys(clusters, Store.ZOOKEEPER))
+        self._policy = alerting.policy_for(observer or "replay", dict.fromkeys(clusters, Store.ZOOKEEPER))
 
-    def tellings(self) -> Iterator[ReplayedNotification]:
-        """What would have been told, in the order of time; also for a moment behind the last transaction. Raises ReplayError."""
-        voice = Voice(self._policy)
-        clusters = [Recorded(name) for name in self._policy.stores]
+    def notifications(self) -> Iterator[ReplayedNotification]:
+        """The notifications up to a moment after the last transaction, in the order of time. Raises ReplayError."""
+        for delivery in Simulator(self._policy).observe(self._observations()):
+            at, alerts = timestamp(delivery.queued_at.wall), delivery.alert.split(", ")
+            receiver, reason = delivery.receiver, delivery.reason.value
+            yield ReplayedNotification(at, delivery.cluster_id, receiver, reason, alerts, delivery.title)
+
+    def _observations(self) -> Iterator[Observation]:
+        clusters = [LoggedCluster(name) for name in self._policy.stores]
         now = 0
         for transaction in self._read():
             at = transaction.t_ms * 1000
             if not now:
                 now = at
-                began = [seen for cluster in clusters for seen in cluster.begins(Moment(at, at))]
-                yield from map(_telling, voice.hears([Started(Moment(at, at)), *began]))
+                yield Started(Moment(at, at))
+                for cluster in clusters:
+                    yield from cluster.connect(Moment(at, at))
             for tick in range(now + TICK, max(now, at) + 1, TICK):
                 now = tick
-                yield from map(_telling, voice.hears([Ticked(Moment(tick, tick))]))
+                yield Ticked(Moment(tick, tick))
             moment = Moment(max(now, at), max(now, at))
             for cluster in clusters:
-                yield from map(_telling, voice.hears(cluster.takes(transaction, moment)))
+                yield from cluster.apply(transaction, moment)
         wait = max(route.group_wait for route in every(self._policy.route))
         for tick in range(now + TICK, now + wait + 3 * TICK, TICK):
-            yield from map(_telling, voice.hears([Ticked(Moment(tick, tick))]))
+            yield Ticked(Moment(tick, tick))
 
     def _read(self) -> Iterator[Transaction]:
         decoder = json.Decoder(Transaction)
@@ -164,19 +171,10 @@ class Transactions:
 
 
 def are_transactions(files: Sequence[Path]) -> bool:
-    """Whether the first line that can be read is one. Raises ReplayError."""
+    """Whether one of the first ten lines is a transaction. Raises ReplayError."""
     decoder = json.Decoder(Transaction)
     for line in islice(lines(files), 10):
-        try:
+        with suppress(*NO_RECORD):
             decoder.decode(line)
-        except NO_RECORD:
-            continue
-        return True
+            return True
     return False
-
-
-def _telling(delivery: Delivery) -> ReplayedNotification:
-    at, alerts = timestamp(delivery.queued_at.wall), delivery.alert.split(", ")
-    return ReplayedNotification(
-        at, delivery.cluster_id, delivery.receiver, delivery.reason.value, alerts, delivery.title
-    )

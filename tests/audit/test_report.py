@@ -213,7 +213,7 @@ def test_what_cannot_be_reported_is_one_line(spark: SparkSession, spool: Path, a
 
 
 @pytest.mark.parametrize(
-    ("since", "problem"), [("30", "is no duration"), ("0", "no time at all"), ("2000d", "longer than")]
+    ("since", "problem"), [("30", "is not a duration"), ("0", "no time at all"), ("2000d", "longer than")]
 )
 def test_a_wrong_period_is_wrong_usage(since: str, problem: str) -> None:
     """Said before Spark starts."""

@@ -41,9 +41,9 @@ def test_a_test_that_fails_says_what_was_told_instead(tmp_path: Path) -> None:
     assert ended.stdout.splitlines()[1:] == [
         f"{file}: 1 of 2 tests passed",
         f"  FAILED not fine ({file}:7: tests[1])",
-        "    expected, and not told:",
-        "      2m: ops (for any reason) FlinkNoLeader: … nobody …",
-        "    told, and not expected:",
+        "    expected, but not sent:",
+        "      2m: ops (any reason) FlinkNoLeader: … nobody …",
+        "    sent, but not expected:",
         "      1m5s: ops FIRST FlinkLeaderChanged: [WARNING] Flink default: leader of 3 components changed: jm-a → jm-b",
     ]
 
@@ -53,10 +53,10 @@ def test_a_test_that_fails_says_what_was_told_instead(tmp_path: Path) -> None:
     [
         ([], "give a test file, or --labels"),
         (["no.yaml"], "no.yaml: cannot be read: No such file or directory"),
-        (["bad.yaml"], 'bad.yaml:2: tests[0].when[0].at: "never" is no duration'),
-        (["bad.yaml", "--config", "a"], "a test file names its rules itself"),
+        (["bad.yaml"], 'bad.yaml:2: tests[0].when[0].at: "never" is not a duration'),
+        (["bad.yaml", "--config", "a"], "a test file names its own rules"),
         (["bad.yaml", "--labels", "a=b"], "give no test file with it"),
-        (["--labels", "severity"], '--labels: "severity" is no matcher'),
+        (["--labels", "severity"], '--labels: "severity" is not a matcher'),
         (["--labels", "a=b", "--config", "no.yaml"], "no.yaml: cannot be read"),
     ],
 )
@@ -101,7 +101,7 @@ def test_what_was_recorded_is_replayed_under_other_rules(tmp_path: Path) -> None
     )
     log.write_bytes((FOLDER / "1.20.5" / TRANSACTIONS).read_bytes() + b"junk\n")
     ended = command("replay", "--config", str(config), "--output", "json", str(log))
-    assert (ended.returncode, ended.stderr) == (0, "flink-ha-sidecar: 1 lines could not be read, and were left out\n")
+    assert (ended.returncode, ended.stderr) == (0, "flink-ha-sidecar: 1 lines could not be read, and were skipped\n")
     first = json.loads(ended.stdout.splitlines()[0])
     assert first.pop("title").startswith("[CRITICAL] Flink default: leader of ")
     assert first.pop("at").startswith("2026-11-20T13:39:")

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from sidecar.settings import SettingsError
-from sidecar.settings.rules_only import read_offline
+from sidecar.settings.rules_only import read_rules
 from tests.kit.amtool import AmtoolError, find_amtool, receivers
 from tests.kit.route_trees import Tree, label_set, one_matcher, our_receivers
 
@@ -68,7 +68,7 @@ def test_where_alertmanager_and_we_differ(
     except AmtoolError:
         told = REFUSED
     try:
-        own = our_receivers(read_offline(our_file), labels)
+        own = our_receivers(read_rules(our_file), labels)
     except SettingsError:
         own = REFUSED
     assert (told, own) == (theirs, ours)

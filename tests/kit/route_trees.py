@@ -7,8 +7,9 @@ from random import Random
 from typing import Any, Final
 
 from sidecar.core.policy.routing import matching
-from sidecar.settings.file.value import Given
-from sidecar.settings.rules_only import Offline, labels_in, read_offline
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.model import Alerting
+from sidecar.settings.rules_only import labels_in, read_rules
 
 LABELS: Final = ("severity", "team", "l0", "l1")
 VALUES: Final = (
@@ -62,7 +63,7 @@ class Tree:
     def __init__(self, random: Random, folder: Path) -> None:
         route = {"receiver": random.choice(_RECEIVERS), "routes": [*_routes(random, 3)]}
         self.alertmanager, ours = _written(route, _RECEIVERS, [name for name in LABELS if name != "severity"], folder)
-        self._ours = read_offline(ours)
+        self._ours = read_rules(ours)
 
     def receivers(self, labels: list[str]) -> str:
         """Who gets an alert with these labels, as `rules test --labels` prints it."""
@@ -75,10 +76,10 @@ def one_matcher(matcher: str, folder: Path) -> tuple[Path, Path]:
     return _written(route, ("root", "a"), ["x"], folder)
 
 
-def our_receivers(rules: Offline, labels: list[str]) -> str:
+def our_receivers(rules: Alerting, labels: list[str]) -> str:
     text = ",".join(labels)
-    given = labels_in(Given(text, text, "the labels"))
-    return ",".join(route.receiver for route in matching(rules.alerting.route, given))
+    found = labels_in(Setting(text, "the labels"))
+    return ",".join(route.receiver for route in matching(rules.route, found))
 
 
 def _written(route: dict[str, Any], names: Sequence[str], labels: Sequence[str], folder: Path) -> tuple[Path, Path]:

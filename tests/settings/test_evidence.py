@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Source, Store
-from sidecar.settings import EvidenceSettings, Secret, SettingsError, TlsSettings, load
+from sidecar.settings import Secret, SettingsError, TlsSettings, load
 from sidecar.settings.file.durations import DAY, HOUR, SECOND
-from sidecar.settings.rules_only import read_offline
+from sidecar.settings.model import EvidenceSettings
+from sidecar.settings.rules_only import read_rules
 from tests.kit.certificates import Authority
 from tests.settings.conftest import Write
 
@@ -92,22 +93,22 @@ def test_empty_tls_is_tls_with_the_cas_of_this_system(write: Write) -> None:
         ("capture: [process]", 'evidence.capture[0]: "process" is unknown: did you mean "processes"?'),
         (
             "capture: [heap]",
-            'evidence.capture[0]: "heap" is unknown: known are flink_rest, leader_thread_dump, processes',
+            'evidence.capture[0]: "heap" is unknown: expected one of flink_rest, leader_thread_dump, processes',
         ),
         ("capture: processes", "evidence.capture: must be a list"),
         ("capture: [processes, flink_rest, processes]", "evidence.capture: names a source twice"),
         ("dir: ''", "evidence.dir: is empty: give a path"),
         ("keep: 59m", 'evidence.keep: "59m" is too short: give at least 1h'),
         ("keep: 366d", 'evidence.keep: "366d" is too long: give at most 52w1d'),
-        ("keep: 7", 'evidence.keep: "7" is no duration: write it like "10s", "1h30m" or "250ms"'),
-        ("keep_megabytes: 0", 'evidence.keep_megabytes: "0" is no whole number from 1 to 100000'),
-        ("keep_megabytes: 100001", 'evidence.keep_megabytes: "100001" is no whole number from 1 to 100000'),
+        ("keep: 7", 'evidence.keep: "7" is not a duration: write it like "10s", "1h30m" or "250ms"'),
+        ("keep_megabytes: 0", 'evidence.keep_megabytes: "0" is not a whole number from 1 to 100000'),
+        ("keep_megabytes: 100001", 'evidence.keep_megabytes: "100001" is not a whole number from 1 to 100000'),
         ("tls: true", "evidence.tls: must be a mapping of keys to values"),
         ("tls: {ca_file: gone.pem}", 'evidence.tls.ca_file: "gone.pem" cannot be read: No such file or directory'),
-        ("tls: {ca_file: sidecar.yaml}", "evidence.tls: FILE holds no certificate in PEM format"),
+        ("tls: {ca_file: sidecar.yaml}", "evidence.tls: FILE has no certificate in PEM format"),
         (
             "tls: {key_password: xoxbHUNTER2}",
-            "evidence.tls.key_password: is of no use without certificate_file: give that too, or remove this",
+            "evidence.tls.key_password: needs certificate_file: give it too, or remove this",
         ),
         (
             "tls: {key_password: 'file:gone'}",
@@ -123,7 +124,9 @@ def test_a_mistake_is_one_line_with_its_place(write: Write, text: str, message: 
 
 def test_an_unknown_key_is_told_with_what_was_meant(write: Write) -> None:
     """In the section and in its TLS."""
-    assert error_of(write("evidence: {folder: x}\n")).startswith('FILE:1: unknown key "folder": known are capture, dir')
+    assert error_of(write("evidence: {folder: x}\n")).startswith(
+        'FILE:1: unknown key "folder": expected one of capture, dir'
+    )
     assert error_of(write("evidence: {tls: {cafile: x}}\n")) == 'FILE:1: unknown key "cafile": did you mean "ca_file"?'
 
 
@@ -140,7 +143,7 @@ def test_old_evidence_is_removed_from_a_folder_of_its_own(write: Write, tmp_path
     (tmp_path / "link").symlink_to("state")
     config = write(f"state_dir: state\nspool: {{url: {tmp_path}/spool}}\nevidence:\n  dir: {folder}\n")
     assert error_of(config) == (
-        f"FILE:4: evidence.dir: {key} is the same folder, or in it, and old evidence is removed: give it a folder of its own"
+        f"FILE:4: evidence.dir: old evidence is removed from it, and {key} is the same folder or in it: give another"
     )
 
 
@@ -154,5 +157,5 @@ def test_a_folder_beside_them_is_its_own(write: Write, tmp_path: Path) -> None:
 
 def test_a_rehearsal_captures_nothing(write: Write) -> None:
     """`rules test` and `replay` take the whole configuration, and there is nothing that they could look at."""
-    rules = read_offline(write("evidence: {capture: [processes, flink_rest], tls: {ca_file: not-here.pem}}\n"))
-    assert rules.policy("observer", {"default": Store.ZOOKEEPER}).evidence == frozenset()
+    rules = read_rules(write("evidence: {capture: [processes, flink_rest], tls: {ca_file: not-here.pem}}\n"))
+    assert rules.policy_for("observer", {"default": Store.ZOOKEEPER}).evidence == frozenset()

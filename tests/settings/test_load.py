@@ -9,7 +9,8 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import NO_RECEIVER, Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
-from sidecar.settings import HttpSettings, LedgerMode, Receiver, Secret, SettingsError, SpoolSettings, load
+from sidecar.settings import LedgerMode, Secret, SettingsError, load
+from sidecar.settings.model import HttpSettings, Receiver, SpoolSettings
 from tests.settings.conftest import Write
 
 SHIPPED = (
@@ -202,7 +203,7 @@ def test_a_spool_may_be_in_an_object_store(write: Write) -> None:
             "must end with its path, without ? and #: credentials and options come from the environment",
         ),
         ("s3:///t0ken", "names no bucket: give one like s3://bucket/prefix"),
-        ("s3://[t0ken", "is no URL"),
+        ("s3://[t0ken", "is not a URL"),
         (
             "https://t0ken.example/x",
             "must be a folder on this machine, file:///…, or begin with one of s3, s3a, gs, az, abfs, abfss and ://",

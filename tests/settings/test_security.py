@@ -157,11 +157,11 @@ def test_credentials_are_for_the_cluster_that_they_stand_beside(write: Write, co
         ("authorization: {digest: ':${PASSWORD}'}", "FILE:1: zookeeper.authorization.digest: must be user:password"),
         (
             "tls: {key_password: '${PASSWORD}'}",
-            "FILE:1: zookeeper.tls.key_password: is of no use without certificate_file: give that too, or remove this",
+            "FILE:1: zookeeper.tls.key_password: needs certificate_file: give it too, or remove this",
         ),
         (
             "tls: {key_file: k}",
-            "FILE:1: zookeeper.tls.key_file: is of no use without certificate_file: give that too, or remove this",
+            "FILE:1: zookeeper.tls.key_file: needs certificate_file: give it too, or remove this",
         ),
         ("tls: {ca_file: ''}", "FILE:1: zookeeper.tls.ca_file: is empty: give a path"),
         (
@@ -173,7 +173,7 @@ def test_credentials_are_for_the_cluster_that_they_stand_beside(write: Write, co
             "tls: {ca_file: '${PASSWORD}'}",
             'FILE:1: zookeeper.tls.ca_file: "${PASSWORD}" cannot be read: No such file or directory',
         ),
-        ("tls: {ca_file: lines}", "FILE:1: zookeeper.tls: DIR/lines holds no certificate in PEM format"),
+        ("tls: {ca_file: lines}", "FILE:1: zookeeper.tls: DIR/lines has no certificate in PEM format"),
         (
             "tls: {certificate_file: none}",
             'FILE:1: zookeeper.tls.certificate_file: "none" cannot be read: No such file or directory',
@@ -265,14 +265,14 @@ def test_a_map_that_flink_does_not_take_is_one_clear_line(tmp_path: Path, value:
     with pytest.raises(SettingsError) as error:
         load_cluster({"flink_conf": tmp_path})
     assert str(error.value) == (
-        f"{tmp_path}/config.yaml:3: {AUTHORIZATION} is no map: write it like digest:'user:password'"
+        f"{tmp_path}/config.yaml:3: {AUTHORIZATION} is not a map: write it like digest:'user:password'"
     )
     assert SECRET not in "".join(traceback.format_exception(error.value))
 
 
 @pytest.mark.parametrize(
     ("scheme", "message"),
-    [("digest", "must be user:password"), ("sasl", "SASL is no scheme to authorize with: give zookeeper.sasl")],
+    [("digest", "must be user:password"), ("sasl", "sasl is not an authorization scheme: use zookeeper.sasl")],
 )
 def test_an_authorization_that_cannot_work_is_one_clear_line(tmp_path: Path, scheme: str, message: str) -> None:
     """Before anything is connected to."""

@@ -8,8 +8,8 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND
 from sidecar.settings import SettingsError
-from sidecar.settings.file.value import Given
-from sidecar.settings.rules_only import labels_in, read_offline
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.rules_only import labels_in, read_rules
 from sidecar.settings.test_file import Expectation, ScenarioEvent, read_tests
 from tests.settings.conftest import Write
 
@@ -63,7 +63,7 @@ def test_a_test_file_says_what_happens_and_what_is_expected(write: Write) -> Non
     [
         ("tests:", "test:", ':5: unknown key "test": did you mean "tests"?'),
         ("at: 1s, cluster", "after: 1s, cluster", ':10: unknown key "after"'),
-        ("submitted: [orders]", "submitted: [jobs]", ':10: tests[0].when[0].submitted[0]: "jobs" means something else'),
+        ("submitted: [orders]", "submitted: [jobs]", ':10: tests[0].when[0].submitted[0]: "jobs" has another meaning'),
         (
             "orders: jm-b",
             "order: jm-b",
@@ -77,29 +77,29 @@ def test_a_test_file_says_what_happens_and_what_is_expected(write: Write) -> Non
         ),
         ("ended: [orders]", "ended: [dispatcher]", ':11: tests[0].when[1].ended[0]: "dispatcher" was not submitted'),
         ("blind: true", "blind: yes", ':11: tests[0].when[1].blind: "yes" must be true or false'),
-        ("contenders: 2", "contenders: two", ':10: tests[0].when[0].contenders: "two" is no whole number'),
+        ("contenders: 2", "contenders: two", ':10: tests[0].when[0].contenders: "two" is not a whole number'),
         (
             "- {at: 1m, cluster: payments, gone",
             "- {at: 0s, cluster: payments, gone",
-            ':11: tests[0].when[1].at: "0s" is before what stands above it',
+            ':11: tests[0].when[1].at: "0s" is before the event above it',
         ),
-        ("at: 1m, receiver", "at: soon, receiver", ':14: tests[0].expect[0].at: "soon" is no duration'),
+        ("at: 1m, receiver", "at: soon, receiver", ':14: tests[0].expect[0].at: "soon" is not a duration'),
         (
             "receiver: oncall, alerts",
             "receiver: onkel, alerts",
-            ':14: tests[0].expect[0].receiver: "onkel" is none of the receivers',
+            ':14: tests[0].expect[0].receiver: "onkel" is not one of the receivers',
         ),
         (
             "alerts: [FlinkNoLeader,",
             "alerts: [NoLeader,",
-            ':14: tests[0].expect[0].alerts[0]: "NoLeader" is none of the rules: did you mean "FlinkNoLeader"?',
+            ':14: tests[0].expect[0].alerts[0]: "NoLeader" is not one of the rules: did you mean "FlinkNoLeader"?',
         ),
         ("[FlinkNoLeader, FlinkNoLeader]", "[]", ":14: tests[0].expect[0]: alerts is missing"),
         ("reason: GREW", "reason: grew", ':14: tests[0].expect[0].reason: "grew" is unknown'),
-        ("+01:00", "", ':7: tests[0].starts: "2026-03-01T01:00:00" needs its distance from UTC'),
-        ("2026-03-01T01", "soon", ':7: tests[0].starts: "soon:00:00+01:00" is no time'),
+        ("+01:00", "", ':7: tests[0].starts: "2026-03-01T01:00:00" needs a UTC offset'),
+        ("2026-03-01T01", "soon", ':7: tests[0].starts: "soon:00:00+01:00" is not a time'),
         ("until: 2h", "until: 1s", ':8: tests[0].until: "1s" is too short: give at least 1m'),
-        ("receiver: ops,", "receiver: opps,", ':4: route.receiver: "opps" is none of the receivers'),
+        ("receiver: ops,", "receiver: opps,", ':4: route.receiver: "opps" is not one of the receivers'),
         ("    expect:\n", "    expect: []\n    expected:\n", ':14: unknown key "expected"'),
     ],
 )
@@ -116,12 +116,12 @@ def test_each_mistake_is_one_line_with_its_place(wrong: str, right: str, told: s
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", ": holds no tests: list at least one under tests"),
+        ("", ": has no tests: list at least one under tests"),
         ("tests: [{name: a, expect: []}]", ": when is missing"),
-        ("tests: [{name: a, when: [{at: 0s}]}]", ": expect is missing: give [] where nobody is to be told"),
+        ("tests: [{name: a, when: [{at: 0s}]}]", ": expect is missing: give [] if no notification is expected"),
         (
             "tests: [{name: a, when: [{at: 0s}], expect: []}, {name: a, when: [{at: 0s}], expect: []}]",
-            ' "a" is the name of a test before it',
+            ' there is a test "a" already: rename one',
         ),
         ("rule_files: [no.yaml]\ntests: []", "no.yaml: cannot be read: No such file or directory"),
     ],
@@ -145,16 +145,16 @@ def test_a_rule_file_may_be_a_whole_configuration(tmp_path: Path) -> None:
         "rule_files: [sidecar.yaml]\ntests: [{name: a, when: [{at: 0s}], expect: [{at: 1s, alerts: [Mine]}]}]\n"
     )
     rules = read_tests(tmp_path / "tests.yaml").rules
-    assert [rule.alert for rule in rules.alerting.rules] == ["Mine"]
-    assert [(receiver.name, len(receiver.urls)) for receiver in rules.alerting.receivers] == [("a", 1)]
+    assert [rule.alert for rule in rules.rules] == ["Mine"]
+    assert [(receiver.name, len(receiver.urls)) for receiver in rules.receivers] == [("a", 1)]
     assert rules.external_labels == {"env": "prod"}
-    assert read_offline(tmp_path / "sidecar.yaml") == rules
+    assert read_rules(tmp_path / "sidecar.yaml") == rules
 
 
 def test_labels_are_written_as_matchers_are() -> None:
     """With escapes, whatever their names; a condition is no label."""
     text = 'alert="X", team=core, note="say \\"hi\\", twice"'
-    assert labels_in(Given(text, text, "--labels")) == {"alert": "X", "team": "core", "note": 'say "hi", twice'}
-    assert labels_in(Given("", "", "--labels")) == {}
+    assert labels_in(Setting(text, "--labels")) == {"alert": "X", "team": "core", "note": 'say "hi", twice'}
+    assert labels_in(Setting("", "--labels")) == {}
     with pytest.raises(SettingsError, match='an alert has labels, not conditions: write severity="…"'):
-        labels_in(Given('severity=~"a"', 'severity=~"a"', "--labels"))
+        labels_in(Setting('severity=~"a"', "--labels"))

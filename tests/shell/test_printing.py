@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import fields, replace
 
-from sidecar.cli.errors import exit_status
+from sidecar.cli.exit_status import exit_status
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord

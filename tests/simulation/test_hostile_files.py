@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sidecar.settings.rules_only import read_offline
-from sidecar.simulation.record_files import ReplayError, Spooled
-from sidecar.simulation.zookeeper_log import Transactions, are_transactions
+from sidecar.settings.rules_only import read_rules
+from sidecar.simulation.record_files import RecordFiles, ReplayError
+from sidecar.simulation.zookeeper_log import TransactionReplay, are_transactions
 from tests.kit import hostile
 
 AT = "2026-11-20T08:00:00.000000Z"
@@ -88,7 +88,7 @@ def file_of(records: list[bytes], folder: Path) -> Path:
 def test_any_lines_are_records_or_counted(records: list[bytes], tmp_path: Path) -> None:
     """Each is replayed, was replayed before, is another observer's, or is counted."""
     file = file_of(records, tmp_path)
-    spooled = Spooled([file])
+    spooled = RecordFiles([file])
     for observer, found in spooled.observers().items():
         times = [at for at, _ in spooled.records(observer, found)]
         assert times == sorted(times)
@@ -103,15 +103,15 @@ def test_any_lines_are_transactions_or_counted(records: list[bytes], tmp_path: P
     """A log of ZooKeeper's with anything in it is replayed to its end."""
     file = file_of(records, tmp_path)
     assert are_transactions([file]) in {True, False}
-    replayed = Transactions([file], read_offline(None), None)
-    list(replayed.tellings())
+    replayed = TransactionReplay([file], read_rules(None), None)
+    list(replayed.notifications())
     assert replayed.unreadable <= len(records)
 
 
 @pytest.mark.parametrize("line", hostile.nested(dict(TRANSITION)))
 def test_a_record_nested_too_deep_is_counted(line: bytes, tmp_path: Path) -> None:
     """As any other line that is none."""
-    spooled = Spooled([file_of([line], tmp_path)])
+    spooled = RecordFiles([file_of([line], tmp_path)])
     found = spooled.observers()
     assert [list(spooled.records(observer, each)) for observer, each in found.items()] in ([], [[]])
 
@@ -121,8 +121,8 @@ def test_a_transaction_nested_too_deep_is_counted(line: bytes, tmp_path: Path) -
     """As any other line that is none."""
     file = file_of([line], tmp_path)
     assert not are_transactions([file])
-    replayed = Transactions([file], read_offline(None), None)
-    assert (list(replayed.tellings()), replayed.unreadable) == ([], 1)
+    replayed = TransactionReplay([file], read_rules(None), None)
+    assert (list(replayed.notifications()), replayed.unreadable) == ([], 1)
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b", b"\x1f\x8b\x08\0\0\0\0\0\0\xffgarbage", b"no gzip at all"])
@@ -131,4 +131,4 @@ def test_a_segment_that_is_no_gzip_is_refused_in_one_line(content: bytes, tmp_pa
     file = tmp_path / "x.jsonl.gz"
     file.write_bytes(content)
     with pytest.raises(ReplayError, match=rf"^{re.escape(str(file))} cannot be read: "):
-        Spooled([file]).observers()
+        RecordFiles([file]).observers()

@@ -13,16 +13,16 @@ from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import timestamp
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import AnyRecord, Contention, TransitionRecord
-from sidecar.settings.rules_only import read_offline
+from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.record_files import ReplayError
-from sidecar.simulation.replay import replayed
+from sidecar.simulation.replay import replay_of
 from sidecar.simulation.simulator import TICK
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B
 from tests.kit.core_sidecar import Sidecar, leased
 from tests.kit.fake_flink import Flink
 from tests.kit.zookeeper_recordings import FOLDER, TRANSACTIONS, histories
 
-RULES = read_offline(None)
+RULES = read_rules(None)
 
 
 def lines(records: list[AnyRecord]) -> bytes:
@@ -32,7 +32,7 @@ def lines(records: list[AnyRecord]) -> bytes:
 def failover() -> Sidecar:
     """A sidecar that has seen one failover, and ended."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate()
     sidecar.sees_changes().waits(2)
     flink.elect(B)
@@ -42,8 +42,8 @@ def failover() -> Sidecar:
 
 
 def told(*files: Path, observer: str | None = None) -> list[tuple[str, str, str]]:
-    found = replayed(files, RULES, observer)
-    return [(each.receiver, each.reason, each.title) for each in found.tellings()]
+    found = replay_of(files, RULES, observer)
+    return [(each.receiver, each.reason, each.title) for each in found.notifications()]
 
 
 FAILOVER = ("ops", "FIRST", "[WARNING] Flink default: leader of 3 components changed: jm-a → jm-b")
@@ -83,8 +83,8 @@ def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
     ]
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records[:3]) + b"\n".join(bad) + b"\n\n" + lines(records[3:]))
-    found = replayed([file], RULES)
-    assert [(each.receiver, each.reason, each.title) for each in found.tellings()] == [FAILOVER]
+    found = replay_of([file], RULES)
+    assert [(each.receiver, each.reason, each.title) for each in found.notifications()] == [FAILOVER]
     assert found.unreadable == len(bad) + 1  # the longest one is read in two pieces
 
 
@@ -93,7 +93,7 @@ def test_of_several_sidecars_one_is_replayed(tmp_path: Path) -> None:
     records = failover().records
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records) + lines([replace(record, observer="sidecar-1") for record in records]))
-    with pytest.raises(ReplayError, match="records of sidecar-0, sidecar-1: say with --observer"):
+    with pytest.raises(ReplayError, match="records of sidecar-0, sidecar-1: choose one with --observer"):
         told(file)
     assert told(file, observer="sidecar-1") == [FAILOVER]
     with pytest.raises(ReplayError, match="no records of sidecar-2, but of sidecar-0, sidecar-1"):
@@ -146,7 +146,7 @@ def test_a_standby_that_left_is_told_by_the_count_of_contenders(tmp_path: Path) 
 def test_a_split_is_replayed_with_its_end(tmp_path: Path) -> None:
     """That it is over is not recorded: it is so when nobody has come back for long enough."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     for leader in (B, A, B, A):
         flink.elect(leader, DISPATCHER)
         sidecar.sees_changes().waits(1)
@@ -164,7 +164,7 @@ def test_a_split_is_replayed_with_its_end(tmp_path: Path) -> None:
 def test_what_is_out_of_sight_for_weeks_is_not_said_again(tmp_path: Path) -> None:
     """A vacancy that was told, then nothing to be seen: that alone is told, again and again, and what holds when it is over."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60).is_cut_off().waits(100 * 3600, tick=60).connects().waits(60)
     sidecar.stops()
@@ -176,7 +176,7 @@ def test_what_is_out_of_sight_for_weeks_is_not_said_again(tmp_path: Path) -> Non
 
 def test_records_of_a_cluster_in_kubernetes(tmp_path: Path) -> None:
     """A leader whose lease runs out, and another one: the same message as it was."""
-    flink, sidecar = leased(policy=RULES.policy("sidecar-0", {CLUSTER: Store.KUBERNETES}))
+    flink, sidecar = leased(policy=RULES.policy_for("sidecar-0", {CLUSTER: Store.KUBERNETES}))
     sidecar.hears_nothing(30)
     flink.elect(B)
     sidecar.sees_changes()
@@ -191,8 +191,8 @@ def test_records_of_a_cluster_in_kubernetes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", histories())
 def test_transactions_of_a_real_zookeeper(version: str) -> None:
     """Each recorded failover is told of its cluster; the first election is not."""
-    found = replayed([FOLDER / version / TRANSACTIONS], RULES)
-    tellings = [*found.tellings()]
+    found = replay_of([FOLDER / version / TRANSACTIONS], RULES)
+    tellings = [*found.notifications()]
     assert found.unreadable == 0
     assert tellings[0].title.startswith("[WARNING] Flink default: leader of ")
     assert {telling.cluster_id for telling in tellings} == {"default"}
@@ -206,15 +206,15 @@ def test_transactions_are_kept_apart_from_junk(tmp_path: Path) -> None:
     file.write_bytes(
         b"junk\n" + b"".join(log[:100]) + b'{"op": "create", "zxid": "zero", "t_ms": 1}\n' + b"".join(log[100:])
     )
-    found = replayed([file], RULES)
-    assert [*found.tellings()] == [*replayed([FOLDER / "2.3.0" / TRANSACTIONS], RULES).tellings()]
+    found = replay_of([file], RULES)
+    assert [*found.notifications()] == [*replay_of([FOLDER / "2.3.0" / TRANSACTIONS], RULES).notifications()]
     assert found.unreadable == 2
 
 
 def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None:
     """Its REVOKED is recorded 5 s later, behind what happened meanwhile: the alert is dated as it was by the sidecar itself."""
     flink = Flink().submit().elect(A)
-    sidecar = Sidecar(flink, RULES.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
+    sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate(THE_JOB)
     sidecar.sees_changes().waits(4)
     flink.submit("ab" * 16).elect(A, ComponentId(Component.JOB, "ab" * 16))
@@ -223,7 +223,7 @@ def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None
     (message,) = sidecar.sent
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(sidecar.records))
-    (again,) = replayed([file], RULES).tellings()
+    (again,) = replay_of([file], RULES).notifications()
     assert again.title == message.title
     late = datetime.fromisoformat(again.at) - datetime.fromisoformat(timestamp(message.queued_at.wall))
     assert abs(late) <= timedelta(microseconds=TICK)

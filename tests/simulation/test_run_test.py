@@ -7,7 +7,7 @@ import pytest
 from sidecar.core.flink.connection_info import encode_connection_info
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Rule
-from sidecar.settings.test_file import Expectation, Scene, Suite, read_tests
+from sidecar.settings.test_file import Expectation, RuleTest, Suite, read_tests
 from sidecar.simulation.run_test import Difference, SentNotification, compare, play
 from tests import ROOT
 from tests.kit.cluster import DISPATCHER, A
@@ -18,14 +18,12 @@ SHIPPED = read_tests(RULES / "default.test.yaml")
 
 
 @pytest.mark.parametrize("scene", SHIPPED.tests, ids=[scene.name for scene in SHIPPED.tests])
-def test_the_shipped_rules_do_what_their_tests_say(scene: Scene) -> None:
+def test_the_shipped_rules_do_what_their_tests_say(scene: RuleTest) -> None:
     """These messages at these times, and no others."""
     assert compare(scene, play(scene, SHIPPED.rules)) == Difference((), ())
 
 
-@pytest.mark.parametrize(
-    "rule", SHIPPED.rules.alerting.rules, ids=[rule.alert for rule in SHIPPED.rules.alerting.rules]
-)
+@pytest.mark.parametrize("rule", SHIPPED.rules.rules, ids=[rule.alert for rule in SHIPPED.rules.rules])
 def test_each_shipped_rule_has_a_test_in_which_it_fires_and_one_in_which_it_does_not(rule: Rule) -> None:
     """A rule without a test is a rule that nobody has tried."""
     fires = {any(rule.alert in each.alerts for each in scene.expect) for scene in SHIPPED.tests}
@@ -47,7 +45,7 @@ def test_whatever_is_not_as_expected_is_said(tmp_path: Path) -> None:
     [only] = happened
     assert (only.at, only.receiver, only.reason, only.alerts) == (65 * SECOND, "ops", "FIRST", ("FlinkLeaderChanged",))
     right = Expectation(65 * SECOND, frozenset({"FlinkLeaderChanged"}))
-    scene = Scene("it", "here", 0, 600 * SECOND, (), (right,))
+    scene = RuleTest("it", "here", 0, 600 * SECOND, (), (right,))
     assert not compare(scene, happened)
     for wrong in (
         Expectation(66 * SECOND, right.alerts),
@@ -57,11 +55,11 @@ def test_whatever_is_not_as_expected_is_said(tmp_path: Path) -> None:
         Expectation(65 * SECOND, right.alerts, receiver="oncall"),
         Expectation(65 * SECOND, right.alerts, title="nobody leads"),
     ):
-        failing = Scene("it", "here", 0, 600 * SECOND, (), (wrong,))
+        failing = RuleTest("it", "here", 0, 600 * SECOND, (), (wrong,))
         assert compare(failing, happened) == Difference((wrong,), (only,))
-    twice = Scene("it", "here", 0, 600 * SECOND, (), (right, right))
+    twice = RuleTest("it", "here", 0, 600 * SECOND, (), (right, right))
     assert compare(twice, happened) == Difference((right,), ())
-    assert compare(Scene("it", "here", 0, 0, (), ()), happened) == Difference((), (only,))
+    assert compare(RuleTest("it", "here", 0, 0, (), ()), happened) == Difference((), (only,))
 
 
 def test_writes_that_nobody_saw(tmp_path: Path) -> None:

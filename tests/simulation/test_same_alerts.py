@@ -16,8 +16,9 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import AnyRecord
-from sidecar.settings.rules_only import Offline, read_offline
-from sidecar.simulation.replay import replayed
+from sidecar.settings.model import Alerting
+from sidecar.settings.rules_only import read_rules
+from sidecar.simulation.replay import replay_of
 from sidecar.simulation.simulator import TICK
 from tests import ROOT
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, A, B, JobManager, job_manager
@@ -45,21 +46,21 @@ receivers:
 
 
 @pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> Offline:
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Alerting:
     """The shipped rules, with a route that has something to decide."""
     folder = tmp_path_factory.mktemp("rules")
     (folder / "default.yaml").write_text((ROOT / "rules" / "default.yaml").read_text())
     (folder / "rules.yaml").write_text(RULES)
-    return read_offline(folder / "rules.yaml")
+    return read_rules(folder / "rules.yaml")
 
 
-def told_again(records: list[AnyRecord], rules: Offline, folder: Path, until: int) -> list[Told]:
+def told_again(records: list[AnyRecord], rules: Alerting, folder: Path, until: int) -> list[Told]:
     file = folder / "records.jsonl"
     file.write_bytes(b"".join(json.encode(record) + b"\n" for record in records))
-    replay = replayed([file], rules)
+    replay = replay_of([file], rules)
     told = [
         (each.receiver, each.reason, tuple(each.alerts), each.title, _micros(each.at))
-        for each in replay.tellings()
+        for each in replay.notifications()
         if each.at <= timestamp(until)
     ]
     assert replay.unreadable == 0
@@ -180,10 +181,10 @@ PAUSES = st.sampled_from([0.6, 3.1, 12.3, 41.4, 75.7, 700.2])
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(scenario=st.lists(st.tuples(ACTIONS, PAUSES), min_size=1, max_size=8))
-def test_the_same_alerts(scenario: list[tuple[Action, float]], rules: Offline, tmp_path: Path) -> None:
+def test_the_same_alerts(scenario: list[tuple[Action, float]], rules: Alerting, tmp_path: Path) -> None:
     """Failovers, vacancies, jobs that end, a store out of sight, a sidecar that ends and comes back: the same messages."""
     flink = Flink().submit().elect(A)
-    sidecar = _pass(Sidecar(flink, rules.policy("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects(), 60.1)
+    sidecar = _pass(Sidecar(flink, rules.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects(), 60.1)
     for action, pause in scenario:
         action(flink, sidecar)
         _pass(sidecar, pause)

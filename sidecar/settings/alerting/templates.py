@@ -1,6 +1,6 @@
-"""Templates of operators: Jinja2 in a sandbox, over documented fields and nothing else.
+"""Templates of operators: Jinja2 in a sandbox, with the documented fields only.
 
-The only importer of jinja2 here, and itself imported where a rule has a template: others need not pay for it.
+The only importer of jinja2. Other modules import this one only when a rule has a template, because jinja2 is slow to import.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,41 +15,28 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sidecar.core.alerting.message import EXAMPLE
 from sidecar.core.policy.policy import Template
-from sidecar.settings.file.errors import expected
-from sidecar.settings.file.value import Given
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import did_you_mean
 
 MOST_CHARACTERS: Final = 2000
 """Of a template."""
 MOST_RESULT: Final = 10_000
-"""Characters of what a template makes, and of every value on the way there."""
+"""Characters of the result and of every intermediate value."""
 _MOST_WORK: Final = 300_000
-"""Characters of all values of one rendering together; an item of a loop counts for `_EACH_ITEM`."""
+"""Characters of all values of one rendering together. Each loop item counts as `_EACH_ITEM`."""
 _EACH_ITEM: Final = 100
 _COUNTED: Final = "counted by the sandbox"
-"""No name that a template could write."""
+"""A filter name that no template can write."""
 _FILTERS: Final = frozenset(
-    {
-        "abs",
-        "capitalize",
-        "d",
-        "default",
-        "first",
-        "int",
-        "join",
-        "last",
-        "length",
-        "lower",
-        "max",
-        "min",
-        "round",
-        "sort",
-    }
-    | {"string", "sum", "title", "trim", "truncate", "unique", "upper"}
+    (
+        *("abs", "capitalize", "d", "default", "first", "int", "join", "last", "length", "lower", "max", "min"),
+        *("round", "sort", "string", "sum", "title", "trim", "truncate", "unique", "upper"),
+    )
 )
 
 
 class _Generator(CodeGenerator):
-    """Has every text and every list that a template builds measured by its `_Sandbox`."""
+    """Generates code in which `_Sandbox` measures every text and collection that a template builds."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  as jinja2 names it
         self.write("environment.concatenate((")
@@ -77,7 +64,7 @@ class _Generator(CodeGenerator):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """No call, no multiplication, few filters; and whatever a template builds is bounded, each value and all of them together."""
+    """No calls, no multiplication, few filters; each value is bounded, and so are all values together."""
 
     intercepted_binops = frozenset({"*", "**", "%", "+"})
     code_generator_class = _Generator
@@ -90,11 +77,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         self._spent = 0
 
     def begin(self) -> None:
-        """A rendering begins."""
+        """Reset the budget before a rendering."""
         self._spent = 0
 
     def measured(self, value: Any) -> Any:
-        """The value. Raises SecurityError: it is too large, or it is all together."""
+        """`value`. Raises SecurityError if it exceeds its bound or the budget of the rendering."""
         weight, rest = 0, [value]
         while rest and weight <= MOST_RESULT:
             part = rest.pop()
@@ -111,11 +98,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return value
 
     def concatenate(self, parts: Sequence[Any]) -> str:
-        """What `~` gives."""
+        """The result of `~`."""
         return str(self.measured("".join(map(str, parts))))
 
     def concat(self, parts: Iterable[str]) -> str:
-        """The text of a block, and that of the whole template."""
+        """The text of a block or of the whole template."""
         made = []
         size = 0
         for part in parts:
@@ -125,7 +112,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
                 raise SecurityError(f"it makes more than {MOST_RESULT} characters")
         return "".join(made)
 
-    def is_safe_callable(self, obj: Any) -> bool:  # noqa: ARG002  nothing is called, whatever it is
+    def is_safe_callable(self, obj: Any) -> bool:  # noqa: ARG002  nothing is callable
         return False
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -141,7 +128,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return filtered
 
     def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
-        """What a loop goes through."""
+        """The items of a loop."""
         for item in items:
             self._spend(_EACH_ITEM)
             yield item
@@ -152,32 +139,26 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             raise SecurityError("it takes too many steps")
 
 
-def _parsed(sandbox: _Sandbox, text: str) -> nodes.Template:
-    """With loops that are counted."""
-    parsed = sandbox.parse(text)
-    for loop in parsed.find_all(nodes.For):
-        loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
-    return parsed
-
-
-def template(given: Given) -> Template:
-    """The template that somebody gave. Raises SettingsError: it cannot be read, asks for what there is not, or fails on an example."""
-    if len(given.text) > MOST_CHARACTERS:
-        raise given.error(f"is longer than {MOST_CHARACTERS} characters")
+def template(setting: Setting) -> Template:
+    """The compiled template. Raises SettingsError: a syntax error, an unknown field, or it fails on the example."""
+    if len(setting.text) > MOST_CHARACTERS:
+        raise setting.error(f"is longer than {MOST_CHARACTERS} characters")
     sandbox = _Sandbox()
     try:
-        parsed = _parsed(sandbox, given.text)
+        parsed = sandbox.parse(setting.text)
+        for loop in parsed.find_all(nodes.For):
+            loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
         unknown = meta.find_undeclared_variables(parsed) - EXAMPLE.keys()
         made = _rendering(sandbox, sandbox.from_string(parsed))
     except (TemplateError, RecursionError) as error:
-        raise given.error(f"is no template of Jinja2: {_said(error)}") from error
+        raise setting.error(f"is not a Jinja2 template: {_one_line(error)}") from error
     if unknown:
         first = min(unknown)
-        raise given.error(f"there is no field {first}: {expected(EXAMPLE, first)}")
+        raise setting.error(f"there is no field {first}: {did_you_mean(EXAMPLE, first)}")
     try:
         made(EXAMPLE)
     except ValueError as error:
-        raise given.error(f"does not work: {error}") from error
+        raise setting.error(f"fails on an example: {error}") from error
     return made
 
 
@@ -186,11 +167,11 @@ def _rendering(sandbox: _Sandbox, compiled: Compiled) -> Template:
         sandbox.begin()
         try:
             return compiled.render(fields)
-        except Exception as error:  # a template may raise whatever Python does: people get one line
-            raise ValueError(_said(error)) from error
+        except Exception as error:  # a template may raise any Python exception: report it in one line
+            raise ValueError(_one_line(error)) from error
 
     return made
 
 
-def _said(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Time intervals: Alertmanager's `time_intervals`, as they stand in a configuration."""
+"""Alertmanager's `time_intervals`."""
 
 import re
 from collections.abc import Sequence
@@ -8,101 +8,96 @@ from zoneinfo import ZoneInfo
 
 from sidecar.core.policy.routing import Span, TimeInterval, TimeRange
 from sidecar.settings.file import schema
-from sidecar.settings.file.errors import expected
-from sidecar.settings.file.section import Section
-from sidecar.settings.file.value import Given
+from sidecar.settings.file.section import Section, named
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import did_you_mean
 
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
-_WEEKDAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_MONTHS: Final = (
+_WEEKDAYS: Final = dict(
+    zip(("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"), range(7), strict=True)
+)
+_MONTH_NAMES: Final = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
+_MONTHS: Final = {key: number for number, name in enumerate(_MONTH_NAMES, 1) for key in (name, str(number))}
 
 
 def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
     """The intervals of all documents, by name."""
     found: dict[str, TimeInterval] = {}
-    for section in (
-        each for document in documents for each in document.sections("time_intervals", schema.TIME_INTERVAL)
-    ):
-        given = section.get("name")
-        if given.text in found:
-            raise given.wrong("is there already: rename one")
-        ranges = tuple(_range(each) for each in section.sections("time_intervals", schema.TIME_RANGE))
+    for section in named(documents, "time_intervals", schema.TIME_INTERVAL):
+        name = section.get("name").text
+        ranges = tuple(map(_range, section.sections("time_intervals", schema.TIME_RANGE)))
         if not ranges:
             raise section.error("time_intervals", "lists no times: give at least one")
-        found[given.text] = TimeInterval(given.text, ranges)
+        found[name] = TimeInterval(name, ranges)
     return found
 
 
 def _range(section: Section) -> TimeRange:
-    weekdays = {name: number for number, name in enumerate(_WEEKDAYS)}
-    months = {name: number for number, name in enumerate(_MONTHS, 1)} | {str(number): number for number in range(1, 13)}
     return TimeRange(
-        times=tuple(_times(each) for each in section.sections("times", schema.TIMES)),
-        weekdays=tuple(_named(each, weekdays) for each in section.texts("weekdays")),
-        days_of_month=tuple(_days(each) for each in section.texts("days_of_month")),
-        months=tuple(_named(each, months) for each in section.texts("months")),
-        years=tuple(_years(each) for each in section.texts("years")),
-        zone=_zone(section.find("location")),
+        times=tuple(map(_times, section.sections("times", schema.TIMES))),
+        weekdays=tuple(_named(each, _WEEKDAYS) for each in section.texts("weekdays")),
+        days_of_month=tuple(map(_days, section.texts("days_of_month"))),
+        months=tuple(_named(each, _MONTHS) for each in section.texts("months")),
+        years=tuple(map(_years, section.texts("years"))),
+        zone=section.read("location", _zone, UTC),
     )
 
 
 def _times(section: Section) -> Span:
     start, end = (_minute(section.get(key)) for key in ("start_time", "end_time"))
     if start >= end:
-        raise section.get("end_time").wrong("is not after start_time: an interval over midnight is two of them")
+        raise section.get("end_time").invalid("is not after start_time: split an interval over midnight in two")
     return start, end
 
 
-def _minute(given: Given) -> int:
-    given.matching(_TIME, 'a time like "09:30"')
-    hours, minutes = given.text.split(":")
+def _minute(setting: Setting) -> int:
+    setting.matching(_TIME, 'a time like "09:30"')
+    hours, minutes = setting.text.split(":")
     return int(hours) * 60 + int(minutes)
 
 
-def _named(given: Given, names: dict[str, int]) -> Span:
+def _named(setting: Setting, names: dict[str, int]) -> Span:
     """`monday`, `monday:friday`."""
-    first, _, last = given.text.lower().partition(":")
+    first, _, last = setting.text.lower().partition(":")
     for name in (first, last or first):
         if name not in names:
-            raise given.wrong(f"is unknown: {expected(names, name)}")
-    return _in_order(given, names[first], names[last or first])
+            raise setting.invalid(f"is unknown: {did_you_mean(names, name)}")
+    return _in_order(setting, names[first], names[last or first])
 
 
-def _days(given: Given) -> Span:
+def _days(setting: Setting) -> Span:
     """`1`, `1:5`, `-3:-1`."""
-    first, last = _numbers(given, r"-?[0-9]{1,2}")
+    first, last = _numbers(setting, r"-?[0-9]{1,2}")
     for day in (first, last):
         if not 1 <= abs(day) <= 31:
-            raise given.wrong("is no day of a month: give 1 to 31, or -31 to -1 from its end")
-    return (first, last) if first * last < 0 else _in_order(given, first, last)
+            raise setting.invalid("is not a day of a month: give 1 to 31, or -31 to -1 from its end")
+    return (first, last) if first * last < 0 else _in_order(setting, first, last)
 
 
-def _years(given: Given) -> Span:
-    return _in_order(given, *_numbers(given, r"[0-9]{4}"))
+def _years(setting: Setting) -> Span:
+    return _in_order(setting, *_numbers(setting, r"[0-9]{4}"))
 
 
-def _numbers(given: Given, number: str) -> tuple[int, int]:
-    match = re.fullmatch(rf"({number})(?::({number}))?", given.text)
+def _numbers(setting: Setting, number: str) -> tuple[int, int]:
+    match = re.fullmatch(rf"({number})(?::({number}))?", setting.text)
     if match is None:
-        raise given.wrong("must be a number, or two with a colon between them")
+        raise setting.invalid("must be a number, or two with a colon between them")
     return int(match[1]), int(match[2] or match[1])
 
 
-def _in_order(given: Given, first: int, last: int) -> Span:
+def _in_order(setting: Setting, first: int, last: int) -> Span:
     if first > last:
-        raise given.wrong("ends before it begins")
+        raise setting.invalid("ends before it begins")
     return first, last
 
 
-def _zone(given: Given | None) -> tzinfo:
-    if given is None or given.text == "UTC":
+def _zone(setting: Setting) -> tzinfo:
+    if setting.text == "UTC":
         return UTC
     try:
-        return ZoneInfo(given.text)
+        return ZoneInfo(setting.text)
     except (KeyError, ValueError, OSError) as error:
-        raise given.wrong(
-            'is no time zone that is known here: give one like "Europe/Berlin", or install tzdata'
-        ) from error
+        raise setting.invalid('is not a known time zone: give one like "Europe/Berlin", or install tzdata') from error

@@ -1,7 +1,7 @@
-"""What Flink's own configuration says of its high availability, read as Flink reads it.
+"""The high-availability options of Flink's own configuration, read as Flink reads them.
 
-`config.yaml` (YAML, nested or flat; since 1.19) and `flink-conf.yaml` (a line parser that is no YAML; up to 1.20). What Flink is told by
-dynamic properties (`-D…`) stands in no file and is not seen.
+`config.yaml` (YAML, nested or flat; since 1.19) and `flink-conf.yaml` (lines, not YAML; up to 1.20). Dynamic properties (`-D…`) are in no
+file, so the folder does not show them.
 """
 
 import logging
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from sidecar.settings.cluster.flink_map import parse_flink_map
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import format_duration, parse_flink_duration
-from sidecar.settings.file.errors import SettingsError
-from sidecar.settings.file.nodes import Scalar, Table
-from sidecar.settings.file.value import Given
+from sidecar.settings.file.nodes import MappingNode, ScalarNode
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import SettingsError
 
 STANDARD: Final = "config.yaml"
 LEGACY: Final = "flink-conf.yaml"
@@ -27,68 +27,60 @@ _KEPT_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 _log = logging.getLogger(__name__)
 
 
-class _Value(NamedTuple):
+class _Entry(NamedTuple):
     text: str
     line: int
     rewritten: bool = False
-    """Whether Flink takes it for a number and writes it in another way: `0123` becomes `123`, `1e3` becomes `1000.0`."""
+    """Whether Flink parses a number and writes it differently: `0123` becomes `123`, `1e3` becomes `1000.0`."""
 
 
-def _as_is(value: _Value) -> str:
+def _as_is(value: _Entry) -> str:
     return value.text
 
 
-def _name(value: _Value) -> str:
+def _name(value: _Entry) -> str:
     if value.rewritten:
-        raise ValueError(
-            "is a number to Flink, which writes it in another way: put it in quotes, or name the cluster yourself"
-        )
+        raise ValueError("is a number to Flink, which rewrites it: put it in quotes, or name the cluster yourself")
     return value.text
 
 
-def _timeout(value: _Value) -> str:
+def _timeout(value: _Entry) -> str:
     return format_duration(parse_flink_duration(value.text))
 
 
-def _flag(value: _Value) -> str:
+def _flag(value: _Entry) -> str:
     if value.text.lower() not in {"true", "false"}:
         raise ValueError("must be true or false")
     return value.text.lower()
 
 
 class _Option(NamedTuple):
-    """Flink's keys, the current one first and then the deprecated ones in the order in which Flink asks them, and our way to write it."""
+    """Flink's keys in the order in which Flink reads them, deprecated ones last, and the conversion to the text of our configuration."""
 
     keys: tuple[str, ...]
-    ours: Callable[[_Value], str]
+    ours: Callable[[_Entry], str]
 
 
 _TYPE: Final = _Option(("high-availability.type", "recovery.mode", "high-availability"), _as_is)
+
+
+def _renamed(name: str, ours: Callable[[_Entry], str]) -> _Option:
+    return _Option((f"high-availability.{name}", f"recovery.{name}"), ours)
+
+
 _ZOOKEEPER: Final[Mapping[str, _Option]] = {
-    "zookeeper": _Option(("high-availability.zookeeper.quorum", "recovery.zookeeper.quorum"), _as_is),
-    "root": _Option(("high-availability.zookeeper.path.root", "recovery.zookeeper.path.root"), _name),
-    "cluster_id": _Option(
-        (
-            "high-availability.cluster-id",
-            "high-availability.zookeeper.path.namespace",
-            "recovery.zookeeper.path.namespace",
-        ),
-        _name,
-    ),
-    "session_timeout": _Option(
-        ("high-availability.zookeeper.client.session-timeout", "recovery.zookeeper.client.session-timeout"), _timeout
-    ),
-    "connection_timeout": _Option(
-        ("high-availability.zookeeper.client.connection-timeout", "recovery.zookeeper.client.connection-timeout"),
-        _timeout,
-    ),
+    "zookeeper": _renamed("zookeeper.quorum", _as_is),
+    "root": _renamed("zookeeper.path.root", _name),
+    "cluster_id": _Option(("high-availability.cluster-id", *_renamed("zookeeper.path.namespace", _name).keys), _name),
+    "session_timeout": _renamed("zookeeper.client.session-timeout", _timeout),
+    "connection_timeout": _renamed("zookeeper.client.connection-timeout", _timeout),
     "tolerate_suspended_connections": _Option(
         ("high-availability.zookeeper.client.tolerate-suspended-connections",), _flag
     ),
     "acl": _Option(("high-availability.zookeeper.client.acl",), _as_is),
 }
 _AUTHORIZATION: Final = "high-availability.zookeeper.client.authorization"
-"""A map: its entries may also stand under keys of their own, `_AUTHORIZATION.digest`; the map itself has precedence."""
+"""A map. Its entries may also have keys of their own, `_AUTHORIZATION.digest`; the map has precedence."""
 _KUBERNETES: Final[Mapping[str, _Option]] = {
     "cluster_id": _Option(("kubernetes.cluster-id",), _name),
     "namespace": _Option(("kubernetes.namespace",), _name),
@@ -96,28 +88,28 @@ _KUBERNETES: Final[Mapping[str, _Option]] = {
     "context": _Option(("kubernetes.context",), _name),
 }
 _NAMESPACE: Final = "default"
-"""Flink's own default: it asks neither the kubeconfig nor the service account."""
+"""Flink's own default: Flink reads the namespace of neither the kubeconfig nor the service account."""
 _KEYS: Final = frozenset(
     key for option in (_TYPE, *_ZOOKEEPER.values(), *_KUBERNETES.values()) for key in option.keys
 ) | {_AUTHORIZATION}
 _KUBERNETES_FACTORY: Final = ".KUBERNETESHASERVICESFACTORY"
 
 
-def configurations(conf_dir: Given) -> list[Path]:
-    """Flink's configuration files in that folder; none where there is no such folder. Raises SettingsError: it cannot be looked at."""
+def configurations(conf_dir: Setting) -> list[Path]:
+    """Flink's configuration files in a folder; empty if there is no such folder. Raises SettingsError: the folder is not accessible."""
     folder = conf_dir.path()
     try:
         return [folder / name for name in (STANDARD, LEGACY) if (folder / name).exists()]
     except OSError as error:
-        raise conf_dir.error(f"{folder} cannot be looked at: {error.strerror}") from error
+        raise conf_dir.error(f"{folder} is not accessible: {error.strerror}") from error
 
 
-def read_flink_conf(conf_dir: Given) -> Mapping[str, Given]:
-    """What Flink's configuration in that folder says: `zookeeper` (the quorum) and, where it says so, the other keys of `_ZOOKEEPER`
-    and `authorization.SCHEME`; or `kubernetes` (the place that says so alone) and the keys of `_KUBERNETES`.
+def read_flink_conf(conf_dir: Setting) -> Mapping[str, Setting]:
+    """The options of Flink's configuration in a folder: `zookeeper` (the quorum), other keys of `_ZOOKEEPER`, `authorization.SCHEME`;
+    or `kubernetes` (a location only) and keys of `_KUBERNETES`.
 
-    The values are written as in our own configuration. Raises SettingsError: no folder, no configuration in it, two that disagree,
-    unreadable, a value that Flink does not take, no high availability, or of an unknown kind.
+    The values are in the form of our own configuration. Raises SettingsError: no folder, no configuration, two that disagree, an
+    unreadable file, a value that Flink does not accept, no high availability or an unknown kind of it.
     """
     folder = conf_dir.path()
     files = [_read(path) for path in configurations(conf_dir)]
@@ -127,7 +119,7 @@ def read_flink_conf(conf_dir: Given) -> Mapping[str, Given]:
         raise conf_dir.error(f"{folder} holds neither {STANDARD} nor {LEGACY}: give Flink's configuration folder")
     if len(files) > 1 and files[0].meaning() != files[1].meaning():
         raise conf_dir.error(
-            f"{STANDARD} and {LEGACY} in {folder} disagree about high availability, and it depends on Flink's version which "
+            f"{STANDARD} and {LEGACY} in {folder} disagree about high availability, and Flink's version decides which "
             "one it reads: remove one, or give --zookeeper (with --root and --cluster-id) or --kubernetes instead"
         )
     files[0].demand_store()
@@ -135,16 +127,16 @@ def read_flink_conf(conf_dir: Given) -> Mapping[str, Given]:
 
 
 class HighAvailability(NamedTuple):
-    """What one file says: `mode` is Flink's `high-availability.type` in capitals, `options` has the keys of `read_flink_conf`."""
+    """The options of one file. `mode`: Flink's `high-availability.type` in upper case; `options`: the keys of `read_flink_conf`."""
 
     path: Path
     mode: str
-    options: Mapping[str, Given]
+    options: Mapping[str, Setting]
 
     def meaning(self) -> tuple[str, dict[str, str | None]]:
-        """What two files must have in common to agree."""
+        """Equal for two files that agree."""
         options = {name: value.text for name, value in self.options.items() if name not in {"acl", "kubernetes"}}
-        return self.mode, {**schema.ZOOKEEPER.defaults, **options}
+        return self.mode, {**schema.ZOOKEEPER, **options}
 
     def demand_store(self) -> None:
         key = f"{self.path}: {_TYPE.keys[0]}"
@@ -159,9 +151,7 @@ class HighAvailability(NamedTuple):
                 raise SettingsError(f"{self.path}: {_ZOOKEEPER['zookeeper'].keys[0]} is missing: set it, or {instead}")
             case "ZOOKEEPER" | "KUBERNETES":
                 return
-        raise SettingsError(
-            f"{key} names a factory class of its own, and where that keeps leaders is not known: {instead}"
-        )
+        raise SettingsError(f"{key} names a custom factory class, and its leader store is not known: {instead}")
 
 
 def _read(path: Path) -> HighAvailability:
@@ -171,41 +161,38 @@ def _read(path: Path) -> HighAvailability:
 
 
 def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> HighAvailability:
-    """What Flink's configuration `path`, whose content is `text`, says, where Flink was also given these dynamic properties.
+    """The options of Flink's configuration `path` with the content `text`, overridden by dynamic properties.
 
-    Raises SettingsError: it is none, or has a value that Flink does not take.
+    Raises SettingsError: not a configuration, or a value that Flink does not accept.
     """
     entries = _lines(text, path) if path.name == LEGACY else _nested(text, path)
     values = {key: value for key, value in entries if key in _KEYS or key.startswith(f"{_AUTHORIZATION}.")}
-    values |= {key: _Value(value, 0) for key, value in properties.items() if key in _KEYS}
-    given = _option(_TYPE, values, path)
-    mode = given.text.upper() if given else "NONE"
-    if given and (mode == "KUBERNETES" or mode.endswith(_KUBERNETES_FACTORY)):
-        namespace = Given(_NAMESPACE, _NAMESPACE, f"{path}: Flink's default of kubernetes.namespace")
-        options = {"kubernetes": given, "namespace": namespace} | _options(_KUBERNETES, values, path)
+    values |= {key: _Entry(value, 0) for key, value in properties.items() if key in _KEYS}
+    kind = _options({"type": _TYPE}, values, path).get("type")
+    mode = kind.text.upper() if kind else "NONE"
+    if kind and (mode == "KUBERNETES" or mode.endswith(_KUBERNETES_FACTORY)):
+        namespace = Setting(_NAMESPACE, f"{path}: Flink's default of kubernetes.namespace")
+        options = {"kubernetes": kind, "namespace": namespace} | _options(_KUBERNETES, values, path)
         return HighAvailability(path, "KUBERNETES", options)
     return HighAvailability(path, mode, _options(_ZOOKEEPER, values, path) | _authorization(values, path))
 
 
-def _options(options: Mapping[str, _Option], values: Mapping[str, _Value], path: Path) -> dict[str, Given]:
-    found = {name: _option(option, values, path) for name, option in options.items()}
-    return {name: given for name, given in found.items() if given is not None}
+def _options(options: Mapping[str, _Option], values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:
+    found = {}
+    for name, option in options.items():
+        key = next((key for key in option.keys if key in values), None)
+        if key is not None:
+            entry = values[key]
+            setting = Setting(entry.text, f"{path}:{entry.line}: {key}")
+            try:
+                found[name] = Setting(option.ours(entry), setting.location, setting.written)
+            except ValueError as error:
+                raise setting.invalid(str(error)) from error
+    return found
 
 
-def _option(option: _Option, values: Mapping[str, _Value], path: Path) -> Given | None:
-    key = next((key for key in option.keys if key in values), None)
-    if key is None:
-        return None
-    value = values[key]
-    given = Given(value.text, value.text, f"{path}:{value.line}: {key}")
-    try:
-        return Given(option.ours(value), given.written, given.where)
-    except ValueError as error:
-        raise given.wrong(str(error)) from error
-
-
-def _authorization(values: Mapping[str, _Value], path: Path) -> dict[str, Given]:
-    """`authorization.SCHEME`; secrets, so what is written is nowhere shown."""
+def _authorization(values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:
+    """`authorization.SCHEME`. The values are secrets, so errors do not show them."""
     whole = values.get(_AUTHORIZATION)
     if whole is None:
         entries = {key.removeprefix(f"{_AUTHORIZATION}."): value for key, value in values.items() if key not in _KEYS}
@@ -214,41 +201,41 @@ def _authorization(values: Mapping[str, _Value], path: Path) -> dict[str, Given]
             found = parse_flink_map(whole.text, yaml=path.name == STANDARD)
         except ValueError:
             raise SettingsError(
-                f"{path}:{whole.line}: {_AUTHORIZATION} is no map: write it like digest:'user:password'"
+                f"{path}:{whole.line}: {_AUTHORIZATION} is not a map: write it like digest:'user:password'"
             ) from None
         entries = {scheme: whole._replace(text=text) for scheme, text in found.items()}
     return {
-        f"authorization.{scheme}": Given(value.text, "", f"{path}:{value.line}: {_AUTHORIZATION}")
+        f"authorization.{scheme}": Setting(value.text, f"{path}:{value.line}: {_AUTHORIZATION}", source="")
         for scheme, value in entries.items()
     }
 
 
-def _lines(text: str, path: Path) -> Iterator[tuple[str, _Value]]:
-    """`flink-conf.yaml`: one `key: value` a line, `#` begins a comment anywhere, quotes mean nothing, the last of two wins."""
+def _lines(text: str, path: Path) -> Iterator[tuple[str, _Entry]]:
+    """`flink-conf.yaml`: one `key: value` per line, `#` begins a comment anywhere, quotes have no meaning, the last duplicate wins."""
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         content = line.split("#", 1)[0]
         key, _, value = (part.strip(_JAVA_BLANKS) for part in content.partition(": "))
         if key and value:
-            yield key, _Value(value, number)
+            yield key, _Entry(value, number)
         elif key or value:
-            _log.warning('%s:%d: is no "key: value", ignored as Flink ignores it', path, number)
+            _log.warning('%s:%d: is not "key: value", ignored as Flink ignores it', path, number)
 
 
-def _nested(text: str, path: Path) -> Iterator[tuple[str, _Value]]:
+def _nested(text: str, path: Path) -> Iterator[tuple[str, _Entry]]:
     from sidecar.settings.file.document import parse  # noqa: PLC0415  imports ruamel.yaml
 
     return _flat(parse(text, str(path)), path)
 
 
-def _flat(table: Table, path: Path, prefix: str = "") -> Iterator[tuple[str, _Value]]:
-    """`config.yaml`: keys joined by dots; of a key that stands both nested and flat, the last wins."""
+def _flat(table: MappingNode, path: Path, prefix: str = "") -> Iterator[tuple[str, _Entry]]:
+    """`config.yaml`: keys joined by dots. If a key is both nested and flat, the last wins."""
     for name, node in table.entries.items():
         key = f"{prefix}{name}"
         match node:
-            case Table():
+            case MappingNode():
                 yield from _flat(node, path, f"{key}.")
-            case Scalar(text=text) if not node.empty:
+            case ScalarNode(text=text) if not node.empty:
                 rewritten = node.plain and bool(_NUMBER.fullmatch(text)) and not _KEPT_NUMBER.fullmatch(text)
-                yield key, _Value(text, node.line, rewritten)
+                yield key, _Entry(text, node.line, rewritten)
             case _ if key in _KEYS:
                 raise SettingsError(f"{path}:{node.line}: {key} must be a single value")

@@ -1,11 +1,11 @@
-"""Flink's options that are maps: `k:v,k2:v2`, or YAML in a text."""
+"""Flink's map options: `k:v,k2:v2`, or YAML in a text."""
 
 import re
 from contextlib import suppress
 from typing import Final
 
-from sidecar.settings.file.errors import SettingsError
-from sidecar.settings.file.nodes import Scalar
+from sidecar.settings.file.nodes import ScalarNode
+from sidecar.settings.file.settings_error import SettingsError
 
 _PART: Final = (
     r"""\s*(?:'(?P<single>(?:[^']|'')*)'|"(?P<double>(?:[^"]|"")*)"|(?P<bare>[^\s'"{0}][^{0}]*))\s*(?:{0}|$)"""
@@ -15,9 +15,9 @@ _HALF = re.compile(_PART.format(":"))
 
 
 def parse_flink_map(text: str, *, yaml: bool) -> dict[str, str]:
-    """Mirrors `ConfigurationUtils.convertToProperties`: parts may stand in quotes, doubled inside of them; YAML first where `yaml`.
+    """Mirrors `ConfigurationUtils.convertToProperties`: parts may be quoted, with doubled quotes inside. `yaml`: try YAML first.
 
-    Raises ValueError without any of the text: it holds secrets.
+    Raises ValueError without the text, which holds secrets.
     """
     if yaml and (entries := _yaml(text)) is not None:
         return entries
@@ -35,7 +35,7 @@ def _yaml(text: str) -> dict[str, str] | None:
 
     with suppress(SettingsError):
         entries = parse(text, "").entries
-        found = {key: node.text for key, node in entries.items() if isinstance(node, Scalar) and not node.empty}
+        found = {key: node.text for key, node in entries.items() if isinstance(node, ScalarNode) and not node.empty}
         if len(found) < len(entries):
             raise ValueError
         return found

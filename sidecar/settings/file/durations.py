@@ -1,4 +1,4 @@
-"""Durations as text: ours (Prometheus' grammar) and Flink's. Both become microseconds."""
+"""Durations as text, in Prometheus' grammar and in Flink's. Both are read as microseconds."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 LONGEST: Final = 366 * DAY
-"""No setting is longer: beyond it somebody mistook the unit."""
+"""The upper bound of every setting: a longer duration has the wrong unit."""
 
 _UNITS: Final = {"w": 7 * DAY, "d": DAY, "h": HOUR, "m": MINUTE, "s": SECOND, "ms": MILLISECOND}
 _PARTS = re.compile("".join(rf"(?:(?P<{unit}>[0-9]{{1,18}}){unit})?" for unit in _UNITS))
@@ -37,18 +37,18 @@ _ISO = re.compile(
 def parse_duration(text: str) -> int:
     """`1h30m`, `10s`, `250ms`, `0`: units w, d, h, m, s, ms, largest first, each at most once.
 
-    Raises ValueError for anything else and for what is longer than LONGEST.
+    Raises ValueError for anything else and for more than LONGEST.
     """
     if text == "0":
         return 0
     parts = _PARTS.fullmatch(text)
     if not text or parts is None:
-        raise ValueError('is no duration: write it like "10s", "1h30m" or "250ms"')
+        raise ValueError('is not a duration: write it like "10s", "1h30m" or "250ms"')
     return _bounded(sum(int(parts[unit]) * size for unit, size in _UNITS.items() if parts[unit]))
 
 
 def format_duration(micros: int) -> str:
-    """What `parse_duration` reads as `micros`, rounded down to whole milliseconds."""
+    """The text that `parse_duration` reads as `micros`, rounded down to whole milliseconds."""
     rest, parts = micros, []
     for unit, size in _UNITS.items():
         count, rest = divmod(rest, size)
@@ -58,9 +58,9 @@ def format_duration(micros: int) -> str:
 
 
 def parse_flink_duration(text: str) -> int:
-    """`60000` (milliseconds), `60 s`, `1 min`, `PT1M`, …: what Flink's `TimeUtils.parseDuration` reads (2.x; 1.x knows no `PT1M`).
+    """Mirrors Flink's `TimeUtils.parseDuration`: `60000` (milliseconds), `60 s`, `1 min`, `PT1M` (Flink 2.x only), …
 
-    Parts of a microsecond are dropped. Raises ValueError for what Flink does not read and for what is longer than LONGEST.
+    Fractions of a microsecond are dropped. Raises ValueError for what Flink does not read and for more than LONGEST.
     """
     text = text.strip()
     if match := _FLINK.fullmatch(text):
@@ -73,7 +73,7 @@ def parse_flink_duration(text: str) -> int:
         days, hours, minutes, seconds = (int(iso[unit] or 0) for unit in "dhms")
         fraction = int((iso["fraction"] or "").ljust(6, "0")[:6])
         return _bounded(days * DAY + hours * HOUR + minutes * MINUTE + seconds * SECOND + fraction)
-    raise ValueError('is no duration of Flink: it reads "60 s", "1 min" or "60000" (milliseconds)')
+    raise ValueError('is not a Flink duration: Flink reads "60 s", "1 min" or "60000" (milliseconds)')
 
 
 def _bounded(micros: int) -> int:

@@ -1,6 +1,6 @@
-"""A document as it was written: texts, lists and mappings, with their lines.
+"""A parsed document: scalars, lists and mappings, with their line numbers.
 
-What a text means (a number, a flag, a duration) is decided by the key it stands under, never by YAML: `no` and `12:30` stay what they are.
+The key decides what a text means (a number, a flag, a duration), never YAML: `no` and `12:30` stay texts.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Scalar(Struct, frozen=True):
-    """A text. `plain` when it stands without quotes, so that `~` and nothing at all can mean "no value"."""
+class ScalarNode(Struct, frozen=True):
+    """A text. `plain`: written without quotes, so that `~` and nothing at all mean "no value"."""
 
     text: str
     line: int
@@ -17,23 +17,23 @@ class Scalar(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether YAML calls it null."""
+        """Whether YAML reads null."""
         return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
 
 
-class Items(Struct, frozen=True):
+class ListNode(Struct, frozen=True):
     """A list."""
 
     items: tuple[Node, ...]
     line: int
 
 
-class Table(Struct, frozen=True):
-    """A mapping; `lines` are those of its keys."""
+class MappingNode(Struct, frozen=True):
+    """A mapping. `lines`: the line of each key."""
 
-    entries: dict[str, Node]
-    lines: dict[str, int]
-    line: int
+    entries: dict[str, Node] = {}
+    lines: dict[str, int] = {}
+    line: int = 1
 
 
-Node = Scalar | Items | Table
+Node = ScalarNode | ListNode | MappingNode

@@ -1,101 +1,129 @@
-"""One mapping of a file, read key by key; its errors name file, line and key."""
+"""One mapping of a file, read key by key. Its errors have file, line and key."""
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from sidecar.settings.file.errors import SettingsError, expected, shown
-from sidecar.settings.file.nodes import Items, Node, Scalar, Table
+from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.schema import Keys
-from sidecar.settings.file.value import Given, in_file
+from sidecar.settings.file.setting import Setting, in_file
+from sidecar.settings.file.settings_error import SettingsError, did_you_mean, quoted
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Section:
-    """The values under `path` in the file called `name`, whose relative paths begin at `folder`."""
+    """The values under `path` in the file `name`, whose relative paths begin at `folder`."""
 
-    def __init__(self, table: Table, keys: Keys, name: str, folder: Path | None, path: str = "") -> None:
-        self._table = table
+    def __init__(self, node: MappingNode, keys: Keys, name: str, folder: Path | None = None, path: str = "") -> None:
+        self._node = node
         self._keys = keys
         self._name = name
         self._folder = folder
         self._path = path
-        for key in table.entries:
-            if key not in keys.defaults:
-                raise SettingsError(f"{self._place(key)}unknown key {shown(key)}: {expected(keys.defaults, key)}")
+        for key, line in node.lines.items():
+            if key not in keys:
+                raise SettingsError(f"{name}:{line}: unknown key {quoted(key)}: {did_you_mean(keys, key)}")
 
     @property
-    def where(self) -> str:
-        """The place of the section itself."""
-        return f"{self._name}:{self._table.line}: {self._path.removesuffix('.')}".removesuffix(": ")
+    def location(self) -> str:
+        """File, line and path of the section itself, for errors."""
+        return f"{self._name}:{self._node.line}: {self._path.removesuffix('.')}".removesuffix(": ")
 
     def __contains__(self, key: str) -> bool:
-        return key in self._table.entries
+        return key in self._node.entries
 
     def error(self, key: str, message: str) -> SettingsError:
-        return SettingsError(f"{self._place(key)}{self._path}{key}: {message}")
+        line = self._node.lines.get(key)
+        file = f"{self._name}:{line}" if line else self._name
+        return SettingsError(f"{file}: {self._path}{key}: {message}")
 
     def missing(self, key: str) -> SettingsError:
-        return SettingsError(f"{self.where}: {key} is missing")
+        return SettingsError(f"{self.location}: {key} is missing")
 
-    def find(self, key: str) -> Given | None:
-        """What the file says."""
-        return self._given(key, self._table.entries[key], self._table.lines[key]) if key in self else None
+    def find(self, key: str) -> Setting | None:
+        """The value in the file; None if the key is absent."""
+        return self._setting(key, self._node.entries[key], self._node.lines[key]) if key in self else None
 
-    def get(self, key: str) -> Given:
-        """What the file says, else the default. Raises SettingsError where there is neither."""
+    def read(self, key: str, parse: Callable[[Setting], T], default: D) -> T | D:
+        """What `parse` makes of the value in the file; `default` if the key is absent."""
+        setting = self.find(key)
+        return default if setting is None else parse(setting)
+
+    def get(self, key: str) -> Setting:
+        """The value in the file, else the default of the key. Raises SettingsError if there is neither."""
         if (found := self.find(key)) is not None:
             return found
-        default = self._keys.defaults[key]
+        default = self._keys[key]
         if default is None:
             raise self.missing(key)
-        return Given(default, default, f"the default of {self._path}{key}")
+        return Setting(default, f"the default of {self._path}{key}")
 
     def section(self, key: str, keys: Keys) -> "Section":
-        """The mapping under `key`, or an empty one."""
-        node = self._table.entries.get(key, Table({}, {}, self._table.line))
-        if not isinstance(node, Table):
+        """The mapping under `key`; an empty one if the key is absent."""
+        node = self._node.entries.get(key, MappingNode(line=self._node.line))
+        if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of keys to values")
         return Section(node, keys, self._name, self._folder, f"{self._path}{key}.")
 
     def sections(self, key: str, keys: Keys) -> "list[Section]":
         """The mappings listed under `key`."""
         listed = []
-        for place, node in enumerate(self._items(key)):
-            if not isinstance(node, Table):
-                raise self.error(key, f"must be a list of mappings, but number {place + 1} is none")
+        for place, node in enumerate(self.items(key)):
+            if not isinstance(node, MappingNode):
+                raise self.error(key, f"must be a list of mappings, but entry {place + 1} is not a mapping")
             listed.append(Section(node, keys, self._name, self._folder, f"{self._path}{key}[{place}]."))
         return listed
 
-    def texts(self, key: str) -> list[Given]:
+    def texts(self, key: str) -> list[Setting]:
         """The values listed under `key`."""
-        return [self._given(f"{key}[{place}]", node, node.line) for place, node in enumerate(self._items(key))]
+        return [self._setting(f"{key}[{place}]", node, node.line) for place, node in enumerate(self.items(key))]
 
-    def labels(self, key: str) -> dict[str, Given]:
-        """A mapping whose keys are the user's own names."""
-        node = self._table.entries.get(key, Table({}, {}, 0))
-        if not isinstance(node, Table):
+    def labels(self, key: str) -> dict[str, Setting]:
+        """A mapping whose keys the user chooses."""
+        node = self._node.entries.get(key, MappingNode())
+        if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of names to values")
         if not all(_LABEL.fullmatch(name) for name in node.entries):
-            raise self.error(
-                key, "the name of a label consists of letters, digits and _, and begins with none of the digits"
-            )
-        return {name: self._given(f"{key}.{name}", value, node.lines[name]) for name, value in node.entries.items()}
+            raise self.error(key, "a label name has letters, digits and _, and does not begin with a digit")
+        return {name: self._setting(f"{key}.{name}", value, node.lines[name]) for name, value in node.entries.items()}
 
-    def _items(self, key: str) -> tuple[Node, ...]:
-        node = self._table.entries.get(key, Items((), 0))
-        if not isinstance(node, Items):
+    def items(self, key: str) -> tuple[Node, ...]:
+        """The nodes listed under `key`."""
+        node = self._node.entries.get(key, ListNode((), 0))
+        if not isinstance(node, ListNode):
             raise self.error(key, "must be a list")
         return node.items
 
-    def _given(self, key: str, node: Node, line: int) -> Given:
-        where = f"{self._name}:{line}: {self._path}{key}"
-        if not isinstance(node, Scalar):
-            raise SettingsError(f"{where}: must be a single value")
+    def _setting(self, key: str, node: Node, line: int) -> Setting:
+        location = f"{self._name}:{line}: {self._path}{key}"
+        if not isinstance(node, ScalarNode):
+            raise SettingsError(f"{location}: must be a single value")
         if node.empty:
-            raise SettingsError(f"{where}: has no value: give it one, or remove it")
-        return in_file(node.text, where, self._folder)
+            raise SettingsError(f"{location}: has no value: give it one, or remove it")
+        return in_file(node.text, location, self._folder)
 
-    def _place(self, key: str) -> str:
-        line = self._table.lines.get(key)
-        return f"{self._name}:{line}: " if line else f"{self._name}: "
+
+def read_file(path: Path | None, keys: Keys) -> Section:
+    """The mapping in the file at `path`; None: an empty configuration. Raises SettingsError."""
+    if path is None:
+        return Section(MappingNode(), keys, "the configuration")
+    from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
+
+    return Section(parse(read_text(path), str(path)), keys, str(path), path.absolute().parent)
+
+
+def named(documents: Iterable[Section], key: str, keys: Keys, name: str = "name") -> Iterator[Section]:
+    """The mappings listed under `key` in all documents. Raises SettingsError if two have the same `name`."""
+    known: set[str] = set()
+    for section in (section for document in documents for section in document.sections(key, keys)):
+        setting = section.get(name)
+        if setting.text in known:
+            what = key.removesuffix("s").replace("_", " ")
+            raise setting.error(f"there is a {what} {quoted(setting.written)} already: rename one")
+        known.add(setting.text)
+        yield section

@@ -112,7 +112,7 @@ def _configurations(pid: int, folder: str | None, properties: Mapping[str, str])
     if not texts and not properties:
         return
     from sidecar.settings.cluster.flink_conf import LEGACY, high_availability  # noqa: PLC0415
-    from sidecar.settings.file.errors import SettingsError  # noqa: PLC0415  large; see the module
+    from sidecar.settings.file.settings_error import SettingsError  # noqa: PLC0415  large; see the module
 
     for name, text in (texts or {LEGACY: ""}).items():
         try:
@@ -154,7 +154,7 @@ def _compare_zookeeper(options: Mapping[str, str], cluster: Mapping[str, str]) -
 
     if "zookeeper" not in options:
         return Owner.UNKNOWN
-    known = {**schema.ZOOKEEPER.defaults, **options}
+    known = {**schema.ZOOKEEPER, **options}
     servers, _, chroot = "".join(options["zookeeper"].split()).partition("/")
     our_servers, _, our_chroot = cluster["quorum"].partition("/")
     path = namespace(known["root"] or "", known["cluster_id"] or "")

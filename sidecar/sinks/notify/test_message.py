@@ -10,7 +10,7 @@ from sidecar.core.moment import Moment, timestamp
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Severity
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.file.errors import expected, shown
+from sidecar.settings.file.settings_error import did_you_mean, quoted
 from sidecar.sinks.notify.notifier import Notifier, check_urls
 
 
@@ -54,7 +54,7 @@ def _destinations(settings: Settings, receivers: Collection[str]) -> dict[str, D
     known = [receiver.name for receiver in settings.receivers]
     for name in receivers:
         if name not in known:
-            raise SettingsError(f"--receiver: no receiver is called {shown(name)}; {expected(known, name)}")
+            raise SettingsError(f"--receiver: no receiver is called {quoted(name)}; {did_you_mean(known, name)}")
     chosen = [receiver for receiver in settings.receivers if not receivers or receiver.name in receivers]
     return {destination.name: destination for receiver in chosen for destination in receiver.destinations()}
 

@@ -17,11 +17,11 @@ from sidecar.core.policy.policy import Store, Trigger
 from sidecar.settings import test_file
 from sidecar.settings.alerting import templates
 from sidecar.settings.file.schema import Keys
-from sidecar.settings.rules_only import read_offline
+from sidecar.settings.rules_only import read_rules
 from sidecar.settings.test_file import read_tests
-from sidecar.simulation.fake_flink import Pretended
+from sidecar.simulation.fake_flink import SimulatedFlink
 from sidecar.simulation.run_test import Difference, compare, play
-from sidecar.simulation.simulator import Voice
+from sidecar.simulation.simulator import Simulator
 from tests import ROOT
 
 TEXT = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -90,21 +90,21 @@ tests:
 """
     )
     suite = read_tests(tmp_path / "test.yaml")
-    voice, cluster, events_left = (
-        Voice(suite.rules.policy("me", {"default": Store.ZOOKEEPER})),
-        Pretended("default"),
+    simulator, cluster, events_left = (
+        Simulator(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER})),
+        SimulatedFlink("default"),
         [*suite.tests[0].when],
     )
     found: set[str] = set()
     start = Moment(SECOND, SECOND)
-    [*voice.hears([Started(start), *cluster.looks(start)])]
+    [*simulator.observe([Started(start), *cluster.connect(start)])]
     for second in range(1, 150):
         at = Moment(second * SECOND, second * SECOND)
         while events_left and events_left[0].at <= at.steady - SECOND:
-            [*voice.hears(cluster.takes(events_left.pop(0), at))]
-        [*voice.hears([Ticked(at)])]
+            [*simulator.observe(cluster.apply(events_left.pop(0), at))]
+        [*simulator.observe([Ticked(at)])]
         # White box: labels are nowhere else to be seen as they are.
-        for group in voice._state.alerts.groups.values():
+        for group in simulator._state.alerts.groups.values():
             found |= {label for member in group.members.values() for label in member.alert.labels}
     [documented] = [words(row[2]) for row in rows("Triggers") if words(row[0]) == [trigger.value]]
     assert found == COMMON | {*documented}
@@ -128,7 +128,7 @@ def test_every_field_of_a_template_is_documented_with_its_example() -> None:
 def test_every_word_of_a_test_is_documented_with_its_default(title: str) -> None:
     """The tables have the keys of the code, in its order."""
     documented = {words(row[0])[0]: next(iter(words(row[1])), None) for row in rows(title)}
-    assert list(documented.items()) == list(SECTIONS[title].defaults.items())
+    assert list(documented.items()) == list(SECTIONS[title].items())
 
 
 def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
 def test_every_shipped_rule_is_documented() -> None:
     """With its trigger and severity, in its order."""
     documented = [(words(row[0])[0], words(row[1])[0], row[2]) for row in rows("The shipped rules")]
-    shipped = read_offline(None).alerting
+    shipped = read_rules(None)
     assert documented == [(rule.alert, rule.on.value, rule.severity.value) for rule in shipped.rules]
     (inhibition,) = shipped.inhibit_rules
     said = section("The shipped rules").rpartition("|")[2]

@@ -4,14 +4,14 @@ import pytest
 
 from sidecar.core.alerting.message import EXAMPLE
 from sidecar.settings.alerting.templates import MOST_RESULT, template
-from sidecar.settings.file.errors import SettingsError
-from sidecar.settings.file.value import Given
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import SettingsError
 
 S = "cluster_id"
 
 
 def made(text: str) -> str:
-    return template(Given(text, text, "rules.yaml:3: summary"))(EXAMPLE)
+    return template(Setting(text, "rules.yaml:3: summary"))(EXAMPLE)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_what_grows_without_bound_is_refused(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         made(text)
     line = str(caught.value)
-    assert line.startswith("rules.yaml:3: summary: does not work: it ")
+    assert line.startswith("rules.yaml:3: summary: fails on an example: it ")
     assert "\n" not in line
 
 
@@ -58,7 +58,7 @@ def test_what_people_write_works(text: str, expected: str) -> None:
 
 def test_a_template_that_works_with_the_example_may_still_be_refused_later() -> None:
     """A bound holds in every rendering, and each rendering has all of it."""
-    render = template(Given("{{ cluster_id ~ cluster_id }}", "", "here"))
+    render = template(Setting("{{ cluster_id ~ cluster_id }}", "here"))
     for _ in range(100):
         assert render({**EXAMPLE, "cluster_id": "x" * 4000}) == "x" * 8000
     with pytest.raises(ValueError, match=f"more than {MOST_RESULT} characters"):

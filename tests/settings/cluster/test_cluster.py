@@ -26,7 +26,7 @@ def test_a_quorum_is_what_zookeepers_clients_take(quorum: str) -> None:
 )
 def test_anything_else_is_no_quorum(quorum: str) -> None:
     """The line says what is wrong before anything is connected to."""
-    with pytest.raises(SettingsError, match=r"^--zookeeper: .* is no (list of ZooKeeper servers|path of ZooKeeper)"):
+    with pytest.raises(SettingsError, match=r"^--zookeeper: .* is not a (list of ZooKeeper servers|ZooKeeper path)"):
         load_cluster({"zookeeper": quorum})
 
 
@@ -86,12 +86,12 @@ def test_a_cluster_named_twice_is_an_error(write: Write, conf_dir: Path) -> None
     """Two ways in one place: nobody can tell which was meant."""
     with pytest.raises(SettingsError) as error:
         load_cluster({"flink_conf": conf_dir, "zookeeper": "zk"})
-    assert str(error.value) == "--zookeeper: the cluster is named by --flink-conf too: give one of them"
+    assert str(error.value) == "--zookeeper: --flink-conf names a cluster too: give one of them"
     config = write("flink_conf_dir: /opt/flink/conf\nzookeeper:\n  quorum: zk\n")
     with pytest.raises(SettingsError) as error:
         load(config, {})
     assert str(error.value) == (
-        f"{config}:3: zookeeper.quorum: the cluster is named by {config}:1: flink_conf_dir too: give one of them"
+        f"{config}:3: zookeeper.quorum: {config}:1: flink_conf_dir names a cluster too: give one of them"
     )
 
 

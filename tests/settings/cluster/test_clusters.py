@@ -64,7 +64,7 @@ def test_what_is_given_above_is_given_to_each(write: Write, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("clusters: []\n", "FILE:1: clusters: lists none: list at least one, or remove it"),
+        ("clusters: []\n", "FILE:1: clusters: the list is empty: add a cluster, or remove the key"),
         ("clusters: orders\n", "FILE:1: clusters: must be a list"),
         (
             "clusters:\n- {}\n",
@@ -77,13 +77,13 @@ def test_what_is_given_above_is_given_to_each(write: Write, tmp_path: Path) -> N
         ("clusters: [{zookeper: {}}]\n", 'FILE:1: unknown key "zookeper": did you mean "zookeeper"?'),
         (
             "zookeeper: {quorum: zk}\nclusters: [{zookeeper: {quorum: zk}}]\n",
-            "FILE:1: zookeeper: clusters is given too: put this one among them, or remove the other",
+            "FILE:1: zookeeper: clusters is given too: move this cluster into the list, or remove the other",
         ),
         (
             "clusters:\n- zookeeper: {quorum: zk}\n- zookeeper: {quorum: other}\n",
             (
                 "FILE:3: clusters[1]: there is a cluster default already (/flink/default in ZooKeeper zk), and records and alerts "
-                "tell clusters apart by their ids: watch this one with a sidecar of its own"
+                "identify clusters by id: watch this one with a sidecar of its own"
             ),
         ),
     ],
@@ -98,5 +98,7 @@ def test_a_list_that_means_nothing_is_one_line(write: Write, text: str, message:
 
 def test_an_id_for_a_list_is_nobodys(config: Path) -> None:
     """`--cluster-id` alone does not say which of them it means, nor that it means another one."""
-    with pytest.raises(SettingsError, match=r"^--cluster-id: the configuration lists clusters: which one is meant\?"):
+    with pytest.raises(
+        SettingsError, match=r"^--cluster-id: the configuration lists clusters: name the store of this one too$"
+    ):
         load(config, {"cluster_id": "orders"})

@@ -138,7 +138,7 @@ def test_lines_that_flink_ignores_are_ignored_with_a_warning(tmp_path: Path, cap
     with caplog.at_level(logging.WARNING):
         load_cluster({"flink_conf": write(tmp_path, legacy=text)})
     path = tmp_path / "flink-conf.yaml"
-    assert caplog.messages == [f'{path}:{line}: is no "key: value", ignored as Flink ignores it' for line in (9, 10)]
+    assert caplog.messages == [f'{path}:{line}: is not "key: value", ignored as Flink ignores it' for line in (9, 10)]
 
 
 def test_two_files_that_agree_are_one(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_two_files_that_agree_are_one(tmp_path: Path) -> None:
 def test_two_files_that_disagree_are_an_error(tmp_path: Path) -> None:
     """1.19 and 1.20 read one, 2.x the other: which Flink runs here, nobody can tell from the folder."""
     assert error_of(write(tmp_path, config=FLAT, legacy=DEPRECATED.replace("orders", "payments"))) == (
-        "--flink-conf: config.yaml and flink-conf.yaml in CONF disagree about high availability, and it depends on Flink's version "
+        "--flink-conf: config.yaml and flink-conf.yaml in CONF disagree about high availability, and Flink's version decides "
         "which one it reads: remove one, or give --zookeeper (with --root and --cluster-id) or --kubernetes instead"
     )
 
@@ -173,7 +173,7 @@ NO_HA = (
         ),
         (
             "high-availability.type: com.example.ConsulHaServicesFactory\n",
-            "CONF/config.yaml: high-availability.type names a factory class of its own, and where that keeps leaders is not known: "
+            "CONF/config.yaml: high-availability.type names a custom factory class, and its leader store is not known: "
             + INSTEAD,
         ),
         (
@@ -183,7 +183,7 @@ NO_HA = (
         (
             FLAT.replace("5 s", "5 parsecs"),
             (
-                'CONF/config.yaml:6: high-availability.zookeeper.client.session-timeout: "5 parsecs" is no duration of Flink: it reads '
+                'CONF/config.yaml:6: high-availability.zookeeper.client.session-timeout: "5 parsecs" is not a Flink duration: Flink reads '
                 '"60 s", "1 min" or "60000" (milliseconds)'
             ),
         ),
@@ -198,7 +198,7 @@ NO_HA = (
         (
             FLAT.replace("/orders", "0123"),
             (
-                'CONF/config.yaml:3: high-availability.cluster-id: "0123" is a number to Flink, which writes it in another way: put it in '
+                'CONF/config.yaml:3: high-availability.cluster-id: "0123" is a number to Flink, which rewrites it: put it in '
                 "quotes, or name the cluster yourself"
             ),
         ),
@@ -209,11 +209,11 @@ NO_HA = (
         (
             FLAT.replace("/prod", "/prod/../a"),
             (
-                'CONF/config.yaml:5: high-availability.zookeeper.path.root: "/prod/../a" is no path of ZooKeeper: it has an empty part, or '
+                'CONF/config.yaml:5: high-availability.zookeeper.path.root: "/prod/../a" is not a ZooKeeper path: it has an empty part, or '
                 "one that is . or .."
             ),
         ),
-        ("a: 1\na: 2\n", 'CONF/config.yaml:2: the key "a" stands here twice (first in line 1): keep one'),
+        ("a: 1\na: 2\n", 'CONF/config.yaml:2: the key "a" is here twice (first in line 1): keep one'),
     ],
 )
 def test_a_flink_that_cannot_be_watched_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:

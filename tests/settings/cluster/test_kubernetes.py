@@ -171,12 +171,12 @@ def test_flinks_two_files_must_agree(pod: Path, tmp_path: Path) -> None:
     ("given", "message"),
     [
         ({}, "--kubernetes: the cluster id is missing: give --cluster-id (Flink's kubernetes.cluster-id)"),
-        ({"cluster_id": "/default"}, '--cluster-id: "/default" must be a cluster id of Kubernetes: small letters, digits, - and .'),
-        ({"cluster_id": "x", "namespace": "a.b"}, '--namespace: "a.b" must be a namespace: small letters, digits and -'),
+        ({"cluster_id": "/default"}, '--cluster-id: "/default" must be a Kubernetes cluster id: lower-case letters, digits, - and .'),
+        ({"cluster_id": "x", "namespace": "a.b"}, '--namespace: "a.b" must be a namespace: lower-case letters, digits and -'),
         ({"cluster_id": "x", "root": "/r"}, "--root: is for ZooKeeper, and the cluster is in Kubernetes (--kubernetes): remove it"),
-        ({"cluster_id": "x", "zookeeper": "zk"}, "--kubernetes: the cluster is named by --zookeeper too: give one of them"),
-        ({"cluster_id": "x", "flink_conf": "c"}, "--kubernetes: the cluster is named by --flink-conf too: give one of them"),
-        ({"cluster_id": "x", "context": "work"}, "--context: is one of a kubeconfig, and there is none: give --kubeconfig FILE"),
+        ({"cluster_id": "x", "zookeeper": "zk"}, "--kubernetes: --zookeeper names a cluster too: give one of them"),
+        ({"cluster_id": "x", "flink_conf": "c"}, "--kubernetes: --flink-conf names a cluster too: give one of them"),
+        ({"cluster_id": "x", "context": "work"}, "--context: is a context of a kubeconfig, and there is none: give --kubeconfig FILE"),
         ({"cluster_id": "x", "kubeconfig": "no"}, '--kubeconfig: "no" cannot be read: No such file or directory'),
     ],
 )  # fmt: skip
@@ -190,21 +190,21 @@ def test_a_mistake_on_the_command_line_is_one_line(
 @pytest.mark.parametrize(
     ("text", "context", "message"),
     [
-        (KUBECONFIG, "wrok", '--context: "wrok" is no context of DIR/kubeconfig: did you mean "work"?'),
-        (KUBECONFIG, "broken", '--context: "broken" is no context of DIR/kubeconfig: known are home, work'),
-        ("contexts: []\n", "work", '--context: "work" is no context of DIR/kubeconfig: it has none'),
+        (KUBECONFIG, "wrok", '--context: "wrok" is not a context of DIR/kubeconfig: did you mean "work"?'),
+        (KUBECONFIG, "broken", '--context: "broken" is not a context of DIR/kubeconfig: expected one of home, work'),
+        ("contexts: []\n", "work", '--context: "work" is not a context of DIR/kubeconfig: it has none'),
         ("{}", None, "--kubeconfig: DIR/kubeconfig has no current-context: give --context NAME"),
         (
             KUBECONFIG.replace("current-context: home", "current-context: hme"),
             None,
-            'DIR/kubeconfig: current-context: "hme" is no context of DIR/kubeconfig: did you mean "home"?',
+            'DIR/kubeconfig: current-context: "hme" is not a context of DIR/kubeconfig: did you mean "home"?',
         ),
         ("very-secret", None, "--kubeconfig: DIR/kubeconfig:1: must be a mapping of keys to values"),
         ("users: [very-secret", None, "--kubeconfig: DIR/kubeconfig:1: is not valid YAML: "),
         (
             KUBECONFIG.replace("namespace: flink", "namespace: A_B"),
             "work",
-            'DIR/kubeconfig: the namespace of context work: "A_B" must be a namespace: small letters, digits and -',
+            'DIR/kubeconfig: the namespace of context work: "A_B" must be a namespace: lower-case letters, digits and -',
         ),
     ],
 )
@@ -234,12 +234,12 @@ def test_without_any_way_to_the_api_server_the_line_says_what_to_give(
     """No pod, no kubeconfig; or several of them."""
     given = {"kubernetes": True, "cluster_id": "x"}
     assert error_of(lambda: load_cluster(given), tmp_path) == (
-        "how is the Kubernetes API server reached? here is neither a kubeconfig nor the service account of a pod: "
-        "give --kubeconfig FILE, or let the pod have its token (automountServiceAccountToken)"
+        "no access to the Kubernetes API server: there is neither a kubeconfig nor the service account of a pod: "
+        "give --kubeconfig FILE, or give the pod its token (automountServiceAccountToken)"
     )
     monkeypatch.setenv("KUBECONFIG", "/a:/b")
     assert error_of(lambda: load_cluster(given), tmp_path) == (
-        "KUBECONFIG names several files, which are not merged here: give --kubeconfig FILE"
+        "KUBECONFIG names several files, and the sidecar does not merge them: give --kubeconfig FILE"
     )
 
 
@@ -252,7 +252,7 @@ def test_without_any_way_to_the_api_server_the_line_says_what_to_give(
         ),
         (
             "flink_conf_dir: conf\nkubernetes: {cluster_id: a}\n",
-            "FILE:2: kubernetes.cluster_id: the cluster is named by FILE:1: flink_conf_dir too: give one of them",
+            "FILE:2: kubernetes.cluster_id: FILE:1: flink_conf_dir names a cluster too: give one of them",
         ),
         (
             "flink_conf_dir: conf\nkubernetes: {namespace: a}\n",
@@ -285,7 +285,7 @@ def test_config_check_says_which_cluster_it_is(kubeconfig: Path, write: Write, t
     refused = command("config", "check", "--config", str(config), "--context", "wrok")
     assert (refused.returncode, refused.stderr.replace(str(tmp_path), "DIR")) == (
         2,
-        'flink-ha-sidecar: --context: "wrok" is no context of DIR/kubeconfig: did you mean "work"?\n',
+        'flink-ha-sidecar: --context: "wrok" is not a context of DIR/kubeconfig: did you mean "work"?\n',
     )
 
 

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.settings.file.document import MAX_BYTES, parse, read_text
-from sidecar.settings.file.errors import SettingsError
-from sidecar.settings.file.nodes import Items, Scalar, Table
+from sidecar.settings.file.nodes import ListNode, MappingNode, ScalarNode
+from sidecar.settings.file.settings_error import SettingsError
 
 
 def test_texts_stay_what_was_written() -> None:
     """YAML's own ideas of numbers, flags and times change nothing; every value knows its line."""
     document = parse("a: no\nb: 12:30\nc: 0123\nd: '1'\ne: [x, ~]\n", "f.yaml")
-    assert document == Table(
+    assert document == MappingNode(
         {
-            "a": Scalar("no", 1, plain=True),
-            "b": Scalar("12:30", 2, plain=True),
-            "c": Scalar("0123", 3, plain=True),
-            "d": Scalar("1", 4, plain=False),
-            "e": Items((Scalar("x", 5, plain=True), Scalar("~", 5, plain=True)), 5),
+            "a": ScalarNode("no", 1, plain=True),
+            "b": ScalarNode("12:30", 2, plain=True),
+            "c": ScalarNode("0123", 3, plain=True),
+            "d": ScalarNode("1", 4, plain=False),
+            "e": ListNode((ScalarNode("x", 5, plain=True), ScalarNode("~", 5, plain=True)), 5),
         },
         {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
         1,
@@ -36,26 +36,29 @@ def test_an_empty_document_has_no_keys(text: str) -> None:
 
 def test_an_alias_of_one_value_is_that_value() -> None:
     """A value may be named once and used again."""
-    assert parse("a: &here zk:2181\nb: *here\n", "f.yaml").entries["b"] == Scalar("zk:2181", 1, plain=True)
+    assert parse("a: &here zk:2181\nb: *here\n", "f.yaml").entries["b"] == ScalarNode("zk:2181", 1, plain=True)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3\n", 'f.yaml:3: the key "a" stands here twice (first in line 1): keep one'),
-        ("x:\n  a: 1\n  a: 1\n", 'f.yaml:3: the key "a" stands here twice (first in line 2): keep one'),
-        ("a: &a [x, x]\nb: &b [*a, *a]\n", "f.yaml:2: YAML aliases are supported for single values only: write it out"),
-        ("a: !secret slack\n", "f.yaml:1: YAML tags like this one are not supported: remove it"),
+        ("a: 1\nb: 2\na: 3\n", 'f.yaml:3: the key "a" is here twice (first in line 1): keep one'),
+        ("x:\n  a: 1\n  a: 1\n", 'f.yaml:3: the key "a" is here twice (first in line 2): keep one'),
+        (
+            "a: &a [x, x]\nb: &b [*a, *a]\n",
+            "f.yaml:2: YAML aliases are supported for single values only: write the value out",
+        ),
+        ("a: !secret slack\n", "f.yaml:1: YAML tags are not supported: remove it"),
         ("- a\n", "f.yaml:1: must be a mapping of keys to values"),
         ("a: 1\n---\nb: 2\n", "f.yaml:2: a second document begins here: keep one"),
         ("[a]: 1\n", "f.yaml:1: a key must be a single word"),
         ("a: [1\nb: 2\n", "f.yaml:2: is not valid YAML: expected ',' or ']', but got ':'"),
         ("a: !t0ken!x b\n", "f.yaml:1: is not valid YAML: found undefined tag handle …"),
-        ("a: \x00", "f.yaml: is not valid YAML: it holds characters that YAML does not allow"),
-        ("a: " + "[" * 40, "f.yaml:1: is larger than a configuration may be (20000 values, 32 levels)"),
+        ("a: \x00", "f.yaml: is not valid YAML: it has characters that YAML does not allow"),
+        ("a: " + "[" * 40, "f.yaml:1: is too large for a configuration (at most 20000 values, 32 levels)"),
         (
             "".join(f"k{n}: v\n" for n in range(10_001)),
-            "f.yaml:10000: is larger than a configuration may be (20000 values, 32 levels)",
+            "f.yaml:10000: is too large for a configuration (at most 20000 values, 32 levels)",
         ),
     ],
 )
@@ -77,7 +80,7 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 4 * MAX_BYTES
     finally:
         tracemalloc.stop()
-    assert str(error.value) == f"{huge}: is larger than 256 KiB, so it is no configuration file"
+    assert str(error.value) == f"{huge}: is larger than 256 KiB and cannot be a configuration file"
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -100,7 +103,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, name: str) -> No
 def test_any_text_is_a_mapping_or_refused(text: str) -> None:
     """Whatever YAML's special characters are combined to, the answer is a mapping or a SettingsError of one line."""
     try:
-        outcome: Table | str = parse(text, "f.yaml")
+        outcome: MappingNode | str = parse(text, "f.yaml")
     except SettingsError as error:
         outcome = str(error)
-    assert isinstance(outcome, Table) or (outcome.startswith("f.yaml:") and outcome.isprintable())
+    assert isinstance(outcome, MappingNode) or (outcome.startswith("f.yaml:") and outcome.isprintable())

@@ -19,11 +19,11 @@ def error_of(config: Path) -> str:
     [
         ("recievers: []\n", 'FILE:1: unknown key "recievers": did you mean "receivers"?'),
         ("http:\n  prot: 1\n", 'FILE:2: unknown key "prot": did you mean "port"?'),
-        ("http: {zzz: 1}\n", 'FILE:1: unknown key "zzz": known are allowed_hosts, external_url, host, port'),
+        ("http: {zzz: 1}\n", 'FILE:1: unknown key "zzz": expected one of allowed_hosts, external_url, host, port'),
         ("\nrules:\n- alert: A\n  on: vacant\n  fro: 5s\n", 'FILE:5: unknown key "fro": did you mean "for"?'),
         ("kubernetes: {name_space: flink}\n", 'FILE:1: unknown key "name_space": did you mean "namespace"?'),
         ("route: {routes: [{match: {}}]}\n", 'FILE:1: unknown key "match": did you mean "matchers"?'),
-        ("summary: x\n", 'FILE:1: unknown key "summary": known are '),
+        ("summary: x\n", 'FILE:1: unknown key "summary": expected one of '),
     ],
 )
 def test_an_unknown_key_is_told_with_what_was_meant(write: Write, text: str, message: str) -> None:
@@ -34,16 +34,19 @@ def test_an_unknown_key_is_told_with_what_was_meant(write: Write, text: str, mes
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("trust_window: 10\n", 'FILE:1: trust_window: "10" is no duration: write it like "10s", "1h30m" or "250ms"'),
+        ("trust_window: 10\n", 'FILE:1: trust_window: "10" is not a duration: write it like "10s", "1h30m" or "250ms"'),
         ("trust_window: [1s]\n", "FILE:1: trust_window: must be a single value"),
         ("spool:\n  roll_interval: 1ms\n", 'FILE:2: spool.roll_interval: "1ms" is too short: give at least 100ms'),
-        ("spool:\n  roll_records: many\n", 'FILE:2: spool.roll_records: "many" is no whole number from 1 to 1000000'),
+        (
+            "spool:\n  roll_records: many\n",
+            'FILE:2: spool.roll_records: "many" is not a whole number from 1 to 1000000',
+        ),
         ("spool: file:///x\n", "FILE:1: spool: must be a mapping of keys to values"),
         (
             "spool: {url: 'file://host/x'}\n",
             "FILE:1: spool.url: must be like file:///var/spool/flink-ha-sidecar, with three slashes",
         ),
-        ("http: {port: 65536}\n", 'FILE:1: http.port: "65536" is no whole number from 0 to 65535'),
+        ("http: {port: 65536}\n", 'FILE:1: http.port: "65536" is not a whole number from 0 to 65535'),
         ("http: {host: ''}\n", "FILE:1: http.host: is empty: give a value, or remove it"),
         ("state_dir: ''\n", "FILE:1: state_dir: is empty: give a path"),
         ("observer:\n", "FILE:1: observer: has no value: give it one, or remove it"),
@@ -54,16 +57,16 @@ def test_an_unknown_key_is_told_with_what_was_meant(write: Write, text: str, mes
             "observer: ${A:-b}\n",
             "FILE:1: observer: only ${NAME} is understood after a dollar sign; write $${ for a plain ${",
         ),
-        ("ledger: {mode: none}\n", 'FILE:1: ledger.mode: "none" is unknown: known are auto, local, store'),
+        ("ledger: {mode: none}\n", 'FILE:1: ledger.mode: "none" is unknown: expected one of auto, local, store'),
         ("external_labels: [a]\n", "FILE:1: external_labels: must be a mapping of names to values"),
         ("external_labels: {env: {a: b}}\n", "FILE:1: external_labels.env: must be a single value"),
         (
             "external_labels: {a-b: c}\n",
-            "FILE:1: external_labels: the name of a label consists of letters, digits and _, and begins with none of the digits",
+            "FILE:1: external_labels: a label name has letters, digits and _, and does not begin with a digit",
         ),
         (
             "external_labels:\n  severity: x\n",
-            "FILE:2: external_labels.severity: alerts have a label of that name themselves: choose another",
+            "FILE:2: external_labels.severity: alerts already have a label of this name: choose another",
         ),
         (
             "zookeeper: {session_timeout: 1ms}\n",
@@ -75,7 +78,7 @@ def test_an_unknown_key_is_told_with_what_was_meant(write: Write, text: str, mes
         ),
         ("rule_files: more.yaml\n", "FILE:1: rule_files: must be a list"),
         ("rule_files: [more.yaml]\n", "DIR/more.yaml: cannot be read: No such file or directory"),
-        ("observer: a\nobserver: b\n", 'FILE:2: the key "observer" stands here twice (first in line 1): keep one'),
+        ("observer: a\nobserver: b\n", 'FILE:2: the key "observer" is here twice (first in line 1): keep one'),
     ],
 )
 def test_a_wrong_value_is_shown_where_it_stands(write: Write, text: str, message: str) -> None:
@@ -88,7 +91,7 @@ def test_a_wrong_value_is_shown_where_it_stands(write: Write, text: str, message
     [
         ("rules:\n- on: vacant\n", "FILE:2: rules[0]: alert is missing"),
         ("rules:\n- alert: A\n", "FILE:2: rules[0]: on is missing"),
-        ("rules: [A]\n", "FILE:1: rules: must be a list of mappings, but number 1 is none"),
+        ("rules: [A]\n", "FILE:1: rules: must be a list of mappings, but entry 1 is not a mapping"),
         (
             "rules:\n- {alert: A, on: vacant}\n- {alert: A, on: leader_changed}\n",
             'FILE:3: rules[1].alert: there is a rule "A" already: rename one',
@@ -100,11 +103,11 @@ def test_a_wrong_value_is_shown_where_it_stands(write: Write, text: str, message
         ),
         (
             "rules: [{alert: A, on: leader_changed, for: 5s}]\n",
-            "FILE:1: rules[0].for: belongs to what lasts (blind, no_standby, vacant): remove it",
+            "FILE:1: rules[0].for: is for conditions only (blind, no_standby, vacant): remove it",
         ),
         (
             "rules: [{alert: A, on: vacant, severity: high}]\n",
-            'FILE:1: rules[0].severity: "high" is unknown: known are critical, info, warning',
+            'FILE:1: rules[0].severity: "high" is unknown: expected one of critical, info, warning',
         ),
         ("receivers:\n- urls: [x]\n", "FILE:2: receivers[0]: name is missing"),
         ("receivers:\n- name: a\n", "FILE:2: receivers[0]: the receiver has no urls: give it at least one"),
@@ -121,13 +124,13 @@ def test_a_wrong_value_is_shown_where_it_stands(write: Write, text: str, message
         ),
         (
             "receivers: [{name: a, urls: [x]}, {name: b, urls: [y]}]\n",
-            "FILE:1: route: several receivers (a, b): say in route.receiver which one gets the alerts",
+            "FILE:1: route: several receivers (a, b): name the one that gets the alerts in route.receiver",
         ),
         (
             "route: {receiver: pos}\nreceivers: [{name: ops, urls: [x]}]\n",
-            'FILE:1: route.receiver: "pos" is none of the receivers: did you mean "ops"?',
+            'FILE:1: route.receiver: "pos" is not one of the receivers: did you mean "ops"?',
         ),
-        ("route: {receiver: ops}\n", 'FILE:1: route.receiver: "ops" is none of the receivers: there are none'),
+        ("route: {receiver: ops}\n", 'FILE:1: route.receiver: "ops" is not one of the receivers: there are none'),
         ("route: {group_interval: 0}\n", 'FILE:1: route.group_interval: "0" is too short: give at least 1s'),
     ],
 )
@@ -142,7 +145,9 @@ def test_a_rule_file_has_only_what_belongs_there(write: Write, tmp_path: Path) -
     (tmp_path / "more.yaml").write_text("\nroute: {group_wait: 2s}\n")
     assert error_of(config) == "DIR/more.yaml:2: route: there is a route already, in FILE:1: keep one"
     (tmp_path / "more.yaml").write_text("state_dir: x\n")
-    assert error_of(config).startswith('DIR/more.yaml:1: unknown key "state_dir": known are inhibit_rules, receivers, ')
+    assert error_of(config).startswith(
+        'DIR/more.yaml:1: unknown key "state_dir": expected one of inhibit_rules, receivers, '
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"slack://a\nslack://b\n", b"\xff\xfe"])
@@ -159,7 +164,7 @@ def test_a_file_with_a_url_holds_one_line(write: Write, tmp_path: Path, content:
 def test_what_a_variable_holds_is_not_shown(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable in a wrong place may hold a secret: the line shows its name only."""
     monkeypatch.setenv("TOKEN", "xoxb")
-    assert error_of(write("trust_window: ${TOKEN}\n")).startswith('FILE:1: trust_window: "${TOKEN}" is no duration')
+    assert error_of(write("trust_window: ${TOKEN}\n")).startswith('FILE:1: trust_window: "${TOKEN}" is not a duration')
 
 
 def test_a_host_name_that_is_no_name_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:

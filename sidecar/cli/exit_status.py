@@ -1,10 +1,12 @@
-"""How errors leave the program: one line on stderr and an exit status."""
+"""The exit status of an error, and its line on stderr."""
 
 import os
 import select
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -13,36 +15,36 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.sanitize import printable
 
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
-"""What a shell reports of any tool whose reader has gone: not 0, for not all was written, `who`'s verdict for one."""
+"""What a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
 
 
 class ClosedPipeError(Exception):
-    """Whoever read our output has gone. click would end the process with 1 if it saw the OSError."""
+    """The reader of our output is gone. click would turn the OSError into exit status 1."""
 
 
 class QuietGroup(click.Group):
-    """A group of commands that raises ClosedPipeError when nobody reads their output any more."""
+    """A group of commands that raises ClosedPipeError when the reader of their output is gone."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        try:
+        with _closed_pipe():
             return super().make_context(*arguments, **options)
-        except BrokenPipeError as error:
-            raise _closed_pipe(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _closed_pipe():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _closed_pipe(error) from error
 
 
-def _closed_pipe(error: BrokenPipeError) -> Exception:
-    """What it is: the pipe may also be another one than our output, as that of a child process."""
-    return ClosedPipeError() if _is_closed() else RuntimeError(str(error))
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        # It may also be the pipe of a child process.
+        raise (ClosedPipeError() if _is_closed() else RuntimeError(str(error))) from error
 
 
 def _is_closed() -> bool:
-    """Whether nobody reads our output any more."""
+    """Whether the reader of our output is gone."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         poll.register(stream.fileno(), 0)
@@ -50,15 +52,15 @@ def _is_closed() -> bool:
 
 
 def exit_status(error: BaseException, *, debug: bool) -> int:
-    """Print `error` as one line; the exit status it stands for: 0 done, 1 failed at run time, 2 wrong usage or configuration.
+    """Print `error` as one line; returns 0 done, 1 failed at run time, 2 wrong usage or configuration.
 
-    A reader of our output that has gone is CLOSED_PIPE, without a word.
+    If the reader of our output is gone, returns CLOSED_PIPE and prints nothing.
     """
     match error:
         case SystemExit(code=code):  # click's own, of shell completion
             return code if isinstance(code, int) else int(code is not None)
         case ClosedPipeError() | BrokenPipeError() if _is_closed():
-            # Python would complain while it flushes at the end: nobody is there to read that either.
+            # Python flushes at exit, and would print an error.
             for stream in (sys.stdout, sys.stderr):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             return CLOSED_PIPE
@@ -66,24 +68,24 @@ def exit_status(error: BaseException, *, debug: bool) -> int:
         traceback.print_exception(error)
     match error:
         case OperatorError():
-            return _say(str(error), error.exit_status)
+            return _fail(str(error), error.exit_status)
         case click.ClickException():
             return _wrong_usage(error)
         case click.Abort() | KeyboardInterrupt():
             return 0
     what = f"unexpected {type(error).__name__}: {error}"
-    return _say(f"{what}; please run it again with --debug and report what it prints", 1)
+    return _fail(f"{what}; please run it again with --debug and report what it prints", 1)
 
 
 def _wrong_usage(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()  # nothing was asked for: the help is the answer
+        error.show()  # without arguments, print the help
         return 2
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"; see '{context.command_path} --help'" if context else ""
-    return _say(error.format_message().removesuffix(".") + hint, 2)
+    return _fail(error.format_message().removesuffix(".") + hint, 2)
 
 
-def _say(message: str, status: int) -> int:
+def _fail(message: str, status: int) -> int:
     print("flink-ha-sidecar:", printable(" ".join(message.split())), file=sys.stderr)
     return status

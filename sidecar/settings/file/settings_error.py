@@ -1,4 +1,4 @@
-"""The one exception of the settings, and how it speaks."""
+"""SettingsError, and the two phrases that its messages share."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _SECRETIVE = ("://", "//", "@")
 
 
 class SettingsError(OperatorError):
-    """The settings cannot be used. The line says where, what is wrong, what to do. It never holds a secret."""
+    """The settings cannot be used. The line has the location, the problem and the remedy, and never a secret."""
 
     exit_status = 2
 
@@ -19,14 +19,14 @@ class SettingsError(OperatorError):
         super().__init__("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in message))
 
 
-def shown(text: str) -> str:
-    """`text` in quotes, unless it might be a notification URL that stands in a wrong place: those hold secrets."""
+def quoted(text: str) -> str:
+    """`text` in quotes, unless it might be a misplaced notification URL, which holds secrets."""
     harmless = _HARMLESS.fullmatch(text) and not any(mark in text for mark in _SECRETIVE)
     return f'"{text}"' if harmless else "<not shown>"
 
 
-def expected(known: Iterable[str], given: str) -> str:
-    """What somebody who wrote `given` should have written: the nearest known word, or all of them."""
+def did_you_mean(known: Iterable[str], text: str) -> str:
+    """The known word nearest to `text`, else all known words."""
     words = sorted(known)
-    near = get_close_matches(given, words, n=1)
-    return f'did you mean "{near[0]}"?' if near else f"known are {', '.join(words)}"
+    near = get_close_matches(text, words, n=1)
+    return f'did you mean "{near[0]}"?' if near else f"expected one of {', '.join(words)}"

@@ -1,0 +1,171 @@
+"""One configured value with its location. The caller reads it as what its key means; each error names the location."""
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
+
+from sidecar.settings.file.durations import LONGEST, format_duration, parse_duration
+from sidecar.settings.file.schema import ENVIRONMENT_PREFIX, OVERRIDES
+from sidecar.settings.file.settings_error import SettingsError, did_you_mean, quoted
+
+E = TypeVar("E", bound=Enum)
+
+_FLAGS: Final = {"true": True, "false": False}
+_MAX_SECRET: Final = 16 << 10
+_VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+_secret_variables: Final[set[str]] = set()
+"""One set for the process, like the environment."""
+
+
+def secret_variables() -> frozenset[str]:
+    """The environment variables from which this process read secrets (`${NAME}` in a URL or password). Child programs must not get them."""
+    return frozenset(_secret_variables)
+
+
+class Setting(Struct, frozen=True):
+    """A value with every `${NAME}` replaced."""
+
+    text: str
+    location: str
+    source: str | None = None
+    """The value as written in a file, before `${NAME}` is replaced; None: the same as `text`."""
+    folder: Path | None = None
+    """Relative paths begin here; None: in the working directory."""
+
+    @property
+    def written(self) -> str:
+        """The value as errors may show it."""
+        return self.text if self.source is None else self.source
+
+    def error(self, message: str) -> SettingsError:
+        return SettingsError(f"{self.location}: {message}")
+
+    def invalid(self, message: str) -> SettingsError:
+        """An error that quotes the value."""
+        return self.error(f"{quoted(self.written)} {message}")
+
+    def duration(self, at_least: int = 0, at_most: int = LONGEST) -> int:
+        """The duration in microseconds."""
+        try:
+            micros = parse_duration(self.text)
+        except ValueError as error:
+            raise self.invalid(str(error)) from error
+        if micros < at_least:
+            raise self.invalid(f"is too short: give at least {format_duration(at_least)}")
+        if micros > at_most:
+            raise self.invalid(f"is too long: give at most {format_duration(at_most)}")
+        return micros
+
+    def integer(self, lowest: int, highest: int) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", self.text) or not lowest <= int(self.text) <= highest:
+            raise self.invalid(f"is not a whole number from {lowest} to {highest}")
+        return int(self.text)
+
+    def flag(self) -> bool:
+        if self.text not in _FLAGS:
+            raise self.invalid("must be true or false")
+        return _FLAGS[self.text]
+
+    def choice(self, choices: type[E]) -> E:
+        known = {str(member.value): member for member in choices}
+        if self.text not in known:
+            raise self.invalid(f"is unknown: {did_you_mean(known, self.text)}")
+        return known[self.text]
+
+    def one_of(self, known: Collection[str], what: str, shown: Collection[str] | None = None) -> str:
+        """The text, which must be one of `known`. `shown`: the names that an error may show; None: `known`."""
+        if self.text not in known:
+            names = known if shown is None else shown
+            hint = did_you_mean(names, self.text) if names else "there are none"
+            raise self.invalid(f"is not one of the {what}: {hint}")
+        return self.text
+
+    def url(self) -> SplitResult:
+        try:
+            return urlsplit(self.text)
+        except ValueError:
+            raise self.error("is not a URL") from None
+
+    def matching(self, pattern: re.Pattern[str], what: str) -> str:
+        if not pattern.fullmatch(self.text):
+            raise self.invalid(f"must be {what}")
+        return self.text
+
+    def secret(self, what: str) -> "Setting":
+        """The setting, with the content of the file if the value is `file:PATH`. Errors name the location, never the secret."""
+        text = self.text.strip()
+        found = _VARIABLE.finditer(self.written)
+        _secret_variables.update(match[1] for match in found if not match[0].startswith("$$"))
+        if text.startswith("file:"):
+            path = (self.folder or Path.cwd()) / text.removeprefix("file:")
+            try:
+                with path.open("rb") as file:
+                    text = file.read(_MAX_SECRET).decode().strip()
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+                raise self.invalid(f"cannot be read: {reason}") from error
+            if not text or not text.isprintable():
+                raise self.invalid(f"must hold one {what}, in one line")
+        return Setting(text, self.location, self.written, self.folder)
+
+    def not_empty(self) -> str:
+        if not self.text:
+            raise self.error("is empty: give a value, or remove it")
+        return self.text
+
+    def path(self) -> Path:
+        if not self.text:
+            raise self.error("is empty: give a path")
+        return (self.folder or Path.cwd()) / self.text
+
+
+def in_file(text: str, location: str, folder: Path | None = None) -> Setting:
+    """A value of a file: `${NAME}` is replaced by that environment variable, `$${` by a plain `${`.
+
+    Raises SettingsError: the variable is not set (the error has its name, never a content), or the text has more than one line.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        if match[0].startswith("$$"):
+            return match[0][1:]
+        name = match[1]
+        if not match[2] or not _NAME.fullmatch(name):
+            raise SettingsError(
+                f"{location}: only ${{NAME}} is understood after a dollar sign; write $${{ for a plain ${{"
+            )
+        if name not in os.environ:
+            raise SettingsError(f"{location}: the environment variable {name} is not set")
+        return os.environ[name]
+
+    return _printable(Setting(_VARIABLE.sub(fill, text), location, text, folder))
+
+
+def overrides_of(overrides: Mapping[str, object]) -> tuple[dict[str, Setting], dict[str, Setting]]:
+    """The settings of the command line (None: not given) and of the environment (empty: not given), by the names in OVERRIDES."""
+    if unknown := overrides.keys() - set(OVERRIDES):
+        raise TypeError(f"no such settings: {', '.join(sorted(unknown))}")
+    line: dict[str, Setting] = {}
+    environment: dict[str, Setting] = {}
+    for name in OVERRIDES:
+        value, variable = overrides.get(name), ENVIRONMENT_PREFIX + name.upper()
+        if value is not None:
+            text = "true" if value is True else str(value)
+            line[name] = _printable(Setting(text, f"--{name.replace('_', '-')}"))
+        if text := os.environ.get(variable, ""):
+            environment[name] = _printable(Setting(text, variable))
+    return line, environment
+
+
+def _printable(setting: Setting) -> Setting:
+    if not setting.text.isprintable():
+        raise setting.error("must be one line of printable text")
+    return setting
