@@ -209,7 +209,7 @@ def test_hostile_bytes_are_refused(content: bytes, problem: str) -> None:
     ("fields", "problem"),
     [
         ({"format": 99}, "it was written by a newer version"),
-        ({"rows": [["component", "x", {}]]}, "a row of kind component is not understood"),
+        ({"rows": [["component", "x", {}]]}, "a row of kind component cannot be decoded"),
         ({"alive": {"steady": 10**17, "wall": 10**17}}, "it says that it was written in the future"),
         ({"alive": {"steady": 1, "wall": 1}}, "it is older than 7 days"),
         ({"alive": {"steady": 0, "wall": at(0).wall}}, "it has times that are later than itself"),
