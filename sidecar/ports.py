@@ -1,6 +1,8 @@
 """Interfaces: what drivers and ledgers promise to the rest of the sidecar."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -35,6 +37,20 @@ class LedgerError(Exception):
 
 class LedgerRefusedError(LedgerError):
     """The store does not allow a ledger. Retrying is useless until an operator changes that."""
+
+
+@contextmanager
+def only_ledger_errors(log: logging.Logger) -> Iterator[None]:
+    """Turn an unexpected error into a LedgerError, and log it: the document counts as unreachable."""
+    try:
+        yield
+    except LedgerError:
+        raise
+    except Exception as error:
+        log.error(
+            "using the ledger failed: %s: %s", type(error).__name__, error, exc_info=log.isEnabledFor(logging.DEBUG)
+        )
+        raise LedgerError(f"the ledger: unexpected {type(error).__name__}: {error}") from error
 
 
 class Document(Struct, frozen=True):

@@ -1,11 +1,11 @@
-"""Keeps a handover of each cluster in its store, for the sidecar that takes over, and reads the one that was left there."""
+"""Keeps the handover of each cluster in its store, and reads the one that a previous sidecar left there."""
 
 import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from sidecar.clock import Clock
@@ -15,87 +15,90 @@ from sidecar.core.moment import SECOND, seconds
 from sidecar.core.observations import HandoverRead
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
-from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
+from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
+from sidecar.threads import ServiceThread
 
 READ_SECONDS: Final = 60.0
-"""So long a store that is out of reach is asked for the handover, before its cluster is watched without."""
+"""How long an unreachable store is tried before its cluster is watched without a handover."""
 CONFIRM_SECONDS: Final = 300.0
-"""So often it is written although nothing changed: a sidecar that is killed is known to have watched until then."""
+"""The interval of writes without a change, so that a sidecar that is killed is known to have watched until then."""
 PAUSE_SECONDS: Final = 10.0
 """Between two writes for one cluster: at most six a minute."""
 STOP_SECONDS: Final = 3.0
 _LONGEST_PAUSE: Final = 600.0
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _READERS: Final = 8
 
 _log = logging.getLogger("sidecar.handover")
 
 
 class Handovers:
-    """`start` reads what was left, then writes in the background; `stop` writes a last time."""
+    """`start` reads handovers and has clusters watched, then writes in the background; `stop` writes a last time."""
 
     def __init__(
         self, stores: Mapping[str, LedgerStore], policy: Policy, state: Callable[[], State], clock: Clock
     ) -> None:
-        """`stores`: the document of each cluster; of a cluster without one nothing is handed over. `state`: the present one."""
+        """`stores`: the document of each cluster that is handed over. `state`: the current one."""
         self._kept = {name: _Kept(name, store, policy.observer, clock) for name, store in stores.items()}
         self._policy = policy
         self._state = state
         self._clock = clock
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="handover", daemon=True)
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="handover-read")
+        self._writer = ServiceThread(self._write_all, "handover")
 
     def start(
         self, new: Collection[str], observe: Callable[[HandoverRead], None], watch: Callable[[str], None]
     ) -> None:
-        """Have each cluster watched; before it the handover of those that are `new` to this sidecar is observed."""
+        """Call `watch` for each cluster. The handovers of `new` clusters, which the journal does not know, are observed first."""
+        unread: SimpleQueue[str] = SimpleQueue()
         for name in self._policy.stores:
             if name in new and name in self._kept:
-                self._readers.submit(self._take_over, name, observe, watch)
+                unread.put(name)
             else:
                 watch(name)
-        self._thread.start()
+        for _ in range(min(_READERS, unread.qsize())):
+            ServiceThread(lambda: self._read_all(unread, observe, watch), "handover-read").start()
+        self._writer.start()
 
     def stop(self) -> None:
         """End in bounded time. May be called twice, or before `start`."""
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self._readers.shutdown(wait=False, cancel_futures=True)
-        if self._thread.ident is None:
+        if self._writer.ident is None:
             return
         deadline = time.monotonic() + STOP_SECONDS
-        self._thread.join(STOP_SECONDS)
+        self._writer.join(STOP_SECONDS)
         for kept in self._kept.values():
             if time.monotonic() < deadline:
                 self._write(kept, ended=True)
 
-    def _take_over(self, name: str, observe: Callable[[HandoverRead], None], watch: Callable[[str], None]) -> None:
-        try:
-            content = self._kept[name].read_first(self._stopping)
-            if content:
-                observe(HandoverRead(self._clock(), name, content))
-        finally:
-            if not self._stopping.is_set():
+    def _read_all(
+        self, unread: SimpleQueue[str], observe: Callable[[HandoverRead], None], watch: Callable[[str], None]
+    ) -> None:
+        while not self._stopping.is_set():
+            try:
+                name = unread.get_nowait()
+            except Empty:
+                return
+            try:
+                if content := self._kept[name].read(self._stopping):
+                    observe(HandoverRead(self._clock(), name, content))
+            finally:
                 watch(name)
 
-    def _run(self) -> None:
-        while not self._stopping.wait(_LOOK_SECONDS):
+    def _write_all(self) -> None:
+        while not self._stopping.wait(_POLL_SECONDS):
             for kept in self._kept.values():
-                if self._stopping.is_set():
-                    return
-                if kept.is_due:
+                if not self._stopping.is_set() and kept.is_due(self._state()):
                     self._write(kept)
 
     def _write(self, kept: "_Kept", *, ended: bool = False) -> None:
         state = self._state()
         cluster = state.clusters.get(kept.name)
-        if cluster is None or not cluster.in_sight or not cluster.ever_led:
-            return  # what cannot be seen is not handed over as what is so
-        if not ended and not kept.may_have_changed(state):
-            return
-        kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+        # While the store cannot be read, the previous document says what was last known.
+        if cluster and cluster.in_sight and cluster.ever_led:
+            kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
 
 
 class _Kept:
@@ -108,49 +111,39 @@ class _Kept:
         self._clock = clock
         self._lock = threading.Lock()
         self._document: Document | None = None
+        """As last read or written; None: not known."""
         self._gist: object = None
-        self._looked_at: tuple[object, ...] = ()
+        self._seen: tuple[object, ...] = ()
+        """The parts of the state when it was last written."""
         self._next_at = 0.0
         self._confirm_at = 0.0
         self._pause = PAUSE_SECONDS
         self._problem: str | None = None
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it may be written again."""
-        return time.monotonic() >= self._next_at
+    def is_due(self, state: State) -> bool:
+        """Whether it may be written again, and something may have changed or is to be confirmed."""
+        now = time.monotonic()
+        if now < self._next_at or self.name not in state.clusters:
+            return False
+        cluster, alerts = state.clusters[self.name], state.alerts
+        of_cluster = (cluster.components, cluster.episode, cluster.last_episode, cluster.standby, cluster.in_sight)
+        parts = (*of_cluster, alerts.groups, alerts.failovers, state.outbox)
+        same = len(parts) == len(self._seen) and all(a is b for a, b in zip(parts, self._seen, strict=True))
+        self._seen = parts
+        return not same or now >= self._confirm_at
 
-    def may_have_changed(self, state: State) -> bool:
-        """Whether it is to be confirmed, or something changed of what is handed over."""
-        cluster = state.clusters[self.name]
-        parts = (
-            cluster.components,
-            cluster.episode,
-            cluster.last_episode,
-            cluster.standby,
-            state.alerts.groups,
-            state.alerts.failovers,
-            state.outbox,
-        )
-        same = len(self._looked_at) == len(parts) and all(a is b for a, b in zip(self._looked_at, parts, strict=True))
-        self._looked_at = parts
-        return not same or time.monotonic() >= self._confirm_at
-
-    def read_first(self, stopping: threading.Event) -> bytes | None:
-        """What another sidecar left, or None."""
+    def read(self, stopping: threading.Event) -> bytes | None:
+        """The document that a previous sidecar left; None: there is none that can be used."""
         deadline, pause = time.monotonic() + READ_SECONDS, 0.5
         while not stopping.is_set():
             try:
-                with self._lock:
+                with self._lock, only_ledger_errors(_log):
                     self._document = self._store.read()
                     self._store.rest()
                 found = handover.read(self._document.content, self.name, self._clock())
-            except LedgerRefusedError as error:
-                self.failed(error)
-                return None
             except LedgerError as error:
-                if time.monotonic() + pause >= deadline:
-                    self.failed(error)
+                if isinstance(error, LedgerRefusedError) or time.monotonic() + pause >= deadline:
+                    self._fail(error)
                     return None
                 stopping.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  jitter
                 pause = min(pause * 2, 10.0)
@@ -158,70 +151,66 @@ class _Kept:
                 _log.warning("cluster %s: the handover in the store is not used: %s", self.name, error)
                 return None
             else:
-                return self._announced(found)
+                if found:
+                    self._log_accepted(found)
+                return self._document.content
         return None
 
-    def _announced(self, found: Handover | None) -> bytes | None:
-        if found is None or self._document is None:
-            return None
-        age = max(0, self._clock().wall - found.alive.wall)
-        in_progress = ", a failover in progress" if found.cluster.episode else ""
-        left_out = f", {found.jobs_left_out} jobs left out" if found.jobs_left_out else ""
-        _log.info(
-            "cluster %s: continuing from the handover of sidecar %s, written %s ago: %d leaders%s%s",
-            self.name,
-            found.observer,
-            seconds(age),
-            found.leaders,
-            in_progress,
-            left_out,
-        )
-        return self._document.content
-
-    def write(self, now: Handover) -> None:
-        """Unless nothing changed, or another sidecar has just written the same."""
-        gist, confirming = now.gist(), time.monotonic() >= self._confirm_at
-        if gist == self._gist and not confirming and not now.ended:
+    def write(self, current: Handover) -> None:
+        """Replace the document, unless nothing changed since it was confirmed or another sidecar has just written the same."""
+        gist = current.gist()
+        if gist == self._gist and not current.ended and time.monotonic() < self._confirm_at:
             return
         try:
-            with self._lock:
-                written = self._written(now, gist)
+            with self._lock, only_ledger_errors(_log):
+                is_written = self._try_write(current, gist)
                 self._store.rest()
         except (LedgerError, HandoverError) as error:
-            self.failed(error)
+            self._fail(error)
             return
-        if not written:
-            return  # somebody else writes just now: tried again at once
+        if not is_written:  # lost to another sidecar twice: tried again soon
+            self._seen = ()
+            return
         if self._problem is not None:
             _log.info("cluster %s: the handover is written again", self.name)
         self._gist, self._problem, self._pause = gist, None, PAUSE_SECONDS
         self._next_at = time.monotonic() + PAUSE_SECONDS
         self._confirm_at = time.monotonic() + CONFIRM_SECONDS * random.uniform(0.9, 1.0)  # noqa: S311  jitter
 
-    def _written(self, now: Handover, gist: object) -> bool:
-        """Whether the document says what is known `now`."""
+    def _try_write(self, current: Handover, gist: object) -> bool:
         for _ in range(2):
-            over = self._document or self._store.read()
-            if self._is_said(over, now, gist):
-                self._document = over
+            previous = self._document or self._store.read()
+            if self._is_current(previous, current, gist):
+                self._document = previous
                 return True
-            self._document = self._store.write(handover.written(self.name, now), over)
+            self._document = self._store.write(handover.written(self.name, current), previous)
             if self._document is not None:
                 return True
         return False
 
-    def _is_said(self, there: Document, now: Handover, gist: object) -> bool:
-        """Whether another living sidecar has written the same."""
+    def _is_current(self, document: Document, current: Handover, gist: object) -> bool:
+        """Whether another sidecar, still running, has written the same not long ago."""
         try:
-            found = handover.read(there.content, self.name, self._clock())
+            found = handover.read(document.content, self.name, self._clock())
         except HandoverError:
             return False
         if found is None or found.observer == self._observer or found.ended:
             return False
-        return now.alive.wall - found.alive.wall < CONFIRM_SECONDS * SECOND and found.gist() == gist
+        return current.alive.wall - found.alive.wall < CONFIRM_SECONDS * SECOND and found.gist() == gist
 
-    def failed(self, error: Exception) -> None:
-        """Log what is new, and try again later."""
+    def _log_accepted(self, found: Handover) -> None:
+        _log.info(
+            "cluster %s: continuing from the handover of sidecar %s, written %s ago: %d leaders%s%s",
+            self.name,
+            found.observer,
+            seconds(max(0, self._clock().wall - found.alive.wall)),
+            found.leaders,
+            ", a failover in progress" if found.cluster.episode else "",
+            f", {found.jobs_left_out} jobs left out" if found.jobs_left_out else "",
+        )
+
+    def _fail(self, error: Exception) -> None:
+        """Log a new problem, and try again later."""
         if self._problem != str(error):
             self._problem = str(error)
             _log.warning(
@@ -229,7 +218,7 @@ class _Kept:
                 self.name,
                 error,
             )
-        self._document = None
+        self._document, self._seen = None, ()
         refused = isinstance(error, LedgerRefusedError)
         self._pause = _LONGEST_PAUSE if refused else min(self._pause * 2, _LONGEST_PAUSE)
         self._next_at = time.monotonic() + self._pause * random.uniform(0.8, 1.0)  # noqa: S311  jitter

@@ -70,7 +70,7 @@ def running(store: Memory, world: World, *, new: bool, observer: str = POLICY.ob
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses short enough for a test."""
-    for name, seconds in (("PAUSE_SECONDS", 0.2), ("_LOOK_SECONDS", 0.02), ("READ_SECONDS", 2.0)):
+    for name, seconds in (("PAUSE_SECONDS", 0.2), ("_POLL_SECONDS", 0.02), ("READ_SECONDS", 2.0)):
         monkeypatch.setattr(sink, name, seconds)
 
 
@@ -119,6 +119,18 @@ def test_a_change_is_written_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
         world.state = led_by(3)
         until(lambda: store.shared.document.version == 3)
         until(lambda: int(store.shared.document.version or 0) > 4)
+
+
+def test_a_change_that_could_not_be_written_is_written_later() -> None:
+    """Without another change in between."""
+    store, world = Memory(Shared()), World(led_by(1))
+    with running(store, world, new=False):
+        until(lambda: store.shared.document.version == 1)
+        store.fault = LedgerError("no answer in 5 s")
+        world.state = led_by(2)
+        until(lambda: store.reads > 1)
+        store.fault = None
+        until(lambda: store.shared.document.version == 2)
 
 
 def test_two_sidecars_that_see_the_same_write_once() -> None:

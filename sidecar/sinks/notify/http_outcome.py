@@ -25,7 +25,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _LONGEST_DATE: Final = 40
 
 
-class Observed:
+class ServiceResponse:
     """The newest answer's status, None if there is none, and for how many seconds it asks to wait, None if it does not."""
 
     def __init__(self) -> None:
@@ -65,12 +65,12 @@ _TEMPORARY: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)
 
 
 @contextmanager
-def observing() -> Iterator[Observed]:
+def observing() -> Iterator[ServiceResponse]:
     """Observe what this process sends, and the answers to requests of the library `requests`.
 
     Once the service asks to come back later, further requests fail: some plugins would retry by themselves.
     """
-    observed = Observed()
+    observed = ServiceResponse()
     _observing.append(observed)
     _add_hook()
     send = HTTPAdapter.send
@@ -92,7 +92,7 @@ def observing() -> Iterator[Observed]:
         _observing.remove(observed)
 
 
-_observing: list[Observed] = []
+_observing: list[ServiceResponse] = []
 
 
 @cache

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct
@@ -24,7 +23,7 @@ from sidecar.core.delivery.settle import LEDGER_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.sanitize import clean
-from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
+from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
 
 MOST_CONFLICTS: Final = 20
 """Writes that may be lost to other sidecars. Each conflict lets one of them finish, and there are few."""
@@ -54,20 +53,6 @@ class Permit(Struct, frozen=True):
 
 FREE: Final = Permit()
 """Send it, without a claim."""
-
-
-@contextmanager
-def _expecting_ledger_errors() -> Iterator[None]:
-    """Turn an unexpected error into a LedgerError: the ledger counts as unreachable, and messages are sent without it after a while."""
-    try:
-        yield
-    except LedgerError:
-        raise
-    except Exception as error:
-        _log.error(
-            "using the ledger failed: %s: %s", type(error).__name__, error, exc_info=_log.isEnabledFor(logging.DEBUG)
-        )
-        raise LedgerError(f"the ledger: unexpected {type(error).__name__}: {error}") from error
 
 
 class SharedLedger:
@@ -168,7 +153,7 @@ class SharedLedger:
             finally:
                 self._lock.release()
 
-    @_expecting_ledger_errors()
+    @only_ledger_errors(_log)
     def _begin(self) -> None:
         document = self._store.read()
         found = self._found(document)
@@ -176,7 +161,7 @@ class SharedLedger:
             self._write(found, document)
         self._store.rest()
 
-    @_expecting_ledger_errors()
+    @only_ledger_errors(_log)
     def _claim(self, delivery: Delivery) -> Permit:
         for found, document in self._tries():
             permit = self._permit(found, delivery)
@@ -190,7 +175,7 @@ class SharedLedger:
                 return permit
         raise LedgerError("the ledger is written by others all the time")
 
-    @_expecting_ledger_errors()
+    @only_ledger_errors(_log)
     def _settle(self, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> None:
         for found, document in self._tries():
             changed = self._settled(found, delivery, claim, outcome)
