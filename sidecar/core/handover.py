@@ -28,6 +28,7 @@ from sidecar.core.journal_migrations import FORMAT, migrated
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy
+from sidecar.core.rebase import rebased
 from sidecar.core.sanitize import clean
 from sidecar.core.state import State
 
@@ -38,8 +39,8 @@ _SIZES: Final = (50_000, 5_000, 1_000, 200, 50, 0)
 MOST_UNPACKED: Final = 8 << 20
 KEPT: Final = 7 * 24 * 3600 * SECOND
 """One that is older is not taken over."""
-CLOCK_SKEW: Final = 60 * SECOND
-"""By so much the clocks of two nodes may differ: so much too late a failover may be taken for over."""
+CLOCK_SKEW: Final = 2 * 3600 * SECOND
+"""By so much the clocks of two nodes may differ."""
 LONGEST_NAME: Final = 1000
 
 _KINDS: Final = frozenset({"episode", "last_episode", "standby", "component", "lapsed", "group", "failovers"})
@@ -101,6 +102,7 @@ def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool
         fingerprint: replace(group, members=members)
         for fingerprint, group in _with_undelivered(state.alerts.groups, state.outbox.values()).items()
         if (members := {key: m for key, m in group.members.items() if m.alert.cluster_id == cluster_id})
+        or not group.members
     }
     failovers = state.alerts.failovers.get(cluster_id)
     alerts = Alerts(groups=groups, failovers={cluster_id: failovers} if failovers else {})
@@ -130,7 +132,7 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
             f"it was written by a newer version (format {document.format}, this version reads up to {FORMAT})"
         )
     alive = document.alive
-    if max(alive.wall, alive.steady) > now.wall + CLOCK_SKEW:
+    if alive.wall > now.wall + CLOCK_SKEW:
         raise HandoverError("it says that it was written in the future: check the clocks of the nodes")
     if alive.wall < now.wall - KEPT:
         raise HandoverError(f"it is older than {KEPT // (24 * 3600 * SECOND)} days")
@@ -138,11 +140,10 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     view = Row("view", json.encode(cluster_id), json.encode(View()))
     state, problems = assemble(migrated([view, *found], document.format))
     cluster = state.clusters[cluster_id]
-    if problems or any(moment > alive for moment in _moments(cluster, state.alerts)):
+    if problems or any(moment.steady > alive.steady for moment in _moments(cluster, state.alerts)):
         raise HandoverError(problems[0] if problems else "it has times that are later than itself")
-    return Handover(
-        clean(document.observer, LONGEST_NAME), alive, document.ended, cluster, state.alerts, document.jobs_left_out
-    )
+    observer = clean(document.observer, LONGEST_NAME)
+    return Handover(observer, alive, document.ended, cluster, state.alerts, document.jobs_left_out)
 
 
 def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now: Moment) -> State:
@@ -150,14 +151,17 @@ def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now
     known = state.clusters.get(cluster_id)
     if cluster_id not in policy.stores or (known and (known.ever_led or known.view.connection)):
         return state
-    cluster = succession.take_over(handover.cluster, handover.observer, now)
+    # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
+    by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
+    cluster = succession.take_over(rebased(handover.cluster, by), handover.observer, now)
     own = handover.observer == policy.observer
     groups = {
         fingerprint: replace(group, members=members)
         for fingerprint, group in handover.alerts.groups.items()
         if (members := {key: m for key, m in group.members.items() if _is_taken(m, cluster_id, own=own)})
+        or not group.members
     }
-    taken = grouping.rerouted(replace(handover.alerts, groups=groups), policy, now)
+    taken = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
     alerts = replace(
         state.alerts,
         groups=_merged(state.alerts.groups, taken.groups),

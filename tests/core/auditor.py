@@ -12,7 +12,7 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
-from sidecar.core.observations import Observation, PolicyLoaded, Started, Ticked
+from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import Route, every, is_inhibited, matching
@@ -60,7 +60,9 @@ class Auditor:
         notices: Sequence[Notice],
     ) -> None:
         self.effects.append(list(effects))
-        reloaded = isinstance(observation, PolicyLoaded | Started)
+        if isinstance(observation, Started) and not before.clusters:
+            return  # on an empty disk: what was handed over follows, if anything was
+        reloaded = isinstance(observation, PolicyLoaded | Started | HandoverRead)
         if reloaded:
             self._free_since.clear()
             self._paced.clear()
@@ -276,9 +278,11 @@ class Audited(Sidecar):
     def again(self) -> list[list[Effect]]:
         """What the same observations give once more, with alerts that were on disk between all of them."""
         state, found = State(), []
-        for policy, observation in self.steps:
+        following = [*(observation for _, observation in self.steps[1:]), None]
+        for (policy, observation), later in zip(self.steps, following, strict=True):
             if isinstance(observation, Started):
-                state, _ = assemble(changes(State(), state))
+                empty = isinstance(later, HandoverRead)  # nothing was on its disk
+                state, _ = assemble(() if empty else changes(State(), state))
             state, effects = step(policy, state, observation)
             found.append(effects)
             kept, problems = assemble(changes(State(), State(alerts=state.alerts)))

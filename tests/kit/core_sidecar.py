@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import json
 from msgspec.structs import replace
 
+from sidecar.core import handover
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
@@ -20,6 +21,7 @@ from sidecar.core.observations import (
     ConnectionState,
     DeliveryOutcome,
     DeliverySettled,
+    HandoverRead,
     NodeObserved,
     NodeRefused,
     Observation,
@@ -183,6 +185,15 @@ class Sidecar:
         assert problems == []
         self.now += round(down_for * SECOND)
         self.take(Started)
+        return self
+
+    def is_replaced(self, down_for: float = 0) -> "Sidecar":
+        """Its pod is deleted, and its disk with it: the next one has what was handed over."""
+        left = handover.written(CLUSTER, handover.of(self.policy, self.state, CLUSTER, self.moment, ended=True))
+        self.state = State()
+        self.now += round(down_for * SECOND)
+        self.take(Started)
+        self.observe(HandoverRead(self.moment, CLUSTER, left))
         return self
 
     def stops(self) -> None:

@@ -19,7 +19,7 @@ from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
 from tests.core.auditor import Audited
-from tests.kit.cluster import ALL_FOUR, job_manager
+from tests.kit.cluster import ALL_FOUR, CLUSTER, job_manager
 from tests.kit.core_sidecar import POLICY
 from tests.kit.fake_flink import Flink
 
@@ -230,6 +230,21 @@ class AnyAlerts(RuleBasedStateMachine):
         if seen:
             self.sidecar.connects()
 
+    @rule(down_for=st.sampled_from([0, 5, 3000]), seen=st.booleans())
+    def is_replaced(self, down_for: float, seen: bool) -> None:
+        """As a restart, though its disk is empty. Without a view of the store nothing is handed over; what was not delivered is composed
+        anew.
+        """
+        if not self.sidecar.state.clusters[CLUSTER].in_sight:
+            return
+        self.delivers_all()
+        groups = self.sidecar.state.alerts.groups
+        self.sidecar.is_replaced(down_for)
+        assert self.sidecar.state.alerts.groups == groups
+        self.connected = seen
+        if seen:
+            self.sidecar.connects()
+
     @rule(policy=policies)
     def policy_changes(self, policy: Policy) -> None:
         self.sidecar.loads(policy)
@@ -244,6 +259,11 @@ class AnyAlerts(RuleBasedStateMachine):
     def wall_clock_jumps(self, by: float) -> None:
         self.sidecar.wall_ahead += round(by * SECOND)
 
+    def delivers_all(self) -> None:
+        """A destination takes one message a tick: a storm takes as many ticks as it has messages."""
+        for _ in range(len(self.sidecar.state.outbox)):
+            self.sidecar.waits(0.5, tick=0.5)
+
     def teardown(self) -> None:
         """In the end all is well, and long enough: nothing is left to tell, and nothing is written any more."""
         if not hasattr(self, "sidecar"):
@@ -253,9 +273,7 @@ class AnyAlerts(RuleBasedStateMachine):
         self.contends(2)
         self.sidecar.connects()
         self.sidecar.waits(30, tick=1).waits(5 * 3600, tick=200).waits(2, tick=0.5)
-        # A destination takes one message a tick, and a storm queues more than there were ticks.
-        for _ in range(len(self.sidecar.state.outbox)):
-            self.sidecar.waits(0.5, tick=0.5)
+        self.delivers_all()
         alerts = self.sidecar.state.alerts
         assert alerts.groups == {}
         assert alerts.pending == {}

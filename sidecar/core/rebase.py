@@ -1,0 +1,58 @@
+"""Moves the steady times of a state to another process's clock. Wall times stay as they are."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import CountedFailover, Group, Pending
+from sidecar.core.cluster.causes import Facts
+from sidecar.core.cluster.downtime import LastLed
+from sidecar.core.cluster.episodes import Absence
+from sidecar.core.cluster.split_leadership import Contest
+from sidecar.core.cluster.state import ComponentState
+from sidecar.core.moment import Moment
+
+STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
+    Moment: frozenset({"steady"}),
+    ComponentState: frozenset({"seen_at", "published_at"}),
+    Absence: frozenset({"since", "left_at"}),
+    LastLed: frozenset({"earliest", "latest"}),
+    Contest: frozenset({"returns"}),
+    Facts: frozenset({"opened"}),
+    Pending: frozenset({"due"}),
+    Group: frozenset({"flush_at", "notified_at"}),
+    CountedFailover: frozenset({"at"}),
+}
+"""The fields that are steady times: numbers, or tuples of them."""
+
+_T = TypeVar("_T")
+
+
+def rebased(value: _T, by: int) -> _T:
+    """`value` with all steady times in it `by` microseconds later; the same object where there are none."""
+    moved: Any = value
+    match value:
+        case Struct():
+            steady = STEADY.get(type(value), frozenset())
+            fields = {
+                name: _later(getattr(value, name), by) if name in steady else rebased(getattr(value, name), by)
+                for name in value.__struct_fields__
+            }
+            if any(field is not getattr(value, name) for name, field in fields.items()):
+                moved = replace(value, **fields)
+        case dict():
+            moved = {key: rebased(each, by) for key, each in value.items()}
+        case tuple():
+            moved = tuple(rebased(each, by) for each in value)
+    return cast("_T", moved)
+
+
+def _later(time: Any, by: int) -> Any:
+    match time:
+        case int():
+            return time + by
+        case tuple():
+            return tuple(each + by for each in time)
+    return time

@@ -1,0 +1,75 @@
+"""Times of another process's clock: none is forgotten, and no other number is changed."""
+
+import typing
+
+import pytest
+from msgspec import Struct
+
+from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member
+from sidecar.core.cluster.causes import Facts, Loss
+from sidecar.core.cluster.downtime import Downtime, LastLed
+from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster.leases import Lease
+from sidecar.core.cluster.split_leadership import Contest
+from sidecar.core.cluster.state import ComponentState, Standby
+from sidecar.core.cluster.unobserved import Elections, Gap, Look
+from sidecar.core.evidence import Gathered
+from sidecar.core.flink.configmaps import LeaderElectionRecord
+from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
+from sidecar.core.moment import Moment
+from sidecar.core.rebase import STEADY, rebased
+
+HANDED_OVER: tuple[type[Struct], ...] = (
+    *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
+    *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
+    *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
+)
+OTHER_NUMBERS = {
+    Moment: {"wall"},
+    Absence: {"vacant", "leaders"},
+    Downtime: {"at_least", "at_most"},
+    Episode: {"jobs_total", "away", "failovers", "jobs_away", "jobs_ended", "longest_ended"},
+    Facts: {"left", "withdrawn", "not_renewed_for", "contended", "contend"},
+    Look: {"czxid", "version"},
+    Elections: {"count"},
+    Gap: {"exact", "at_least"},
+    Births: {"parent_czxid", "count"},
+    ZNodePosition: {"czxid", "mzxid", "version", "ephemeral_owner", "mtime"},
+    LeaderElectionRecord: {"lease_duration", "leader_transitions"},
+    Gathered: {"jobs_total", "files", "round"},
+    Alert: {"count"},
+    CountedFailover: {"times"},
+    Lease: {"quiet_for", "renewed_every"},
+}
+OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
+"""Steady, and not handed over: of a lease that has expired the record alone is."""
+
+
+def has_numbers(hint: object) -> bool:
+    """Whether a value of this type is a number, or a tuple of them."""
+    return hint is int or any(each is int for each in typing.get_args(hint))
+
+
+@pytest.mark.parametrize("kind", HANDED_OVER)
+def test_each_number_is_a_steady_time_or_something_else(kind: type[Struct]) -> None:
+    """A field that is new belongs to one of the two."""
+    numbers = {name for name, hint in typing.get_type_hints(kind).items() if has_numbers(hint)}
+    numbers -= {*Alerts.__struct_fields__} if kind is Alerts else set()
+    of_leases = OF_LEASES if kind is Lease else set()
+    assert numbers == STEADY.get(kind, frozenset()) | OTHER_NUMBERS.get(kind, set()) | of_leases
+
+
+def test_steady_times_move_and_wall_times_stay() -> None:
+    """However deep they are."""
+    alert = Alert("1", "X", "default", {}, Moment(10, 1000))
+    group = Group("", {}, {"1": Member(alert)}, flush_at=20)
+    [moved] = rebased({"g": group}, 5).values()
+    assert (moved.flush_at, moved.notified_at) == (25, None)
+    assert moved.members["1"].alert.began == Moment(15, 1000)
+    assert rebased(Contest((), (1, 2)), 5) == Contest((), (6, 7))
+
+
+def test_what_has_no_time_is_the_same_object() -> None:
+    """Nothing is written again for it."""
+    gap = Gap(1, 2)
+    assert rebased(gap, 5) is gap
