@@ -204,7 +204,7 @@ def test_each_way_in_which_a_leader_goes(lab: Lab, witness: Witness) -> None:
 
     def frozen() -> set[str]:
         failed = witness.evidence("thread_dump", "failed")
-        return {piece["subject"] for piece in failed if piece["detail"].startswith("it is stopped")}
+        return {piece["subject"] for piece in failed if piece["detail"].startswith("the process is stopped")}
 
     (subject,) = wait_for("a look at the one that stands still", frozen)
     assert subject.startswith(f"pid {second.pid} (")
