@@ -75,8 +75,7 @@ class Handover(Struct, frozen=True):
             for key, member in group.members.items()
             if "observer" not in member.alert.labels
         }
-        episode, last = self.cluster.episode, self.cluster.last_episode
-        return components, episode and (episode.id, episode.away, episode.jobs_away), last and last.id, alerts
+        return components, _progress(self.cluster.episode), _progress(self.cluster.last_episode), alerts
 
     @property
     def leaders(self) -> int:
@@ -147,12 +146,17 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
 
 
 def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now: Moment) -> State:
-    """The state that goes on from the handover. A cluster of which this sidecar knows something already stays as it is."""
+    """The state that goes on from the handover. If this sidecar watches the cluster already, it only learns how the failover in progress
+    began.
+    """
     known = state.clusters.get(cluster_id)
-    if cluster_id not in policy.stores or (known and (known.ever_led or known.view.connection)):
+    if cluster_id not in policy.stores:
         return state
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
+    if known and (known.ever_led or known.view.connection):
+        cluster = succession.informed(known, rebased(handover.cluster, by), handover.observer)
+        return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster})
     cluster = succession.take_over(rebased(handover.cluster, by), handover.observer, now)
     own = handover.observer == policy.observer
     groups = {
@@ -178,6 +182,11 @@ def _term(position: Position | None) -> object:
 
 def _part(absence: Absence | None) -> object:
     return absence and (absence.episode_id, episodes.is_away(absence), absence.leaders)
+
+
+def _progress(episode: Episode | None) -> object:
+    """How far an episode is, and whether it is known how it began."""
+    return episode and (episode.id, episode.away, episode.jobs_away, episode.facts.unseen, episode.facts.orderly)
 
 
 def _has_part(known: ComponentState, episode: Episode | None) -> bool:

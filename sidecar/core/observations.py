@@ -145,7 +145,9 @@ class NotProcessed(SeenInCluster, frozen=True):
 
 
 class HandoverRead(SeenInCluster, frozen=True):
-    """What another sidecar left in the store for its successor, before anything of the cluster is observed."""
+    """What another sidecar left in the store for its successor: before anything of the cluster is observed, and later while that sidecar
+    is still running.
+    """
 
     content: bytes
 

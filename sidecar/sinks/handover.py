@@ -11,7 +11,7 @@ from typing import Final
 from sidecar.clock import Clock
 from sidecar.core import handover
 from sidecar.core.handover import Handover, HandoverError
-from sidecar.core.moment import SECOND, seconds
+from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import HandoverRead
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
@@ -24,6 +24,8 @@ CONFIRM_SECONDS: Final = 300.0
 """The interval of writes without a change, so that a sidecar that is killed is known to have watched until then."""
 PAUSE_SECONDS: Final = 10.0
 """Between two writes for one cluster: at most six a minute."""
+FOLLOW_SECONDS: Final = 30.0
+"""How long the document of a previous sidecar that has not ended is read again: in a rolling update both run for a while."""
 STOP_SECONDS: Final = 3.0
 _LONGEST_PAUSE: Final = 600.0
 _POLL_SECONDS: Final = 1.0
@@ -44,6 +46,7 @@ class Handovers:
         self._state = state
         self._clock = clock
         self._stopping = threading.Event()
+        self._observe: Callable[[HandoverRead], None] = lambda _: None
         self._writer = ServiceThread(self._write_all, "handover")
 
     def start(
@@ -58,6 +61,7 @@ class Handovers:
                 watch(name)
         for _ in range(min(_READERS, unread.qsize())):
             ServiceThread(lambda: self._read_all(unread, observe, watch), "handover-read").start()
+        self._observe = observe
         self._writer.start()
 
     def stop(self) -> None:
@@ -90,7 +94,11 @@ class Handovers:
     def _write_all(self) -> None:
         while not self._stopping.wait(_POLL_SECONDS):
             for kept in self._kept.values():
-                if not self._stopping.is_set() and kept.is_due(self._state()):
+                if self._stopping.is_set():
+                    return
+                if news := kept.follow():
+                    self._observe(HandoverRead(self._clock(), kept.name, news))
+                if kept.is_due(self._state()):
                     self._write(kept)
 
     def _write(self, kept: "_Kept", *, ended: bool = False) -> None:
@@ -118,7 +126,26 @@ class _Kept:
         self._next_at = 0.0
         self._confirm_at = 0.0
         self._pause = PAUSE_SECONDS
+        self._follow_until = 0.0
+        self._followed: Moment | None = None
         self._problem: str | None = None
+
+    def follow(self) -> bytes | None:
+        """What the previous sidecar has written since, as long as it may be running; None: nothing new."""
+        if time.monotonic() >= self._follow_until:
+            return None
+        try:
+            with self._lock, only_ledger_errors(_log):
+                self._document = self._store.read()
+                self._store.rest()
+            found = handover.read(self._document.content, self.name, self._clock())
+        except (LedgerError, HandoverError):
+            return None  # it is read again soon; a write reports what lasts
+        if found is None or found.observer == self._observer or found.alive == self._followed:
+            return None
+        self._followed = found.alive
+        self._follow_until = 0.0 if found.ended else self._follow_until
+        return self._document.content
 
     def is_due(self, state: State) -> bool:
         """Whether it may be written again, and something may have changed or is to be confirmed."""
@@ -153,6 +180,7 @@ class _Kept:
             else:
                 if found:
                     self._log_accepted(found)
+                    self._follow_until = 0.0 if found.ended else time.monotonic() + FOLLOW_SECONDS
                 return self._document.content
         return None
 
@@ -178,7 +206,8 @@ class _Kept:
         self._confirm_at = time.monotonic() + CONFIRM_SECONDS * random.uniform(0.9, 1.0)  # noqa: S311  jitter
 
     def _try_write(self, current: Handover, gist: object) -> bool:
-        for _ in range(2):
+        # While another sidecar is followed, what it wrote is observed before it is replaced.
+        for _ in range(1 if time.monotonic() < self._follow_until else 2):
             previous = self._document or self._store.read()
             if self._is_current(previous, current, gist):
                 self._document = previous

@@ -18,6 +18,7 @@ from sidecar.core.observations import (
     ConnectionState,
     HandoverRead,
     Observation,
+    PlaceRemoved,
     SnapshotCompleted,
     Started,
     Stopped,
@@ -98,6 +99,28 @@ def test_a_vacancy_that_two_sidecars_observed_lasted_as_long_as_both_saw_it() ->
     [episode] = records(EpisodeRecord, effects)
     assert episode.downtime_seconds_at_least == (101 - 100) + (130 - 112)
     assert {each.downtime_seconds_at_least for each in records(TransitionRecord, effects)} == {130 - 112}
+
+
+def test_how_a_failover_began_is_learned_from_a_sidecar_that_is_still_running() -> None:
+    """In a rolling update the next sidecar starts before the first one has seen its JobManager go: only the first one knows how."""
+    first, _ = play(first_sight())
+    second = begin(99, handover.written(CLUSTER, handover.of(POLICY, first, CLUSTER, at(99))))
+    withdrawal: list[Observation] = [
+        *(gone(100, path) for path in PATHS),
+        *(PlaceRemoved(at(100.1), CLUSTER, path) for path in PATHS),
+    ]
+    first, _ = play(withdrawal, first)
+    later = handover.written(CLUSTER, handover.of(POLICY, first, CLUSTER, at(102)))
+    second, _ = play(look(101, *(gone(101, path) for path in PATHS))[:-2], second, NEXT)
+    new: list[Observation] = [
+        HandoverRead(at(103), CLUSTER, later),
+        *(held(104, path, 2) for path in PATHS),
+        *(Ticked(at(s)) for s in (105, 110)),
+    ]
+    _, informed = play(new, second, NEXT)
+    _, uninformed = play(new[1:], second, NEXT)
+    assert [each.cause for each in records(EpisodeRecord, informed)] == ["graceful_handover"]
+    assert [each.cause for each in records(EpisodeRecord, uninformed)] == ["unknown"]
 
 
 def test_a_leader_that_changed_while_no_sidecar_ran_is_discovered() -> None:

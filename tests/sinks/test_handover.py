@@ -179,6 +179,25 @@ def test_a_store_that_gives_nothing_does_not_keep_a_cluster_from_being_watched(
     assert line.endswith(f"starts without what this one knows: {fault}")
 
 
+def test_a_sidecar_that_is_still_running_is_followed() -> None:
+    """Until it has ended: what it writes is observed before it is replaced."""
+    store = Memory(Shared())
+    before = CLOCK()
+    store.shared.document = Document(handover.written(CLUSTER, handover.of(POLICY, led_by(1), CLUSTER, before)), 1)
+    world = World(State())
+    with running(store, world, new=True, observer=NEXT.observer):
+        until(lambda: world.watched)
+        world.state = led_by(1)
+        later = handover.of(POLICY, led_by(2), CLUSTER, CLOCK(), ended=True)
+        store.shared.document = Document(handover.written(CLUSTER, later), 7)
+        until(lambda: len(world.observed) > 1)
+        world.state = led_by(3)
+        until(lambda: (found := left_there(store)) and found.observer == NEXT.observer)
+    read = handover.read(world.observed[-1].content, CLUSTER, CLOCK())
+    assert read
+    assert (read.alive, read.ended) == (later.alive, True)
+
+
 def test_a_store_that_is_back_in_time_is_read() -> None:
     """Before the cluster is watched."""
     store = Memory(Shared())

@@ -1,5 +1,7 @@
 """One cluster passes from one sidecar to the next: what the first one leaves behind, and what the second one begins with."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from sidecar.core.cluster import downtime
@@ -8,6 +10,12 @@ from sidecar.core.cluster.state import ClusterState, ComponentState, View, fresh
 from sidecar.core.flink.leadership import Held, Unknown, Vacant
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
+
+_DEPARTURE: Final = (
+    *("orderly", "left", "withdrawn", "released", "not_renewed_for", "deleted"),
+    *("unseen", "opened", "loss", "contended", "quiet_end"),
+)
+"""The facts about how a failover began."""
 
 
 def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterState:
@@ -46,6 +54,16 @@ def take_over(cluster: ClusterState, observer: str, now: Moment) -> ClusterState
     if episode:
         episode = replace(episode, facts=replace(episode.facts, handed_over_by=observer))
     return replace(cluster, view=View(since=now, turned_at=now), episode=episode, handed_over_by=observer)
+
+
+def informed(cluster: ClusterState, other: ClusterState, observer: str) -> ClusterState:
+    """The cluster with what `observer` knows of the failover in progress, whose beginning was not observed here."""
+    ours, theirs = cluster.episode, other.episode
+    if ours is None or theirs is None or ours.id != theirs.id or not ours.facts.unseen or theirs.facts.unseen:
+        return cluster
+    how_it_began = {name: getattr(theirs.facts, name) for name in _DEPARTURE}
+    facts = replace(ours.facts, **how_it_began, handed_over_by=observer)
+    return replace(cluster, episode=replace(ours, facts=facts))
 
 
 def _as_last_known(known: ComponentState, now: Moment) -> ComponentState:
