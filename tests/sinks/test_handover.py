@@ -117,7 +117,7 @@ def test_a_change_is_written_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
         until(lambda: store.shared.document.version != version)
         monkeypatch.setattr(sink, "CONFIRM_SECONDS", 0.1)
         world.state = led_by(3)
-        until(lambda: store.shared.document.version == 3)
+        until(lambda: int(store.shared.document.version or 0) >= 3)
         until(lambda: int(store.shared.document.version or 0) > 4)
 
 
