@@ -144,7 +144,6 @@ def _build(
         loop.rules_problem = problem
 
     ledgers = _ledgers(settings, clock)
-    handovers = Handovers(_handover_documents(settings), policy, lambda: loop.snapshot.state, clock)
     notifier = Notifier(
         settings.destination_urls(),
         lambda delivery_id, attempt: loop.observe(DeliverySettled(clock(), delivery_id, *attempt)),
@@ -169,6 +168,7 @@ def _build(
         sealed=lambda: spool.sealed,
         died=owner_died,
     )
+    handovers = Handovers(_handover_documents(settings), policy, lambda: loop.snapshot.state, loop.observe, clock)
     stores = {name: store.value for name, store in policy.stores.items()}
     application = Application(
         lambda: loop.snapshot,
@@ -197,7 +197,7 @@ def _build(
     collector.start()
     stopping.add("sending and capturing", notifier.stop, collector.stop, at_most=4.0)
     new = policy.stores.keys() - state.clusters.keys()
-    handovers.start(new, loop.observe, lambda name: drivers.start(loop.observe, name))
+    handovers.start(new, lambda name: drivers.start(loop.observe, name))
     reloader.start()
     stopping.add("the drivers", drivers.stop, reloader.stop, at_most=3.0)
     return reloader

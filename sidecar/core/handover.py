@@ -9,7 +9,7 @@ text of a message is in it: messages are composed anew.
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -97,12 +97,8 @@ class _Document(Struct, frozen=True):
 def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
     """What is to be handed over of one cluster now."""
     cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
-    groups = {
-        fingerprint: replace(group, members=members)
-        for fingerprint, group in _with_undelivered(state.alerts.groups, state.outbox.values()).items()
-        if (members := {key: m for key, m in group.members.items() if m.alert.cluster_id == cluster_id})
-        or not group.members
-    }
+    undelivered = _with_undelivered(state.alerts.groups, state.outbox.values())
+    groups = _with_members(undelivered, lambda member: member.alert.cluster_id == cluster_id)
     failovers = state.alerts.failovers.get(cluster_id)
     alerts = Alerts(groups=groups, failovers={cluster_id: failovers} if failovers else {})
     return Handover(policy.observer, at, ended, cluster, alerts)
@@ -155,16 +151,11 @@ def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
     if known and (known.ever_led or known.view.connection):
-        cluster = succession.informed(known, rebased(handover.cluster, by), handover.observer)
+        cluster = succession.informed(known, rebased(handover.cluster.episode, by), handover.observer)
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster})
     cluster = succession.take_over(rebased(handover.cluster, by), handover.observer, now)
     own = handover.observer == policy.observer
-    groups = {
-        fingerprint: replace(group, members=members)
-        for fingerprint, group in handover.alerts.groups.items()
-        if (members := {key: m for key, m in group.members.items() if _is_taken(m, cluster_id, own=own)})
-        or not group.members
-    }
+    groups = _with_members(handover.alerts.groups, lambda member: _is_taken(member, cluster_id, own=own))
     taken = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
     alerts = replace(
         state.alerts,
@@ -231,6 +222,16 @@ def _ended_meanwhile(group: Group, delivery: Delivery) -> dict[str, Member]:
     return {key: replace(member, notified=owed[key]) for key, member in group.members.items() if key in owed}
 
 
+def _with_members(groups: Mapping[str, Group], wanted: Callable[[Member], bool]) -> dict[str, Group]:
+    """The groups with these alerts alone. One that has none left is dropped; one that had none stays: it says when it was notified."""
+    found = {}
+    for fingerprint, group in groups.items():
+        members = {key: member for key, member in group.members.items() if wanted(member)}
+        if members or not group.members:
+            found[fingerprint] = replace(group, members=members)
+    return found
+
+
 def _is_taken(member: Member, cluster_id: str, *, own: bool) -> bool:
     """Whether the alert is this cluster's, and not about another observer."""
     return member.alert.cluster_id == cluster_id and (own or "observer" not in member.alert.labels)
@@ -238,15 +239,11 @@ def _is_taken(member: Member, cluster_id: str, *, own: bool) -> bool:
 
 def _merged(groups: Mapping[str, Group], taken: Mapping[str, Group]) -> dict[str, Group]:
     """A group may hold alerts of several clusters, each of which is handed over by itself."""
-    return {
-        **groups,
-        **{
-            fingerprint: replace(group, members={**group.members, **groups[fingerprint].members})
-            if fingerprint in groups
-            else group
-            for fingerprint, group in taken.items()
-        },
-    }
+    merged = {**groups, **taken}
+    for fingerprint in groups.keys() & taken.keys():
+        group = taken[fingerprint]
+        merged[fingerprint] = replace(group, members={**group.members, **groups[fingerprint].members})
+    return merged
 
 
 def _moments(cluster: ClusterState, alerts: Alerts) -> Iterator[Moment]:

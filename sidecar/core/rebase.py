@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import CountedFailover, Group, Pending
+from sidecar.core.alerting.alerts import CountedFailover, Group
 from sidecar.core.cluster.causes import Facts
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.episodes import Absence
@@ -21,7 +21,6 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     LastLed: frozenset({"earliest", "latest"}),
     Contest: frozenset({"returns"}),
     Facts: frozenset({"opened"}),
-    Pending: frozenset({"due"}),
     Group: frozenset({"flush_at", "notified_at"}),
     CountedFailover: frozenset({"at"}),
 }

@@ -186,6 +186,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
 
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
     message = compose(notice, policy, state.clusters)
+    parts, owed = _parts(notice), notice.owed(MOST_OWED)
     event = ("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady)
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
@@ -203,8 +204,8 @@ def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> It
                 facts=message.facts,
                 link=message.link,
                 episode_id=message.episode_id,
-                parts=_parts(notice),
-                owed=notice.owed(MOST_OWED),
+                parts=parts,
+                owed=owed,
                 repeat_interval=notice.route.repeat_interval,
                 send_resolved=destination.send_resolved,
                 queued_at=now,

@@ -38,20 +38,23 @@ class Handovers:
     """`start` reads handovers and has clusters watched, then writes in the background; `stop` writes a last time."""
 
     def __init__(
-        self, stores: Mapping[str, LedgerStore], policy: Policy, state: Callable[[], State], clock: Clock
+        self,
+        stores: Mapping[str, LedgerStore],
+        policy: Policy,
+        state: Callable[[], State],
+        observe: Callable[[HandoverRead], None],
+        clock: Clock,
     ) -> None:
-        """`stores`: the document of each cluster that is handed over. `state`: the current one."""
+        """`stores`: the document of each cluster that is handed over. `state`: the current one. `observe` gets what others left."""
         self._kept = {name: _Kept(name, store, policy.observer, clock) for name, store in stores.items()}
         self._policy = policy
         self._state = state
         self._clock = clock
         self._stopping = threading.Event()
-        self._observe: Callable[[HandoverRead], None] = lambda _: None
+        self._observe = observe
         self._writer = ServiceThread(self._write_all, "handover")
 
-    def start(
-        self, new: Collection[str], observe: Callable[[HandoverRead], None], watch: Callable[[str], None]
-    ) -> None:
+    def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
         """Call `watch` for each cluster. The handovers of `new` clusters, which the journal does not know, are observed first."""
         unread: SimpleQueue[str] = SimpleQueue()
         for name in self._policy.stores:
@@ -60,8 +63,7 @@ class Handovers:
             else:
                 watch(name)
         for _ in range(min(_READERS, unread.qsize())):
-            ServiceThread(lambda: self._read_all(unread, observe, watch), "handover-read").start()
-        self._observe = observe
+            ServiceThread(lambda: self._read_all(unread, watch), "handover-read").start()
         self._writer.start()
 
     def stop(self) -> None:
@@ -77,9 +79,7 @@ class Handovers:
             if time.monotonic() < deadline:
                 self._write(kept, ended=True)
 
-    def _read_all(
-        self, unread: SimpleQueue[str], observe: Callable[[HandoverRead], None], watch: Callable[[str], None]
-    ) -> None:
+    def _read_all(self, unread: SimpleQueue[str], watch: Callable[[str], None]) -> None:
         while not self._stopping.is_set():
             try:
                 name = unread.get_nowait()
@@ -87,7 +87,7 @@ class Handovers:
                 return
             try:
                 if content := self._kept[name].read(self._stopping):
-                    observe(HandoverRead(self._clock(), name, content))
+                    self._observe(HandoverRead(self._clock(), name, content))
             finally:
                 watch(name)
 
@@ -135,17 +135,14 @@ class _Kept:
         if time.monotonic() >= self._follow_until:
             return None
         try:
-            with self._lock, only_ledger_errors(_log):
-                self._document = self._store.read()
-                self._store.rest()
-            found = handover.read(self._document.content, self.name, self._clock())
+            content, found = self._read()
         except (LedgerError, HandoverError):
             return None  # it is read again soon; a write reports what lasts
         if found is None or found.observer == self._observer or found.alive == self._followed:
             return None
         self._followed = found.alive
         self._follow_until = 0.0 if found.ended else self._follow_until
-        return self._document.content
+        return content
 
     def is_due(self, state: State) -> bool:
         """Whether it may be written again, and something may have changed or is to be confirmed."""
@@ -164,10 +161,7 @@ class _Kept:
         deadline, pause = time.monotonic() + READ_SECONDS, 0.5
         while not stopping.is_set():
             try:
-                with self._lock, only_ledger_errors(_log):
-                    self._document = self._store.read()
-                    self._store.rest()
-                found = handover.read(self._document.content, self.name, self._clock())
+                content, found = self._read()
             except LedgerError as error:
                 if isinstance(error, LedgerRefusedError) or time.monotonic() + pause >= deadline:
                     self._fail(error)
@@ -181,7 +175,7 @@ class _Kept:
                 if found:
                     self._log_accepted(found)
                     self._follow_until = 0.0 if found.ended else time.monotonic() + FOLLOW_SECONDS
-                return self._document.content
+                return content
         return None
 
     def write(self, current: Handover) -> None:
@@ -204,6 +198,13 @@ class _Kept:
         self._gist, self._problem, self._pause = gist, None, PAUSE_SECONDS
         self._next_at = time.monotonic() + PAUSE_SECONDS
         self._confirm_at = time.monotonic() + CONFIRM_SECONDS * random.uniform(0.9, 1.0)  # noqa: S311  jitter
+
+    def _read(self) -> tuple[bytes, Handover | None]:
+        """The document as it is now. Raises LedgerError, HandoverError."""
+        with self._lock, only_ledger_errors(_log):
+            self._document = document = self._store.read()
+            self._store.rest()
+        return document.content, handover.read(document.content, self.name, self._clock())
 
     def _try_write(self, current: Handover, gist: object) -> bool:
         # While another sidecar is followed, what it wrote is observed before it is replaced.

@@ -16,9 +16,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
-from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
-from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held, Vacant
+from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.views.leader_view import state_of
 from sidecar.core.views.snapshot import DELAY_BUCKETS, Snapshot
 
 _STATES: Final = ("held", "vacant", "unknown")
@@ -86,17 +87,11 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("flink_ha_split_leaderships", text, ["cluster_id"], split)
 
 
-def _state(cluster: ClusterState, known: ComponentState) -> str:
-    if isinstance(known.leadership, Held):
-        return "held"
-    return "vacant" if isinstance(known.leadership, Vacant) and not cluster.missing else "unknown"
-
-
 def _counts(cluster: ClusterState) -> dict[tuple[str, str], int]:
     """The number of leaderships by component and state."""
     counts = dict.fromkeys(((component, state) for component in _COMPONENTS for state in _STATES), 0)
     for component, known in cluster.components.items():
-        counts[component.component.value, _state(cluster, known)] += 1
+        counts[component.component.value, state_of(cluster, known.leadership)] += 1
     return counts
 
 
@@ -104,7 +99,7 @@ def _vacancies(cluster: ClusterState, now: Moment) -> dict[str, float]:
     """Seconds without a leader, by component. A component in an unknown state is absent, not 0."""
     longest = {} if cluster.missing else {component.component.value: 0.0 for component in CLUSTER_COMPONENTS}
     for component, known in cluster.components.items():
-        name, state = component.component.value, _state(cluster, known)
+        name, state = component.component.value, state_of(cluster, known.leadership)
         if state == "vacant":
             longest[name] = max((now.steady - known.since.steady) / SECOND, longest.get(name, 0.0))
         elif state == "unknown" and component.job_id is None:

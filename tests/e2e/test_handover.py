@@ -14,15 +14,6 @@ from tests.kit.waiting import wait_for
 
 
 @pytest.fixture
-def leaders(zookeeper: ZooKeeper) -> Iterator[Leaders]:
-    """A cluster with its first leader."""
-    running = Leaders(zookeeper.address)
-    running.start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def people() -> Iterator[HttpReceiver]:
     """Who gets the messages."""
     with webhook() as receiver:

@@ -35,15 +35,6 @@ def receivers() -> Iterator[list[Receiver]]:
 
 
 @pytest.fixture
-def leaders(zookeeper: ZooKeeper) -> Iterator[Leaders]:
-    """A cluster with its first leader."""
-    running = Leaders(zookeeper.address)
-    running.start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def voices(zookeeper: ZooKeeper, leaders: Leaders, receivers: list[Receiver], tmp_path: Path) -> Iterator[Voices]:
     """Sidecars a, b and c, which have seen it."""
     assert leaders.present

@@ -59,8 +59,9 @@ class World:
 @contextmanager
 def running(store: Memory, world: World, *, new: bool, observer: str = POLICY.observer) -> Iterator[Handovers]:
     """The handovers of a sidecar."""
-    handovers = Handovers({CLUSTER: store}, replace(POLICY, observer=observer), lambda: world.state, CLOCK)
-    handovers.start({CLUSTER} if new else set(), world.observed.append, world.watched.append)
+    policy = replace(POLICY, observer=observer)
+    handovers = Handovers({CLUSTER: store}, policy, lambda: world.state, world.observed.append, CLOCK)
+    handovers.start({CLUSTER} if new else set(), world.watched.append)
     try:
         yield handovers
     finally:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from sidecar.core.cluster import (
     configmap_leaders,
     episodes,
@@ -14,9 +12,9 @@ from sidecar.core.cluster import (
     znode_leaders,
 )
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, View
+from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, View, as_last_known
 from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
-from sidecar.core.flink.leadership import ComponentId, Unknown
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -111,8 +109,7 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
     failover_in_progress.record_departed(draft, *cluster.departed)
     store_view.cover(draft, Sighting.BLIND, max(alive, cluster.view.since))
     for component, known in cluster.components.items():
-        forgotten = replace(known, leadership=Unknown(), since=now, vacated_at=None, last_led=None, published_at=None)
-        draft.keep(component, forgotten)
+        draft.keep(component, as_last_known(known, now))
     since = draft.state.view.since
     draft.update(view=View(since=since, turned_at=since))
     return draft.outcome()

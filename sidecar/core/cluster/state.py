@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.downtime import LastLed
@@ -59,6 +60,11 @@ class ComponentState(Struct, frozen=True):
     """It was already in this state at the first observation."""
     registered: bool | None = None
     """Jobs: whether it is in a job store. False: no longer, so it has ended. None: it was never observed there."""
+
+
+def as_last_known(known: ComponentState, at: Moment) -> ComponentState:
+    """The component as another process begins with it at `at`: nothing has been read yet, the leader is the last known one."""
+    return replace(known, leadership=Unknown(), since=at, vacated_at=None, last_led=None, published_at=None)
 
 
 class Sighting(StrEnum):

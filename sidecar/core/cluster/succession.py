@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster import downtime
 from sidecar.core.cluster.downtime import Downtime, Gone, LastLed
-from sidecar.core.cluster.state import ClusterState, ComponentState, View, fresh_cluster
-from sidecar.core.flink.leadership import Held, Unknown, Vacant
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.state import ClusterState, View, as_last_known, fresh_cluster
+from sidecar.core.flink.leadership import Held, Vacant
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
 
@@ -36,7 +37,7 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
                 observed = Downtime(now.steady - last_led.latest, 0)
                 absence = replace(absence, downtime=absence.downtime + observed)
                 last_led = LastLed(last_led.earliest, None)
-        components[component] = _as_last_known(replace(known, last_led=last_led, absence=absence), now)
+        components[component] = replace(as_last_known(known, now), last_led=last_led, absence=absence, seen_at=0)
     return replace(
         fresh_cluster(now),
         components=components,
@@ -56,15 +57,11 @@ def take_over(cluster: ClusterState, observer: str, now: Moment) -> ClusterState
     return replace(cluster, view=View(since=now, turned_at=now), episode=episode, handed_over_by=observer)
 
 
-def informed(cluster: ClusterState, other: ClusterState, observer: str) -> ClusterState:
+def informed(cluster: ClusterState, theirs: Episode | None, observer: str) -> ClusterState:
     """The cluster with what `observer` knows of the failover in progress, whose beginning was not observed here."""
-    ours, theirs = cluster.episode, other.episode
+    ours = cluster.episode
     if ours is None or theirs is None or ours.id != theirs.id or not ours.facts.unseen or theirs.facts.unseen:
         return cluster
     how_it_began = {name: getattr(theirs.facts, name) for name in _DEPARTURE}
     facts = replace(ours.facts, **how_it_began, handed_over_by=observer)
     return replace(cluster, episode=replace(ours, facts=facts))
-
-
-def _as_last_known(known: ComponentState, now: Moment) -> ComponentState:
-    return replace(known, leadership=Unknown(), since=now, seen_at=0, vacated_at=None, published_at=None)

@@ -41,7 +41,7 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
                     cluster_id,
                     component.component.value,
                     component.job_id,
-                    _state(cluster, known.leadership),
+                    state_of(cluster, known.leadership),
                     held.leader.address if held else None,
                     str(held.leader.session_id) if held else None,
                     written or (None if known.discovered else timestamp(known.since.wall)),
@@ -61,7 +61,8 @@ def _flink(cluster_id: str, position: Position) -> str | None:
     return configmaps.layout_of(cluster_id, position.name, position.key)
 
 
-def _state(cluster: ClusterState, leadership: Leadership) -> str:
+def state_of(cluster: ClusterState, leadership: Leadership) -> str:
+    """`held`, `vacant` or `unknown`; of a cluster that was never found, unknown."""
     if cluster.missing:
         return "unknown"
     return {Held: "held", Vacant: "vacant", Unknown: "unknown"}[type(leadership)]

@@ -1,0 +1,17 @@
+"""What more than one of these tests begins with."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.leaders import Leaders
+
+
+@pytest.fixture
+def leaders(zookeeper: ZooKeeper) -> Iterator[Leaders]:
+    """A cluster with its first leader."""
+    running = Leaders(zookeeper.address)
+    running.start()
+    yield running
+    running.stop()
