@@ -22,7 +22,7 @@ _IN_LABS: Final = ("2.3.0", "1.20.5")
 """The versions of Flink that tests run with a ZooKeeper too."""
 FLINK_VERSIONS: Final = (*_IN_LABS, "1.14.6")
 _BUILD_SECONDS: Final = 1800.0
-_SPARK_SECONDS: Final = 300.0
+_SPARK_SECONDS: Final = 600.0
 
 
 def _log(line: str) -> None:

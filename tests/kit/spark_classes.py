@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """The variable from which spark-submit takes options of the JVM, beside those that the session is configured with."""
+_WRITE_SECONDS: Final = 300
 
 
 def use() -> None:
@@ -44,8 +45,11 @@ def make() -> None:
         with spark_session("local[2]") as spark:
             ingest(spark, str(spool), str(audit))
             run_sql(spark, str(audit), "SELECT * FROM failovers ORDER BY at")
-        if archive.exists():  # else the JVM took too long to end
-            archive.rename(ARCHIVE)
+            gateway: Any = spark.sparkContext._gateway
+            spark.stop()
+            gateway.proc.stdin.close()  # its end, at which it writes the archive: on a busy machine the session would not wait
+            gateway.proc.wait(_WRITE_SECONDS)
+        archive.rename(ARCHIVE)
 
 
 if __name__ == "__main__":
