@@ -8,6 +8,6 @@
 - Ours: `core_sidecar` (the pure core alone), `sidecar_process` (the command), `one_voice` (three of them), `driver_recorder` and
   `configmap_recorder` (a driver alone).
 - `images` builds the container images and starts them.
-- What nobody should write: `hostile`.
+- What nobody should write: `hostile`. What /metrics exposes: `metric_families`.
 - Where alerts arrive: `receivers`. How long to wait: `waiting`.
 """
