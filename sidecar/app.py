@@ -170,9 +170,14 @@ def _build(
     )
     handovers = Handovers(_handover_documents(settings), policy, lambda: loop.snapshot.state, loop.observe, clock)
     stores = {name: store.value for name, store in policy.stores.items()}
+
+    def sinks() -> metrics.SinkHealth:
+        needed = {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None}
+        return metrics.SinkHealth(spool.is_up, needed, handovers.up)
+
     application = Application(
         lambda: loop.snapshot,
-        metrics.renderer(lambda: loop.snapshot, stores),
+        metrics.renderer(lambda: loop.snapshot, stores, sinks),
         clock,
         reader,
         allowed_hosts=settings.http.names | {settings.observer.lower()},

@@ -9,15 +9,13 @@ import pytest
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.views.snapshot import OUTCOMES, Snapshot
-from sidecar.sinks.metrics import SnapshotCollector
+from sidecar.core.views.snapshot import OUTCOMES
 from tests import ROOT
-from tests.kit.observed_failovers import at
+from tests.kit.metric_families import families, sample_names
 
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")})
 _LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-_SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 @cache
@@ -63,9 +61,10 @@ def test_every_value_is_documented(page: str, header: str, values: list[str]) ->
 def test_every_metric_is_documented() -> None:
     """docs/metrics.md has each one's name, type and labels, and no others."""
     exposed = set()
-    for family in SnapshotCollector(lambda: Snapshot(at(0)), {}).collect():
+    for family in families():
         labels = vars(family)["_labelnames"] or [*family.samples[0].labels] if family.type != "histogram" else []
-        exposed.add((family.name + _SUFFIXES.get(family.type, ""), family.type, tuple(labels)))
+        name = family.name if family.type == "histogram" else sample_names(family)[0]
+        exposed.add((name, family.type, tuple(labels)))
     rows = re.findall(
         r"^\| `(flink_ha_\w+)` \| (\w+) \|(.*?)\|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
     )

@@ -54,6 +54,11 @@ class Handovers:
         self._observe = observe
         self._writer = ServiceThread(self._write_all, "handover")
 
+    @property
+    def up(self) -> dict[str, bool]:
+        """By cluster, whether its handover could be written when it was last due."""
+        return {name: kept.is_up for name, kept in self._kept.items() if kept.is_up is not None}
+
     def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
         """Call `watch` for each cluster. The handovers of `new` clusters, which the journal does not know, are observed first."""
         unread: SimpleQueue[str] = SimpleQueue()
@@ -129,6 +134,8 @@ class _Kept:
         self._follow_until = 0.0
         self._followed: Moment | None = None
         self._problem: str | None = None
+        self.is_up: bool | None = None
+        """Whether it could be written when it was last due. None: it was not due yet."""
 
     def follow(self) -> bytes | None:
         """What the previous sidecar has written since, as long as it may be running; None: nothing new."""
@@ -195,6 +202,7 @@ class _Kept:
             return
         if self._problem is not None:
             _log.info("cluster %s: the handover is written again", self.name)
+        self.is_up = True
         self._gist, self._problem, self._pause = gist, None, PAUSE_SECONDS
         self._next_at = time.monotonic() + PAUSE_SECONDS
         self._confirm_at = time.monotonic() + CONFIRM_SECONDS * random.uniform(0.9, 1.0)  # noqa: S311  jitter
@@ -241,6 +249,7 @@ class _Kept:
 
     def _fail(self, error: Exception) -> None:
         """Log a new problem, and try again later."""
+        self.is_up = False
         if self._problem != str(error):
             self._problem = str(error)
             _log.warning(

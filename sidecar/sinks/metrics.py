@@ -1,8 +1,9 @@
 """Prometheus metrics, computed from the newest snapshot at each scrape: a series disappears together with its subject."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -26,19 +27,34 @@ _STATES: Final = ("held", "vacant", "unknown")
 _COMPONENTS: Final = tuple(component.value for component in Component)
 
 
-def renderer(snapshot: Callable[[], Snapshot], stores: dict[str, str]) -> Callable[[], bytes]:
+class SinkHealth(NamedTuple):
+    """Whether the last write of each sink succeeded. A cluster whose document was not written yet is absent."""
+
+    spool: bool
+    ledgers: Mapping[str, bool]
+    """By cluster."""
+    handovers: Mapping[str, bool]
+    """By cluster."""
+
+
+def renderer(
+    snapshot: Callable[[], Snapshot], stores: dict[str, str], sinks: Callable[[], SinkHealth]
+) -> Callable[[], bytes]:
     """A function that renders the newest snapshot in Prometheus' text format. `stores`: the store of each cluster."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SnapshotCollector(snapshot, stores))
+    registry.register(SnapshotCollector(snapshot, stores, sinks))
     return lambda: generate_latest(registry)
 
 
 class SnapshotCollector(Collector):
     """All metrics of one sidecar."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], stores: dict[str, str]) -> None:
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], stores: dict[str, str], sinks: Callable[[], SinkHealth]
+    ) -> None:
         self._snapshot = snapshot
         self._stores = stores
+        self._sinks = sinks
 
     def collect(self) -> Iterator[Metric]:
         snapshot = self._snapshot()
@@ -46,7 +62,9 @@ class SnapshotCollector(Collector):
         yield from _leadership(snapshot)
         yield from _views(snapshot, self._stores)
         yield from _tally(snapshot)
+        yield from _last_episodes(snapshot)
         yield from _own_health(snapshot)
+        yield from _sinks(self._sinks())
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], series: Iterable[tuple[Sequence[str], float]]) -> Metric:
@@ -137,6 +155,28 @@ def _tally(snapshot: Snapshot) -> Iterator[Metric]:
     yield delay
 
 
+def _last_episodes(snapshot: Snapshot) -> Iterator[Metric]:
+    """With the episode's id, which all observers share: distinct ids count failovers also where each one replaces the sidecar's pod."""
+    labels = ["cluster_id", "cause", "episode_id"]
+    last = {(name, each.cause, each.id): each for name, each in snapshot.tally.last_episodes.items()}
+    closed = ((key, datetime.fromisoformat(each.closed_at).timestamp()) for key, each in last.items())
+    yield _gauge("flink_ha_last_episode_timestamp_seconds", "When the last failover was over.", labels, closed)
+    vacant = ((key, each.vacant_seconds) for key, each in last.items() if each.vacant_seconds is not None)
+    text = "How long no leader was published in the last failover."
+    yield _gauge("flink_ha_last_episode_vacant_seconds", text, labels, vacant)
+    downtime = (
+        ([*key, bound], bounded)
+        for key, each in last.items()
+        for bound, bounded in (
+            ("at_least", each.downtime_seconds_at_least),
+            ("at_most", each.downtime_seconds_at_most),
+        )
+        if bounded is not None
+    )
+    text = "Bounds of how long no leader worked in the last failover."
+    yield _gauge("flink_ha_last_episode_downtime_seconds", text, [*labels, "bound"], downtime)
+
+
 def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     health, pending = snapshot.health, len(snapshot.state.outbox)
     yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are not settled.", pending)
@@ -154,3 +194,13 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily("flink_ha_unprocessed_observations", text, health.unprocessed)
     text = "Records dropped because neither disk nor memory had room."
     yield CounterMetricFamily("flink_ha_lost_records", text, health.lost_records)
+
+
+def _sinks(sinks: SinkHealth) -> Iterator[Metric]:
+    yield GaugeMetricFamily("flink_ha_spool_up", "1 while segments can be written.", int(sinks.spool))
+    by_cluster = (
+        ("flink_ha_ledger_up", "1 if the ledger was in use when it was last needed.", sinks.ledgers),
+        ("flink_ha_handover_up", "1 if the handover could be written when it was last due.", sinks.handovers),
+    )
+    for name, text, up in by_cluster:
+        yield _gauge(name, text, ["cluster_id"], (([cluster], int(is_up)) for cluster, is_up in up.items()))

@@ -40,11 +40,16 @@ def _spark() -> None:
     subprocess.run([sys.executable, "-m", "tests.kit.spark_classes"], check=True, timeout=_SPARK_SECONDS)
 
 
+def _prometheus() -> None:
+    for program in ("prometheus", "promtool"):
+        find_tool(program, "prometheus")
+
+
 PIECES: Final[Mapping[str, Callable[[], object]]] = {
     "Flink and the archives of its classes": _flink,
     "the Kubernetes API server": partial(assets, _BUILD_SECONDS),
     "Alertmanager's amtool": find_amtool,
-    "Prometheus' promtool": partial(find_tool, "promtool", "prometheus"),
+    "Prometheus and its promtool": _prometheus,
     "the container images": build_once,
     "the archive of Spark's classes": _spark,
 }

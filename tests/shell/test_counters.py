@@ -18,6 +18,7 @@ from sidecar.loop import Loop
 from sidecar.sinks.metrics import renderer
 from tests.kit.cluster import CLUSTER, B
 from tests.kit.core_sidecar import POLICY, fail_over, leased, watching
+from tests.kit.metric_families import WELL
 from tests.kit.observed_failovers import at, failover, first_sight, play
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -31,7 +32,7 @@ LABELLED = (
 
 def counters(snapshot: Snapshot) -> Samples:
     """Every sample of the counters with labels."""
-    text = renderer(lambda: snapshot, {CLUSTER: "zookeeper"})().decode()
+    text = renderer(lambda: snapshot, {CLUSTER: "zookeeper"}, lambda: WELL)().decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

@@ -6,20 +6,23 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.core.observations import ConnectionState, StoreObserved, Ticked, ViewObserved
+from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
 from sidecar.core.step import Append, Effect
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
-from sidecar.sinks.metrics import renderer
+from sidecar.sinks.metrics import SinkHealth, renderer
 from tests.kit.java_serialization import connection_info
+from tests.kit.metric_families import WELL
 from tests.kit.observed_failovers import CLUSTER, PATHS, at, failover, first_sight, gone, held, play
 
 
 def scraped(
-    state: State, effects: list[Effect], second: float, health: Health | None = None
+    state: State, effects: list[Effect], second: float, health: Health | None = None, sinks: SinkHealth = WELL
 ) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Every sample by name and labels."""
     tally = Tally().with_records([effect.record for effect in effects if isinstance(effect, Append)])
-    text = renderer(lambda: Snapshot(at(second), state, tally, health or Health()), {CLUSTER: "zookeeper"})().decode()
+    snapshot = Snapshot(at(second), state, tally, health or Health())
+    text = renderer(lambda: snapshot, {CLUSTER: "zookeeper"}, lambda: sinks)().decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -50,6 +53,20 @@ def test_a_failover_that_is_over_is_counted_once_by_its_cause() -> None:
         dict(labels)["cause"]: value for (name, labels), value in found.items() if name == "flink_ha_episodes_total"
     }
     assert counted == {"jobmanager_lost": 1}
+
+
+def test_the_last_failover_is_there_with_its_id_and_durations() -> None:
+    """Its end as a time, how long no leader was published, and the bounds that are known; the one before it is gone."""
+    scene = [*first_sight(), *failover(10, term=2), Ticked(at(30)), *failover(40, term=3), Ticked(at(60))]
+    state, effects = play(scene)
+    found = scraped(state, effects, second=61)
+    *_, last = [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, EpisodeRecord)]
+    labels = {"cluster_id": CLUSTER, "cause": "jobmanager_lost", "episode_id": last.id}
+    assert {name: value for name, value in found.items() if name[0].startswith("flink_ha_last_episode_")} == {
+        key("flink_ha_last_episode_timestamp_seconds", **labels): at(42).wall / 1e6,
+        key("flink_ha_last_episode_vacant_seconds", **labels): 2,
+        key("flink_ha_last_episode_downtime_seconds", **labels, bound="at_least"): 2,
+    }
 
 
 def test_the_info_metric_has_the_current_leader_only() -> None:
@@ -115,3 +132,13 @@ def test_trouble_with_the_journal_can_be_seen() -> None:
     assert found[key("flink_ha_unsaved_records")] == 12
     assert found[key("flink_ha_lost_records_total")] == 3
     assert found[key("flink_ha_spool_pending_records")] == 4
+
+
+def test_trouble_with_what_is_written_elsewhere_can_be_seen() -> None:
+    """A spool, a ledger or a handover that cannot be written is a metric; what was not needed yet has no series."""
+    found = scraped(*play(first_sight()), second=1)
+    assert found[key("flink_ha_spool_up")] == 1
+    ledger, handover = (key(f"flink_ha_{name}_up", cluster_id=CLUSTER) for name in ("ledger", "handover"))
+    assert not {ledger, handover} & found.keys()
+    found = scraped(*play(first_sight()), second=1, sinks=SinkHealth(False, {CLUSTER: True}, {CLUSTER: False}))
+    assert (found[key("flink_ha_spool_up")], found[ledger], found[handover]) == (0, 1, 0)

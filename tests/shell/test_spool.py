@@ -67,13 +67,15 @@ def test_a_lost_journal_does_not_hide_behind_old_segments(tmp_path: Path) -> Non
 
 
 def test_a_folder_that_cannot_be_written_delays_and_loses_nothing(tmp_path: Path) -> None:
-    """Records stay in the journal until the folder is back."""
+    """Records stay in the journal until the folder is back. Meanwhile the spool is known not to be written."""
     some = records()
     journal_with(tmp_path, some)
     (tmp_path / "spool").touch()  # a file where the folder should be
-    run_and_stop(spool(tmp_path))
+    failing, working = spool(tmp_path), spool(tmp_path)
+    run_and_stop(failing)
     (tmp_path / "spool").unlink()
-    run_and_stop(spool(tmp_path))
+    run_and_stop(working)
+    assert (failing.is_up, working.is_up) == (False, True)
     assert sealed_ids(tmp_path) == [record.id for record in some]
 
 

@@ -123,15 +123,15 @@ def test_a_change_is_written_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_change_that_could_not_be_written_is_written_later() -> None:
-    """Without another change in between."""
+    """Without another change in between. Meanwhile it is known not to be written."""
     store, world = Memory(Shared()), World(led_by(1))
-    with running(store, world, new=False):
-        until(lambda: store.shared.document.version == 1)
+    with running(store, world, new=False) as handovers:
+        until(lambda: handovers.up == {CLUSTER: True})
         store.fault = LedgerError("no answer in 5 s")
         world.state = led_by(2)
-        until(lambda: store.reads > 1)
+        until(lambda: handovers.up == {CLUSTER: False})
         store.fault = None
-        until(lambda: store.shared.document.version == 2)
+        until(lambda: store.shared.document.version == 2 and handovers.up == {CLUSTER: True})
 
 
 def test_two_sidecars_that_see_the_same_write_once() -> None:
@@ -152,8 +152,9 @@ def test_who_cannot_see_writes_nothing() -> None:
     """Not even at the end: what it knew before is there already."""
     store = Memory(Shared())
     blind = play([ViewObserved(CLOCK(), CLUSTER, ConnectionState.LOST)], led_by(1))[0]
-    with running(store, World(blind), new=False):
+    with running(store, World(blind), new=False) as handovers:
         time.sleep(0.2)
+        assert handovers.up == {}
     assert store.shared.document == Document()
 
 

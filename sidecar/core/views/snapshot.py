@@ -61,6 +61,8 @@ class Tally(Struct, frozen=True):
     """Closed episodes, by cluster, cause."""
     evidence: Mapping[tuple[str, str, str], int] = {}
     """Pieces, by cluster, kind, outcome."""
+    last_episodes: Mapping[str, EpisodeRecord] = {}
+    """The last closed episode of each cluster."""
 
     def begun(self, policy: Policy) -> "Tally":
         """The tally with a 0 for each counter of `policy` that has not counted yet: a counter that starts at 1 hides its first increase."""
@@ -84,6 +86,7 @@ class Tally(Struct, frozen=True):
         transitions, notifications = Counter(self.transitions), Counter(self.notifications)
         episodes, evidence = Counter(self.episodes), Counter(self.evidence)
         unobserved, delays = self.unobserved, self.delays
+        last_episodes = dict(self.last_episodes)
         for record in records:
             match record:
                 case TransitionRecord():
@@ -93,11 +96,12 @@ class Tally(Struct, frozen=True):
                         delays = delays.with_one(_seconds_between(record.written_at, record.observed_at))
                 case EpisodeRecord():
                     episodes[record.cluster_id, record.cause] += 1
+                    last_episodes[record.cluster_id] = record
                 case Notification():
                     notifications[record.receiver, record.reason, record.outcome] += 1
                 case Evidence():
                     evidence[record.cluster_id, record.kind, record.outcome] += 1
-        return Tally(transitions, unobserved, notifications, delays, episodes, evidence)
+        return Tally(transitions, unobserved, notifications, delays, episodes, evidence, last_episodes)
 
 
 class Health(Struct, frozen=True):

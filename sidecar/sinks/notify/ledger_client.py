@@ -79,6 +79,8 @@ class SharedLedger:
         self._doubtful_until = 0
         """Until then (microseconds since the epoch) others may have sent notifications that they could not mark."""
         self._unmarked: deque[tuple[Delivery, Claim | None, DeliveryOutcome]] = deque(maxlen=MOST_UNMARKED)
+        self.is_up: bool | None = None
+        """Whether it could be used when it was last needed. None: it was not needed yet."""
 
     def begin(self) -> None:
         """Create the ledger if there is none, before the first notification: one that is missing later has been lost."""
@@ -88,6 +90,7 @@ class SharedLedger:
             except LedgerRefusedError as error:
                 self._refused(error)
             except LedgerError as error:
+                self.is_up = False
                 _log.info(
                     "the ledger could not be read at start and is read again before the first notification: %s", error
                 )
@@ -196,6 +199,7 @@ class SharedLedger:
         wall = self._clock().wall
         found = ledgers.believed(ledgers.read(document.content), wall)
         self._unreachable_since = None
+        self.is_up = True
         self._has_existed = self._has_existed or found.began > 0
         return ledgers.begun(found, wall)
 
@@ -252,6 +256,7 @@ class SharedLedger:
     def _refused(self, error: LedgerRefusedError) -> Permit:
         if self._has_existed or not self._alone_if_refused:  # other sidecars may use the ledger
             return self._unreachable(error)
+        self.is_up = False
         _log.warning(
             "no ledger: this sidecar sends every notification itself, and other sidecars may send the same: %s", error
         )
@@ -259,6 +264,7 @@ class SharedLedger:
         return FREE
 
     def _unreachable(self, error: LedgerError) -> Permit:
+        self.is_up = False
         self._failed_at, self._failure = time.monotonic(), str(error)
         self._unreachable_since = self._failed_at if self._unreachable_since is None else self._unreachable_since
         if self._failed_at - self._unreachable_since >= DOUBT_AFTER:

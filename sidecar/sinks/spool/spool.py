@@ -59,6 +59,11 @@ class Spool:
         """The number of the last record in a segment. 0 until it is known."""
         return self._sealed
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the last attempt to seal succeeded."""
+        return not self._problem
+
     def start(self) -> None:
         """Start in the background."""
         self._thread.start()

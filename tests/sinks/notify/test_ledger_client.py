@@ -134,6 +134,22 @@ def test_the_claim_of_a_dead_sidecar_is_taken_over(observers: Observers) -> None
     assert patient.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
 
 
+@pytest.mark.parametrize("fault", [LedgerError("no quorum"), LedgerRefusedError("no permission")])
+def test_whether_the_ledger_is_in_use_is_known(observers: Observers, fault: LedgerError) -> None:
+    """From the last time it was needed: at the start, and for each notification."""
+    a, b = observers.make("a"), observers.make("b", alone=False)
+    known = [a.is_up]
+    observers.stores["a"].fault = fault
+    a.begin()
+    known += [a.is_up]
+    b.begin()
+    for problem in (None, fault, None):
+        observers.stores["b"].fault = problem
+        b.claim(FIRST)
+        known += [b.is_up]
+    assert known == [None, False, True, False, True]
+
+
 def test_a_claim_that_changes_hands_is_watched_anew(observers: Observers) -> None:
     """Each holder has its full time."""
     watcher = observers.make("watcher", take_over=0.2)
