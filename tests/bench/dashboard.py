@@ -32,7 +32,7 @@ _AFTER_SECONDS: Final = 12.0
 _WIDTH: Final = 1440
 _ROW: Final = 30
 """Pixels of a row of the dashboard's grid."""
-_COLOURS: Final = {"green": "#37872d", "red": "#c4162a", "orange": "#ff780a", "blue": "#1f60c4"}
+_COLOURS: Final = {"green": "#37872d", "red": "#c4162a", "orange": "#ff780a", "blue": "#1f60c4", "purple": "#8f3bb8"}
 _LINES: Final = ("#1f60c4", "#fa6400", "#37872d", "#8f3bb8", "#c4162a", "#0b8a8a")
 _PAGE: Final = """\
 <!doctype html><meta charset="utf-8"><style>
@@ -241,12 +241,18 @@ def _lines(
 ) -> Iterator[dict[str, Any]]:
     custom = panel["fieldConfig"]["defaults"]["custom"]
     stacked = "stacking" in custom
+    own = {
+        each["matcher"]["options"]: _COLOURS[given["value"]["fixedColor"]]
+        for each in panel["fieldConfig"]["overrides"]
+        for given in each["properties"]
+        if given["id"] == "color"
+    }
     layout["barmode"] = "stack"
     layout["bargap"] = 0
     for number, (name, samples) in enumerate(named):
         values = [None if math.isnan(value) else value for _, value in samples]
         drawn: dict[str, Any] = {"name": name, "x": [_date(at) for at, _ in samples], "y": values}
-        colour = _LINES[number % len(_LINES)]
+        colour = own.get(name, _LINES[number % len(_LINES)])
         match custom["drawStyle"]:
             case "bars":
                 if any(values):
