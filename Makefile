@@ -29,7 +29,7 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml scripts/setup.sh
 demo: setup ## a real Flink, a killed leader, the alert, the metric, the audit row: about a minute
 	@$(BIN)/flink-ha-sidecar demo
 
-fetch: setup ## Flink, a Kubernetes API server, amtool, Prometheus and image layers for the tests, into the user's cache, once
+fetch: setup ## Flink, a Kubernetes API server, kubectl, Helm, amtool, Prometheus and image layers for the tests, into the cache, once
 	@$(BIN)/python -m tests.kit.fetch
 
 test: setup $(if $(PYTEST_ARGS),,fetch) ## all tests: real ZooKeeper, real Kubernetes, real Flink, real Spark

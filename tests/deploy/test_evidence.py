@@ -12,7 +12,8 @@ import pytest
 
 from sidecar.core.policy.policy import Source
 from sidecar.settings import load
-from tests.deploy.test_manifests import BASE, DEPLOY, EXAMPLE, document, of_kind
+from tests.deploy.manifests import DEPLOY, document
+from tests.deploy.test_manifests import BASE, EXAMPLE, of_kind
 
 HERE = DEPLOY / "evidence"
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")

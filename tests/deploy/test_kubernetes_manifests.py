@@ -1,5 +1,6 @@
 """What an operator applies for Kubernetes HA: a sidecar in a pod of its own, which may read one ConfigMap and keep another."""
 
+import copy
 import json
 import threading
 from collections.abc import Iterator
@@ -7,22 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 
-import sidecar
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import Document, LedgerRefusedError
 from sidecar.settings import KubernetesSettings, load
-from tests.deploy.test_manifests import BASE, DEPLOY, document, documents, mounts
+from tests.deploy.manifests import DEPLOY, apply, copied, document, example, of_kind, pod_of
+from tests.deploy.test_manifests import BASE, mounts
+from tests.kit.kubectl import Manifest, kustomize
 from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, assets
 from tests.kit.sidecar_process import command
 
 HERE = DEPLOY / "kubernetes"
-NAMESPACE = document(HERE / "kustomization.yaml")["namespace"]
+NAMESPACE = document(DEPLOY / "examples" / "kubernetes" / "kustomization.yaml")["namespace"]
 CLUSTER_ID = "my-flink"
 CONFIG_MAP = f"{CLUSTER_ID}-cluster-config-map"
 LEDGER = ledger_name(CLUSTER_ID)
@@ -30,14 +30,7 @@ DISPATCHER = "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
 LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-000000000001,{DISPATCHER}"}
 PATIENCE_SECONDS = 60.0
 """For an answer of the API server, on a busy machine."""
-PATHS = {
-    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
-}
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 
 def lease() -> str:
@@ -71,46 +64,40 @@ def renewed(namespace: Namespace, name: str, data: Json, labels: Json | None = N
     renewing.result()
 
 
-@pytest.fixture
-def deployment() -> dict[str, Any]:
-    return document(HERE / "deployment.yaml")
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
+    """What the example applies."""
+    return example(tmp_path_factory.mktemp("built"), "kubernetes")
 
 
 @pytest.fixture
-def container(deployment: dict[str, Any]) -> dict[str, Any]:
-    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+def pod(built: list[Manifest]) -> Manifest:
+    return pod_of(of_kind(built, "Deployment"))
+
+
+@pytest.fixture
+def container(pod: Manifest) -> Manifest:
+    (only,) = pod["containers"]
     return dict(only)
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    """An API server to which the manifests have been applied, with two Flink clusters."""
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, built: list[Manifest]) -> Iterator[Kubernetes]:
+    """An API server to which the example has been applied, with two Flink clusters."""
     server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
     server.start()
     namespace = server.namespace(NAMESPACE)
     namespace.create(CONFIG_MAP, LEADERS, lease())
     namespace.create("other-cluster-config-map", LEADERS, lease())
-    for manifest in (
-        *documents(HERE / "rbac.yaml"),
-        *(document(HERE / f"{name}.yaml") for name in ("ledger", "deployment")),
-    ):
-        apply(server, manifest)
+    apply(server.kubeconfig(), built)
     yield server
     server.kill()
-
-
-def apply(kubernetes: Kubernetes, manifest: Json, method: str = "POST") -> None:
-    """With the namespace of the kustomization, as Kustomize fills it in."""
-    for subject in manifest.get("subjects", []):
-        subject["namespace"] = NAMESPACE
-    path = PATHS[manifest["kind"]].format(NAMESPACE) + (f"/{manifest['metadata']['name']}" if method == "PUT" else "")
-    kubernetes.server.ask(method, f"{path}?fieldValidation=Strict", manifest)
 
 
 @pytest.fixture
 def account(kubernetes: Kubernetes) -> Path:
     """A kubeconfig with a token of the sidecar's service account, as the kubelet would mount it."""
-    path = f"{PATHS['ServiceAccount'].format(NAMESPACE)}/flink-ha-sidecar/token"
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/flink-ha-sidecar/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     token = kubernetes.server.ask("POST", path, request)["status"]["token"]
     return kubernetes.kubeconfig("flink-ha-sidecar", token=token)
@@ -167,13 +154,13 @@ def test_that_is_enough_to_see_the_leaders(kubernetes: Kubernetes, account: Path
     assert "Traceback" not in said
 
 
-def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path) -> None:
+def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path, built: list[Manifest]) -> None:
     """It is read and written over; the manifest, which may be applied again, has no data to undo that; the neighbour's is out of bounds."""
     store = KubernetesLedger(Access(account), NAMESPACE, CLUSTER_ID, seconds=PATIENCE_SECONDS)
     written = store.write(b"claims", store.read())
     assert written is not None
-    path = f"{PATHS['ConfigMap'].format(NAMESPACE)}/{LEDGER}"
-    manifest = document(HERE / "ledger.yaml")
+    path = f"{CONFIG_MAPS}/{LEDGER}"
+    (manifest,) = (found for found in built if found["metadata"]["name"] == LEDGER)
     assert (manifest["metadata"]["name"], manifest["metadata"]["labels"], "data" in manifest) == (LEDGER, LABELS, False)
     assert kubernetes.server.ask("GET", path)["data"] == {"ledger": "claims"}
     store.stop()
@@ -184,17 +171,15 @@ def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path
         neighbours.write(b"claims", Document())
 
 
-def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, account: Path) -> None:
+def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, account: Path, tmp_path: Path) -> None:
     """With the component, the Role reads the ConfigMaps that have no names beforehand, and still writes its own alone."""
-    role = document(HERE / "flink-1.14" / "role.yaml")
-    (before,) = (manifest for manifest in documents(HERE / "rbac.yaml") if manifest["kind"] == "Role")
-    assert role["metadata"] == before["metadata"]
     labels = {"app": "old", "type": "flink-native-kubernetes"}
     address, session = "akka.tcp://flink@jm-1:6123/user/rpc/dispatcher_1", "00000000-0000-0000-0000-000000000002"
     name, data = "old-dispatcher-leader", {"address": address, "sessionId": session}
     namespace = kubernetes.namespace(NAMESPACE)
     namespace.create(name, data, lease(), labels)
-    apply(kubernetes, role, "PUT")
+    kubeconfig = kubernetes.kubeconfig()
+    apply(kubeconfig, example(tmp_path / "old", "kubernetes", "kubernetes/flink-1.14"))
     try:
         with renewed(namespace, name, data, labels):
             status, told, said = who(account, "old")
@@ -208,21 +193,51 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
             *(True, True, False),
         ]
     finally:
-        apply(kubernetes, before, "PUT")
+        apply(kubeconfig, example(tmp_path / "new", "kubernetes"))
 
 
-def test_a_mistake_in_a_manifest_would_be_refused(kubernetes: Kubernetes, deployment: dict[str, Any]) -> None:
-    """The server that took the manifests looks at them."""
-    deployment["metadata"]["name"] = "wrong"
-    deployment["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"] = "no such port!"
-    with pytest.raises(HTTPError) as error:
-        apply(kubernetes, deployment)
-    with error.value:
-        assert error.value.code == 422
+def test_a_mistake_in_a_manifest_would_be_refused(kubernetes: Kubernetes, built: list[Manifest]) -> None:
+    """The server that took the manifests looks at their values, and kubectl at their fields."""
+    wrong = copy.deepcopy(of_kind(built, "Deployment"))
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"] = "no such port!"
+    with pytest.raises(AssertionError, match="must contain only alpha-numeric"):
+        apply(kubernetes.kubeconfig(), [wrong])
+    unknown = copy.deepcopy(of_kind(built, "Deployment"))
+    unknown["spec"]["template"]["spec"]["hostNetwrok"] = True
+    with pytest.raises(AssertionError, match='unknown field "hostNetwrok"'):
+        apply(kubernetes.kubeconfig(), [unknown])
 
 
-def test_the_cluster_is_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The configuration watches the cluster that the Role allows, in the namespace of the pod, and the strict loader takes it."""
+def test_the_clusters_id_and_the_namespace_stand_in_one_place_each(tmp_path: Path) -> None:
+    """Another id, with dashes, and another namespace are in every object after two edits, and the old ones in none."""
+    folder = copied(tmp_path) / "examples" / "kubernetes"
+    for file, old, new in (
+        ("cluster.yaml", f"cluster_id: {CLUSTER_ID}", "cluster_id: orders-eu-1"),
+        ("kustomization.yaml", f"namespace: {NAMESPACE}", "namespace: streaming"),
+    ):
+        text = (folder / file).read_text()
+        assert text.count(old) == 1
+        (folder / file).write_text(text.replace(old, new))
+    manifests = kustomize(folder)
+    assert {manifest["metadata"]["namespace"] for manifest in manifests} == {"streaming"}
+    assert of_kind(manifests, "RoleBinding")["subjects"][0]["namespace"] == "streaming"
+    assert [rule["resourceNames"] for rule in of_kind(manifests, "Role")["rules"]] == [
+        ["orders-eu-1-cluster-config-map"],
+        ["orders-eu-1-flink-ha-sidecar"],
+    ]
+    assert "orders-eu-1-flink-ha-sidecar" in {manifest["metadata"]["name"] for manifest in manifests}
+    assert variables(pod_of(of_kind(manifests, "Deployment")))["FLINK_HA_SIDECAR_CLUSTER_ID"] == "orders-eu-1"
+    assert [word for word in ("CLUSTER-", CLUSTER_ID) if word in json.dumps(manifests)] == []
+
+
+def variables(pod: Manifest) -> dict[str, str]:
+    return {variable["name"]: variable["value"] for variable in pod["containers"][0]["env"] if "value" in variable}
+
+
+def test_the_cluster_is_the_same_everywhere(
+    built: list[Manifest], pod: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod's environment names the cluster that the Role allows, in the namespace of the pod, and the strict loader takes it."""
     for name, text in {"token": "t", "namespace": NAMESPACE}.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setattr("sidecar.settings.cluster.kubernetes.SERVICE_ACCOUNT", tmp_path)
@@ -230,33 +245,65 @@ def test_the_cluster_is_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("SLACK_URL", "slack://T0000000/B0000000/not-a-real-token")
+    for name, text in variables(pod).items():
+        monkeypatch.setenv(name, text)
     settings = load(HERE / "config.yaml", {})
     assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE)
-    (role,) = (manifest for manifest in documents(HERE / "rbac.yaml") if manifest["kind"] == "Role")
-    assert [rule["resourceNames"] for rule in role["rules"]] == [[CONFIG_MAP], [LEDGER]]
+    assert [rule["resourceNames"] for rule in of_kind(built, "Role")["rules"]] == [[CONFIG_MAP], [LEDGER]]
 
 
-def test_the_pod_is_as_careful_as_the_sidecar_in_flinks_pod(
-    deployment: dict[str, Any], container: dict[str, Any]
-) -> None:
-    """This version, no privileges, a read-only root, its own service account, one replica."""
+def test_the_pod_is_as_careful_as_the_sidecar_in_flinks_pod(built: list[Manifest], container: Manifest) -> None:
+    """No privileges, a read-only root, its own service account, one replica."""
     (other,) = document(BASE / "sidecar.yaml")["spec"]["template"]["spec"]["containers"]
-    for key in ("image", "args", "envFrom", "ports", "securityContext", "livenessProbe", "resources"):
+    for key in ("args", "ports", "securityContext", "livenessProbe", "resources"):
         assert container[key] == other[key], key
-    assert container["image"] == f"flink-ha-sidecar:{sidecar.__version__}"
+    assert document(HERE / "deployment.yaml")["spec"]["template"]["spec"]["containers"][0]["image"] == other["image"]
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "ha-sidecar"}
-    spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    deployment = of_kind(built, "Deployment")
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    pod = pod_of(deployment)
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("flink-ha-sidecar", True)
 
 
-def test_what_is_written_to_is_a_volume(deployment: dict[str, Any], container: dict[str, Any]) -> None:
-    """State, spool and /tmp; every mount has its volume, and the configuration is the generated one."""
+def test_what_is_written_to_is_a_volume(built: list[Manifest], pod: Manifest, container: Manifest) -> None:
+    """State, spool and /tmp; every mount has its volume, and configuration and receivers are the generated ones."""
     config = document(HERE / "config.yaml")
     written = {config["state_dir"], config["spool"]["url"].removeprefix("file://"), "/tmp"}  # noqa: S108 - a path in the pod
     assert {path for path, mount in mounts(container).items() if not mount.get("readOnly", False)} == written
-    volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
-    (generator,) = document(HERE / "kustomization.yaml")["configMapGenerator"]
-    assert volumes["ha-sidecar-config"]["configMap"] == {"name": generator["name"]}
-    assert generator["files"] == ["config.yaml"]
+    (generated,) = (found for found in built if "config.yaml" in found.get("data", {}))
+    assert volumes["ha-sidecar-config"]["configMap"] == {"name": generated["metadata"]["name"]}
+    assert container["envFrom"] == [{"secretRef": {"name": of_kind(built, "Secret")["metadata"]["name"]}}]
+
+
+def test_two_replicas_are_two_observers_on_two_nodes(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    """Each has its pod's name, one at a time is replaced or evicted, and the API server takes it."""
+    manifests = example(tmp_path, "kubernetes", "kubernetes/two-replicas")
+    deployment = of_kind(manifests, "Deployment")
+    pod = pod_of(deployment)
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    }
+    (spread,) = pod["topologySpreadConstraints"]
+    assert spread["labelSelector"] == deployment["spec"]["selector"]
+    assert of_kind(manifests, "PodDisruptionBudget")["spec"] == {
+        "maxUnavailable": 1,
+        "selector": spread["labelSelector"],
+    }
+    observer = {"name": "FLINK_HA_SIDECAR_OBSERVER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    assert observer in pod["containers"][0]["env"]
+    assert "configured" in apply(kubernetes.kubeconfig(), manifests, "--dry-run=server")
+
+
+def test_receivers_can_be_read_only_files(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    """Then no variable holds one, and the Secret is mounted, read-only, where its component says."""
+    manifests = example(tmp_path, "kubernetes", "kubernetes/receivers-as-files")
+    (container,) = pod_of(of_kind(manifests, "Deployment"))["containers"]
+    assert "envFrom" not in container
+    assert mounts(container)["/etc/flink-ha-sidecar-receivers"]["readOnly"] is True
+    (volume,) = (found for found in pod_of(of_kind(manifests, "Deployment"))["volumes"] if "secret" in found)
+    assert volume["secret"] == {"secretName": of_kind(manifests, "Secret")["metadata"]["name"]}
+    assert "configured" in apply(kubernetes.kubeconfig(), manifests, "--dry-run=server")

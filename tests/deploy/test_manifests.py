@@ -7,24 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 import sidecar
 from sidecar.settings import ZooKeeperSettings, load
-from tests import ROOT
+from tests.deploy.manifests import DEPLOY, document, documents
 
-DEPLOY = ROOT / "deploy"
 BASE = DEPLOY / "base"
 EXAMPLE = DEPLOY / "examples" / "zookeeper"
-
-
-def documents(path: Path) -> list[dict[str, Any]]:
-    return list(YAML(typ="safe").load_all(path.read_text()))
-
-
-def document(path: Path) -> dict[str, Any]:
-    (only,) = documents(path)
-    return only
 
 
 def of_kind(kind: str) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.test_kubernetes_manifests import HERE, NAMESPACE, apply
-from tests.deploy.test_manifests import BASE, DEPLOY, document, of_kind
+from tests.deploy.manifests import DEPLOY, apply, document
+from tests.deploy.test_kubernetes_manifests import HERE, NAMESPACE
+from tests.deploy.test_manifests import BASE, of_kind
 from tests.kit.kubernetes_server import Kubernetes, assets
 
 COMPONENT = DEPLOY / "network-policy"
@@ -36,10 +37,8 @@ def ports(rules: list[dict[str, Any]]) -> set[int]:
 
 def test_the_api_server_takes_them(kubernetes: Kubernetes) -> None:
     """Without a field that it does not know."""
-    for number, path in enumerate(POLICIES):
-        manifest = document(path)
-        manifest["metadata"]["name"] += f"-{number}"
-        apply(kubernetes, manifest)
+    for path in POLICIES:
+        apply(kubernetes.kubeconfig(), [document(path)], "--namespace", NAMESPACE, "--dry-run=server")
 
 
 def test_the_sidecars_own_pod_is_open_to_prometheus_alone() -> None:

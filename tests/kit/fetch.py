@@ -15,7 +15,9 @@ from sidecar.lab.distribution import flink_home
 from sidecar.lab.lab_error import LabError
 from tests.kit.amtool import AmtoolError, find_amtool, find_tool
 from tests.kit.flink_classes import archive_classes
+from tests.kit.helm import find_helm
 from tests.kit.images import build_once
+from tests.kit.kubectl import find_kubectl
 from tests.kit.kubernetes_server import assets
 
 _IN_LABS: Final = ("2.3.0", "1.20.5")
@@ -50,6 +52,8 @@ PIECES: Final[Mapping[str, Callable[[], object]]] = {
     "the Kubernetes API server": partial(assets, _BUILD_SECONDS),
     "Alertmanager's amtool": find_amtool,
     "Prometheus and its promtool": _prometheus,
+    "kubectl with Kustomize": find_kubectl,
+    "Helm": find_helm,
     "the container images": build_once,
     "the archive of Spark's classes": _spark,
 }

@@ -1,0 +1,79 @@
+{{- define "flink-ha-sidecar.name" -}}
+{{- $name := ternary .Release.Name (printf "%s-flink-ha-sidecar" .Release.Name) (contains "flink-ha-sidecar" .Release.Name) -}}
+{{- $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.selector" -}}
+app: flink-ha-sidecar
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.labels" -}}
+{{ include "flink-ha-sidecar.selector" . }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Of an object with these labels: name, labels, annotations. */ -}}
+{{- define "flink-ha-sidecar.metadata" -}}
+name: {{ include "flink-ha-sidecar.name" . }}
+labels: {{- include "flink-ha-sidecar.labels" . | nindent 2 }}
+{{- with .Values.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "flink-ha-sidecar.name" .) }}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.receivers" -}}
+{{- if .Values.receiversSecret.values -}}
+{{ include "flink-ha-sidecar.name" . }}-receivers
+{{- else -}}
+{{ .Values.receiversSecret.name }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Of a dictionary with image, repository and version. */ -}}
+{{- define "flink-ha-sidecar.image" -}}
+{{- $repository := .image.repository | default .repository -}}
+{{- if .image.digest -}}
+{{ printf "%s@%s" $repository .image.digest }}
+{{- else -}}
+{{ printf "%s:%s" $repository (.image.tag | default .version) }}
+{{- end -}}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.config" -}}
+{{- $config := dict
+  "observer" (include "flink-ha-sidecar.name" .)
+  "state_dir" "/var/lib/flink-ha-sidecar"
+  "spool" (dict "url" "file:///var/spool/flink-ha-sidecar")
+  "http" (dict "host" "0.0.0.0" "port" 9250)
+  "receivers" .Values.receivers
+-}}
+{{- with .Values.externalLabels }}{{ $_ := set $config "external_labels" . }}{{ end -}}
+{{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.securityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+readOnlyRootFilesystem: true
+allowPrivilegeEscalation: false
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- /* Of a dictionary with name and claim. */ -}}
+{{- define "flink-ha-sidecar.volume" -}}
+- name: {{ .name }}
+  {{- if .claim }}
+  persistentVolumeClaim: {claimName: {{ .claim }}}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
+{{- end -}}

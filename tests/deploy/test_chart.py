@@ -1,0 +1,234 @@
+"""The Helm chart: the same objects as the Kustomize component, for whoever has Helm. Rendered, linted and installed by Helm itself."""
+
+import json
+import re
+from collections.abc import Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+import sidecar
+from sidecar.drivers.kubernetes.ledger import ledger_name
+from sidecar.settings import load
+from tests.deploy.manifests import CHART, apply, document, example, of_kind, pod_of, without_hashes
+from tests.deploy.test_kubernetes_manifests import CLUSTER_ID, NAMESPACE
+from tests.deploy.test_manifests import mounts
+from tests.kit import helm
+from tests.kit.helm import HelmError, Values
+from tests.kit.kubectl import Manifest, kubectl
+from tests.kit.kubernetes_server import Kubernetes, assets
+
+RELEASE = "flink-ha-sidecar"
+REQUIRED: Values = {"clusterId": CLUSTER_ID}
+CLAIMS: Values = {"state": {"claim": "sidecar-state"}, "spool": {"claim": "sidecar-spool"}}
+EVERYTHING: Values = {
+    **REQUIRED,
+    "image": {"repository": "registry.example.com/sidecar", "digest": f"sha256:{'0123456789abcdef' * 4}"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "externalLabels": {"env": "prod"},
+    "receivers": [{"name": "oncall", "urls": ["file:/etc/flink-ha-sidecar-receivers/PAGER_URL"]}],
+    "receiversSecret": {"values": {"PAGER_URL": "slack://T0000000/B0000000/not-a-real-token"}, "asFiles": True},
+    "config": {"trust_window": "5s"},
+    **CLAIMS,
+    "serviceAccount": {"annotations": {"example.com/role": "a"}},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "labels": {"team": "streaming"},
+    "annotations": {"example.com/owner": "streaming"},
+    "podLabels": {"sidecar.istio.io/inject": "false"},
+    "podAnnotations": {"example.com/note": "b"},
+    "env": [{"name": "TZ", "value": "Europe/Berlin"}],
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "system-cluster-critical",
+    "audit": {"enabled": True, "claim": "audit"},
+}
+"""Every value that adds something."""
+
+
+def rendered(values: Values, release: str = RELEASE) -> list[Manifest]:
+    return helm.render(CHART, values, release, NAMESPACE)
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server.start()
+    server.namespace(NAMESPACE)
+    yield server
+    server.kill()
+
+
+def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
+    """By kind and name; the configuration as what it means; without what either tool adds by itself."""
+    found = {}
+    for manifest in manifests:
+        manifest["metadata"].pop("namespace", None)
+        if "data" in manifest:
+            manifest["data"] = {key: YAML(typ="safe").load(text) for key, text in manifest["data"].items()}
+        if manifest["kind"] == "Deployment":
+            annotations = manifest["spec"]["template"]["metadata"].pop("annotations", {})
+            assert annotations.keys() <= {"checksum/config"}
+            pod_of(manifest)["volumes"].sort(key=itemgetter("name"))  # Kustomize puts a patched one first
+        found[manifest["kind"], manifest["metadata"]["name"]] = manifest
+    return found
+
+
+def test_it_is_what_kustomize_applies(tmp_path: Path) -> None:
+    """With nothing but the cluster's id and the image's registry given, object for object and field for field."""
+    kustomized = without_hashes(example(tmp_path, "kubernetes"))
+    helmed = rendered({**REQUIRED, "image": {"repository": "registry.example.com/flink-ha-sidecar"}})
+    assert comparable(helmed) == comparable([found for found in kustomized if found["kind"] != "Secret"])
+
+
+def test_two_replicas_are_what_kustomize_applies(tmp_path: Path) -> None:
+    kustomized = without_hashes(example(tmp_path, "kubernetes", "kubernetes/two-replicas"))
+    helmed = rendered({**REQUIRED, "replicas": 2, "image": {"repository": "registry.example.com/flink-ha-sidecar"}})
+    (theirs,), (ours,) = ([found for found in each if found["kind"] == "Deployment"] for each in (kustomized, helmed))
+    assert comparable([ours]) == comparable([theirs])
+
+
+def test_flink_before_1_15_is_what_kustomize_applies(tmp_path: Path) -> None:
+    kustomized = example(tmp_path, "kubernetes", "kubernetes/flink-1.14")
+    assert (
+        of_kind(rendered({**REQUIRED, "flinkBefore115": True}), "Role")["rules"] == of_kind(kustomized, "Role")["rules"]
+    )
+
+
+def test_the_audit_is_what_kustomize_applies(tmp_path: Path) -> None:
+    """The CronJob and its network policy, with the claims of deploy/audit."""
+    kustomized = comparable(without_hashes(example(tmp_path, "kubernetes", "audit")))
+    claims = {"spool": {"claim": "flink-ha-sidecar-spool"}, "audit": {"enabled": True, "claim": "flink-ha-audit"}}
+    image = {"image": {"repository": "registry.example.com/flink-ha-sidecar"}}
+    helmed = comparable(rendered({**REQUIRED, **claims, **image}))
+    assert helmed == {
+        key: found for key, found in kustomized.items() if key[0] not in {"Secret", "PersistentVolumeClaim"}
+    }
+
+
+def test_helm_has_nothing_to_say_against_it() -> None:
+    """`helm lint --strict`, with the least and the most."""
+    assert [helm.lint(CHART, values) for values in (REQUIRED, EVERYTHING)] == [[], []]
+
+
+def test_helm_installs_it(kubernetes: Kubernetes) -> None:
+    """A real `helm install` on a real API server, under a name of its own, beside which a second cluster's fits into the namespace."""
+    kubeconfig = kubernetes.kubeconfig()
+    for cluster, values in {
+        CLUSTER_ID: REQUIRED,
+        "orders": EVERYTHING | {"clusterId": "orders", "podMonitor": {}},
+    }.items():
+        release = helm.install(CHART, values, f"ha-{cluster}", NAMESPACE, kubeconfig)
+        assert release["name"] == f"ha-{cluster}"
+    listed = kubectl(
+        *("--kubeconfig", str(kubeconfig), "--namespace", NAMESPACE, "get", "-o", "name"),
+        "deployment,cronjob,role,rolebinding,serviceaccount,networkpolicy,poddisruptionbudget,configmap",
+    ).split()
+    for cluster in (CLUSTER_ID, "orders"):
+        assert f"deployment.apps/ha-{cluster}-flink-ha-sidecar" in listed
+        assert f"configmap/{ledger_name(cluster)}" in listed
+    assert "cronjob.batch/ha-orders-flink-ha-sidecar-audit" in listed
+
+
+def test_the_most_is_taken_by_the_api_server(kubernetes: Kubernetes) -> None:
+    """All fields of all values are known to it, but for the Prometheus operator's own kind."""
+    manifests = [found for found in rendered(EVERYTHING) if found["kind"] != "PodMonitor"]
+    assert (
+        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 11
+    )
+
+
+def test_the_most_is_all_there() -> None:
+    """Each value arrives where it belongs."""
+    manifests = rendered(EVERYTHING)
+    deployment = of_kind(manifests, "Deployment")
+    pod = pod_of(deployment)
+    (container,) = pod["containers"]
+    assert container["image"] == f"registry.example.com/sidecar@sha256:{'0123456789abcdef' * 4}"
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert "envFrom" not in container
+    assert mounts(container)["/etc/flink-ha-sidecar-receivers"]["readOnly"] is True
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume
+    }
+    assert claims == {"sidecar-state", "sidecar-spool"}
+    assert pod["securityContext"]["fsGroup"] == 65532
+    assert {"name": "TZ", "value": "Europe/Berlin"} in container["env"]
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert {"team": "streaming", "sidecar.istio.io/inject": "false"}.items() <= labels.items()
+    assert all(found["metadata"]["labels"]["team"] == "streaming" for found in manifests)
+    assert all(
+        found["metadata"]["annotations"]["example.com/owner"] == "streaming"
+        for found in manifests
+        if found["kind"] != "Secret"
+    )
+    monitor = of_kind(manifests, "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert [end["port"] for end in monitor["spec"]["podMetricsEndpoints"]] == [container["ports"][0]["name"]]
+
+
+def test_its_configuration_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The strict loader takes what the values became, and `config` wins."""
+    (found,) = (each for each in rendered(EVERYTHING) if "config.yaml" in each.get("data", {}))
+    text = found["data"]["config.yaml"].replace("/etc/flink-ha-sidecar-receivers", str(tmp_path))
+    (tmp_path / "config.yaml").write_text(text)
+    (tmp_path / "PAGER_URL").write_text("slack://T0000000/B0000000/not-a-real-token")
+    settings = load(tmp_path / "config.yaml", {"zookeeper": "zookeeper:2181"})
+    assert settings.trust_window == 5
+    assert settings.external_labels == {"env": "prod"}
+    assert settings.destination_urls() == {"oncall#0": "slack://T0000000/B0000000/not-a-real-token"}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "/clusterId"),
+        (REQUIRED | {"clusterID": "my-flink"}, "'clusterID' not allowed"),
+        (REQUIRED | {"image": {"name": "x"}}, "'name' not allowed"),
+        (REQUIRED | {"image": {"digest": "sha256:12"}}, "/image/digest"),
+        (REQUIRED | {"clusterId": "my flink"}, "/clusterId"),
+        (REQUIRED | {"replicas": "2"}, "got string, want integer"),
+        (REQUIRED | {"replicas": 2, "state": {"claim": "a"}}, "state.claim is for one replica"),
+        (REQUIRED | {"audit": {"enabled": True, "claim": "a"}}, "audit takes spool.claim and audit.claim"),
+    ],
+)
+def test_bad_values_are_refused_with_their_name(values: Values, said: str) -> None:
+    """Before anything is installed."""
+    with pytest.raises(HelmError, match=re.escape(said)):
+        rendered(values)
+
+
+def test_every_value_is_in_the_schema_and_has_a_comment() -> None:
+    """The schema knows exactly the keys of values.yaml; each group of keys there begins with a comment."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    schema["properties"].pop("global")  # Helm's own
+
+    def agree(values: Manifest, known: Manifest, path: str) -> None:
+        if "properties" in known and values:
+            assert values.keys() == known["properties"].keys(), path
+            assert known["additionalProperties"] is False
+            for key, value in values.items():
+                agree(value, known["properties"][key], f"{path}.{key}")
+
+    agree(document(CHART / "values.yaml"), schema, "")
+    groups = re.split(r"\n\n", (CHART / "values.yaml").read_text())
+    assert [group for group in groups if "#" not in group] == []
+
+
+def test_it_is_this_version() -> None:
+    """A release that forgets the chart would install the one before."""
+    chart = document(CHART / "Chart.yaml")
+    assert (chart["version"], chart["appVersion"]) == (sidecar.__version__, sidecar.__version__)
+
+
+def test_its_notes_name_what_is_missing() -> None:
+    """The Secret that has to be brought, and what goes with the pod; nothing of it where there is nothing to do."""
+    least, most = (helm.notes(CHART, values, RELEASE, NAMESPACE) for values in (REQUIRED, EVERYTHING))
+    assert f"kubectl -n {NAMESPACE} create secret generic flink-ha-sidecar-receivers" in least
+    assert "spool.claim" in least
+    assert [word for word in ("create secret", "spool.claim") if word in most] == []
