@@ -63,6 +63,7 @@ FROM tools AS app
 COPY pyproject.toml README.md LICENSE ./
 COPY sidecar sidecar
 COPY rules rules
+COPY deploy/sbom.py ./
 RUN set -eu; \
     /opt/tools/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels .; \
     /opt/tools/bin/pip --python /opt/flink-ha-sidecar/bin/python install --no-index --no-deps --no-compile --prefix /app wheels/*.whl; \
@@ -83,6 +84,8 @@ FROM runtime AS sidecar
 COPY --from=sidecar-env /opt/flink-ha-sidecar /opt/flink-ha-sidecar
 COPY --from=app /app /opt/flink-ha-sidecar
 ARG VERSION=unknown
+RUN --mount=type=bind,from=app,source=/build/sbom.py,target=/tmp/sbom.py \
+    /opt/flink-ha-sidecar/bin/python /tmp/sbom.py flink-ha-sidecar "${VERSION}" >/opt/flink-ha-sidecar/sbom.cdx.json
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title=flink-ha-sidecar \
       org.opencontainers.image.description="Watches every Flink HA leader, tells people once per failover, keeps an audit log" \
@@ -119,6 +122,8 @@ RUN set -eu; \
 COPY --from=audit-env /opt/flink-ha-sidecar /opt/flink-ha-sidecar
 COPY --from=app /app /opt/flink-ha-sidecar
 ARG VERSION=unknown
+RUN --mount=type=bind,from=app,source=/build/sbom.py,target=/tmp/sbom.py \
+    /opt/flink-ha-sidecar/bin/python /tmp/sbom.py flink-ha-sidecar-audit "${VERSION}" >/opt/flink-ha-sidecar/sbom.cdx.json
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title=flink-ha-sidecar-audit \
       org.opencontainers.image.description="Spark over the audit log of flink-ha-sidecar: ingest, compact, sql, report, verify" \

@@ -1,17 +1,25 @@
 """Both images can be built from the Dockerfile, and start as an unprivileged user on a read-only root."""
 
+import json
+import os
 import re
 import signal
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
+import pyarrow.dataset
 import pytest
 
 import sidecar
 from sidecar.lab.processes import free_port
+from tests import ROOT
+from tests.audit.spooling import ids, seal, transition
+from tests.deploy.manifests import DEPLOY, document, pod_of
 from tests.kit.images import BUILD_SECONDS, TOOLS, Builder, Image, RootFolder, missing
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(BUILD_SECONDS * 2)]
@@ -119,6 +127,53 @@ def _status(port: int, path: str) -> int:
             return error.code
     except OSError:
         return 0
+
+
+def test_each_image_says_what_it_is_made_of(root: RootFolder, audit_root: RootFolder) -> None:
+    """Its SBOM lists Debian's packages as dpkg does, Python's as the lock does, and Spark's jars where there are any."""
+    for image, name in ((root, "sidecar"), (audit_root, "audit")):
+        bom = json.loads(image.run("cat", "/opt/flink-ha-sidecar/sbom.cdx.json").stdout)
+        assert (bom["bomFormat"], bom["metadata"]["component"]["version"]) == ("CycloneDX", sidecar.__version__)
+        places = [found["purl"] for found in bom["components"] if "purl" in found]
+        assert len({*places}) == len(places)
+        listed = image.run("dpkg-query", "--show", "-f", "${Package}\n").stdout.split()
+        assert sorted(place.split("/")[2].split("@")[0] for place in places if place.startswith("pkg:deb/")) == sorted(
+            map(quote, listed)
+        )
+        lock = (ROOT / "requirements" / f"{name}.lock").read_text()
+        locked = {*re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)}
+        installed = {re.split("[/@]", place)[1] for place in places if place.startswith("pkg:pypi/")}
+        assert installed == locked | {"flink-ha-sidecar"}
+        jars = [found for found in bom["components"] if found["type"] == "file"]
+        assert bool(jars) == (name == "audit")
+
+
+@pytest.mark.spark
+def test_the_cronjobs_steps_keep_an_audit_log(audit_root: RootFolder, tmp_path: Path) -> None:
+    """The arguments of deploy/audit, on its volumes, with real segments: the records are in the log, and read-only is what may be."""
+    records = [transition(number, datetime.now(UTC) - timedelta(days=1)) for number in range(20)]
+    job = pod_of(document(DEPLOY / "audit" / "cronjob.yaml"))
+    folders = {name: tmp_path / name for name in ("spool", "audit", "tmp")}
+    seal(folders["spool"], "flink-ha-sidecar", 1, records)
+    for folder in folders.values():  # as the kubelet does it with an fsGroup of 65532
+        folder.mkdir(exist_ok=True)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, 0, 65532)
+            path.chmod(0o2770 if path.is_dir() else 0o660)
+    told = []
+    for step in (*job["initContainers"], *job["containers"]):
+        volumes = {
+            mount["mountPath"]: (folders[mount["name"]], "ro" if mount.get("readOnly") else "rw")
+            for mount in step["volumeMounts"]
+        }
+        with audit_root.start(*step["args"], volumes=volumes) as process:
+            output, errors = process.communicate(timeout=300)
+        assert (process.returncode, errors) == (0, ""), step["name"]
+        told.append(output)
+    assert told[0] == "1 segments: 20 transitions\n"
+    assert "expired: 0 segments" in told[1]
+    table = pyarrow.dataset.dataset(folders["audit"] / "transitions", partitioning="hive").to_table(columns=["id"])
+    assert sorted(table.column("id").to_pylist()) == ids(records)
 
 
 @pytest.mark.spark

@@ -22,7 +22,8 @@ from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, assets
 from tests.kit.sidecar_process import command
 
 HERE = DEPLOY / "kubernetes"
-NAMESPACE = document(DEPLOY / "examples" / "kubernetes" / "kustomization.yaml")["namespace"]
+EXAMPLE = DEPLOY / "examples" / "kubernetes"
+NAMESPACE = document(EXAMPLE / "kustomization.yaml")["namespace"]
 CLUSTER_ID = "my-flink"
 CONFIG_MAP = f"{CLUSTER_ID}-cluster-config-map"
 LEDGER = ledger_name(CLUSTER_ID)
@@ -247,7 +248,7 @@ def test_the_cluster_is_the_same_everywhere(
     monkeypatch.setenv("SLACK_URL", "slack://T0000000/B0000000/not-a-real-token")
     for name, text in variables(pod).items():
         monkeypatch.setenv(name, text)
-    settings = load(HERE / "config.yaml", {})
+    settings = load(EXAMPLE / "config.yaml", {})
     assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE)
     assert [rule["resourceNames"] for rule in of_kind(built, "Role")["rules"]] == [[CONFIG_MAP], [LEDGER]]
 
@@ -267,7 +268,7 @@ def test_the_pod_is_as_careful_as_the_sidecar_in_flinks_pod(built: list[Manifest
 
 def test_what_is_written_to_is_a_volume(built: list[Manifest], pod: Manifest, container: Manifest) -> None:
     """State, spool and /tmp; every mount has its volume, and configuration and receivers are the generated ones."""
-    config = document(HERE / "config.yaml")
+    config = document(EXAMPLE / "config.yaml")
     written = {config["state_dir"], config["spool"]["url"].removeprefix("file://"), "/tmp"}  # noqa: S108 - a path in the pod
     assert {path for path, mount in mounts(container).items() if not mount.get("readOnly", False)} == written
     volumes = {volume["name"]: volume for volume in pod["volumes"]}

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -35,9 +35,14 @@ mount -t proc proc "$0/proc"
 mount --rbind /dev "$0/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$0/tmp"
 for volume in /var/lib/flink-ha-sidecar /var/spool/flink-ha-sidecar; do mount -t tmpfs -o "uid=$1,gid=$2,mode=0750" tmpfs "$0$volume"; done
+printf %s "$3" | while IFS=: read -r folder path options; do
+  mkdir -p "$0$path"
+  mount --bind "$folder" "$0$path"
+  mount -o "remount,bind,$options" "$0$path"
+done
 mount -o remount,bind,ro "$0"
 root=$0 uid=$1 gid=$2
-shift 2
+shift 3
 exec chroot "$root" /usr/bin/setpriv --reuid "$uid" --regid "$gid" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
 """
 
@@ -86,9 +91,12 @@ class RootFolder:
         self.folder = folder
         self._config = config
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start what the image starts with these arguments. The process is the command itself: signals reach it."""
-        return self._start([*self._config["Entrypoint"], *(arguments or self._config["Cmd"])])
+    def start(self, *arguments: str, volumes: Mapping[str, tuple[Path, str]] | None = None) -> subprocess.Popen[str]:
+        """Start what the image starts with these arguments. The process is the command itself: signals reach it.
+
+        `volumes`: by their paths in the image, folders and `rw` or `ro`.
+        """
+        return self._start([*self._config["Entrypoint"], *(arguments or self._config["Cmd"])], volumes)
 
     def run(self, *command: str, seconds: float = _COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
         """Run any command in it to its end."""
@@ -104,10 +112,13 @@ class RootFolder:
         """Whether there is such a program in the PATH of the image."""
         return self.run("sh", "-c", f"command -v {shlex.quote(program)}").returncode == 0
 
-    def _start(self, command: "list[str] | tuple[str, ...]") -> subprocess.Popen[str]:
+    def _start(
+        self, command: Sequence[str], volumes: Mapping[str, tuple[Path, str]] | None = None
+    ) -> subprocess.Popen[str]:
         uid, gid = self._config["User"].split(":")
+        binds = "".join(f"{folder}:{path}:{options}\n" for path, (folder, options) in (volumes or {}).items())
         return subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", _START, str(self.folder), uid, gid, *command],  # noqa: S607  the system's
+            ["unshare", "--mount", "sh", "-c", _START, str(self.folder), uid, gid, binds, *command],  # noqa: S607  the system's
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

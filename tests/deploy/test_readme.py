@@ -1,0 +1,85 @@
+"""deploy/README.md: its commands, run as they stand, and the paths that it names."""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.deploy.manifests import CHART, DEPLOY, RECEIVERS, apply, copied
+from tests.deploy.test_chart import rendered
+from tests.deploy.test_kubernetes_manifests import NAMESPACE
+from tests.kit.helm import Values
+from tests.kit.kubectl import kubectl, kustomize
+from tests.kit.kubernetes_server import Kubernetes, assets
+
+README = (DEPLOY / "README.md").read_text(encoding="utf-8")
+BLOCKS = "\n".join(re.findall(r"^    (.*)$", README, re.MULTILINE)).replace("\\\n", " ")
+
+
+def commands(begin: str) -> list[str]:
+    found = re.findall(rf"^{begin}.*$", BLOCKS, re.MULTILINE)
+    assert found, begin
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server.start()
+    server.namespace(NAMESPACE)
+    yield server
+    server.kill()
+
+
+def values_of(command: list[str]) -> Values:
+    """What `--set` means to Helm: dots are levels, and `true` and numbers are no strings."""
+    found: Values = {}
+    for path, _, text in (setting.partition("=") for before, setting in pairwise(command) if before == "--set"):
+        *above, last = path.split(".")
+        place = found
+        for key in above:
+            place = place.setdefault(key, {})
+        place[last] = {"true": True}.get(text, int(text) if text.isdecimal() else text)
+    return found
+
+
+def test_its_helm_commands_install_something() -> None:
+    """The chart is where they say, and its schema takes every value that they set."""
+    for command in map(shlex.split, commands("helm upgrade")):
+        chart, values = ROOT / command[command.index("flink-ha-sidecar") + 1], values_of(command)
+        assert chart == CHART
+        if "--reuse-values" in command:
+            values |= {"clusterId": "my-flink"}
+        assert "Deployment" in {found["kind"] for found in rendered(values)}
+
+
+def test_its_kubectl_commands_are_taken_by_an_api_server(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    """`apply -k` of every example, without the operator's own kind, and each Secret and ConfigMap. The namespace is Flink's."""
+    examples = [command.split()[-1] for command in commands("kubectl apply -k")]
+    assert sorted(examples) == sorted(f"deploy/examples/{folder.name}" for folder in (DEPLOY / "examples").iterdir())
+    copied(tmp_path)
+    (tmp_path / "receivers.env").write_text(RECEIVERS)
+    kubeconfig = kubernetes.kubeconfig()
+    for example in examples:
+        manifests = [found for found in kustomize(tmp_path / example) if found["kind"] != "FlinkDeployment"]
+        assert "created" in apply(kubeconfig, manifests, "--dry-run=server")
+    for command in commands(f"kubectl -n {NAMESPACE} create (?:secret|configmap)"):
+        words = [re.sub(r"^(--from-(?:env-)?file=)", rf"\g<1>{tmp_path}/", word) for word in shlex.split(command)[1:]]
+        assert "created" in kubectl("--kubeconfig", str(kubeconfig), *words, "--dry-run=server")
+
+
+def test_what_it_names_is_there() -> None:
+    """Components, scripts and templates; and git ignores the receivers."""
+    named = {path for line in commands("components:") for path in re.findall(r"\.\./\.\./([\w./-]+)", line)}
+    named |= set(re.findall(r"`((?:kubernetes|flink-operator|pod-template|base)/[\w./-]+)`", README))
+    assert len(named) >= 8
+    assert [path for path in sorted(named) if not (DEPLOY / path).exists()] == []
+    written = [command.split(" > ")[1] for command in commands("echo")]
+    asked = ["git", "check-ignore", *written]
+    ignored = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    assert ignored == written
