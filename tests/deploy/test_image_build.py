@@ -19,8 +19,24 @@ import sidecar
 from sidecar.lab.processes import free_port
 from tests import ROOT
 from tests.audit.spooling import ids, seal, transition
-from tests.deploy.manifests import DEPLOY, document, pod_of
+from tests.deploy.manifests import CHART, DEPLOY, document, pod_of
+from tests.deploy.test_kubernetes_manifests import (
+    CLUSTER_ID,
+    CONFIG_MAP,
+    DISPATCHER,
+    HOLDER,
+    LEADERS,
+    LEDGER,
+    NAMESPACE,
+    lease,
+    renewed,
+)
+from tests.kit import helm
 from tests.kit.images import BUILD_SECONDS, TOOLS, Builder, Image, RootFolder, missing
+from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.pod import prepare
+from tests.kit.receivers import webhook
+from tests.kit.waiting import wait_for
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(BUILD_SECONDS * 2)]
 
@@ -146,6 +162,53 @@ def test_each_image_says_what_it_is_made_of(root: RootFolder, audit_root: RootFo
         assert installed == locked | {"flink-ha-sidecar"}
         jars = [found for found in bom["components"] if found["type"] == "file"]
         assert bool(jars) == (name == "audit")
+
+
+@pytest.mark.parametrize("as_files", [False, True])
+def test_from_the_documented_command_to_the_first_alert(root: RootFolder, tmp_path: Path, as_files: bool) -> None:
+    """Helm installs the chart, its pod is started as the kubelet would, another JobManager takes the lead: one message."""
+    server = Kubernetes(tmp_path / "kubernetes", assets())
+    server.start()
+    namespace = server.namespace(NAMESPACE)
+    namespace.create(CONFIG_MAP, LEADERS, lease())
+    try:
+        with webhook() as people:
+            url = "file:/etc/flink-ha-sidecar-receivers/SLACK_URL" if as_files else "${SLACK_URL}"
+            values = {
+                "clusterId": CLUSTER_ID,
+                "receivers": [{"name": "ops", "urls": [url]}],
+                "receiversSecret": {"values": {"SLACK_URL": people.url}, "asFiles": as_files},
+                "config": {"http": {"port": (port := free_port())}},
+            }
+            helm.install(CHART, values, "flink-ha-sidecar", NAMESPACE, server.kubeconfig())
+            path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/flink-ha-sidecar"
+            spec = pod_of({"kind": "Deployment"} | server.server.ask("GET", path))
+            pod = prepare(server, NAMESPACE, "flink-ha-sidecar-0", spec, tmp_path / "volumes")
+            process = root.start(*pod.arguments, volumes=pod.volumes, environment=pod.environment)
+            try:
+                with renewed(namespace, CONFIG_MAP, LEADERS):
+                    wait_for("the leader", lambda: DISPATCHER in _leaders(port))
+                successor = {key: text.replace("-000000000001,", "-000000000002,") for key, text in LEADERS.items()}
+                with renewed(namespace, CONFIG_MAP, successor, holder=HOLDER.replace("a", "b")):
+                    wait_for("a message", lambda: people.received)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0, errors
+        assert len(people.received) == 1, [message.body for message in people.received]
+        ledger = server.server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LEDGER}")
+        assert "ledger" in ledger["data"]
+    finally:
+        server.kill()
+
+
+def _leaders(port: int) -> str:
+    """What the sidecar says of leaders; nothing where it does not answer yet."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/leaders", timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
 
 
 @pytest.mark.spark

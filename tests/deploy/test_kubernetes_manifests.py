@@ -29,16 +29,17 @@ CONFIG_MAP = f"{CLUSTER_ID}-cluster-config-map"
 LEDGER = ledger_name(CLUSTER_ID)
 DISPATCHER = "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
 LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-000000000001,{DISPATCHER}"}
+HOLDER = "00000000-0000-0000-0000-00000000000a"
 PATIENCE_SECONDS = 60.0
 """For an answer of the API server, on a busy machine."""
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 
-def lease() -> str:
+def lease(holder: str = HOLDER) -> str:
     """Renewed just now."""
     return json.dumps(
         {
-            "holderIdentity": "00000000-0000-0000-0000-00000000000a",
+            "holderIdentity": holder,
             "leaseDuration": "PT15S",
             "acquireTime": "2026-11-20T08:00:00.000000Z",
             "renewTime": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
@@ -48,13 +49,15 @@ def lease() -> str:
 
 
 @contextmanager
-def renewed(namespace: Namespace, name: str, data: Json, labels: Json | None = None) -> Iterator[None]:
+def renewed(
+    namespace: Namespace, name: str, data: Json, labels: Json | None = None, holder: str = HOLDER
+) -> Iterator[None]:
     """Whoever leads by this ConfigMap renews the lease, as long as the block lasts."""
     stopping = threading.Event()
 
     def renew() -> None:
         while not stopping.wait(0.2):
-            namespace.replace(name, data, lease(), labels)
+            namespace.replace(name, data, lease(holder), labels)
 
     with ThreadPoolExecutor(1) as renewer:
         renewing = renewer.submit(renew)
@@ -299,12 +302,14 @@ def test_two_replicas_are_two_observers_on_two_nodes(kubernetes: Kubernetes, tmp
     assert "configured" in apply(kubernetes.kubeconfig(), manifests, "--dry-run=server")
 
 
-def test_receivers_can_be_read_only_files(kubernetes: Kubernetes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["kubernetes", "zookeeper"])
+def test_receivers_can_be_read_only_files(kubernetes: Kubernetes, tmp_path: Path, name: str) -> None:
     """Then no variable holds one, and the Secret is mounted, read-only, where its component says."""
-    manifests = example(tmp_path, "kubernetes", "kubernetes/receivers-as-files")
-    (container,) = pod_of(of_kind(manifests, "Deployment"))["containers"]
+    manifests = example(tmp_path, name, "receivers-as-files")
+    containers = pod_of(of_kind(manifests, "Deployment"))["containers"]
+    (container,) = (each for each in containers if each["name"] == "flink-ha-sidecar")
     assert "envFrom" not in container
     assert mounts(container)["/etc/flink-ha-sidecar-receivers"]["readOnly"] is True
     (volume,) = (found for found in pod_of(of_kind(manifests, "Deployment"))["volumes"] if "secret" in found)
     assert volume["secret"] == {"secretName": of_kind(manifests, "Secret")["metadata"]["name"]}
-    assert "configured" in apply(kubernetes.kubeconfig(), manifests, "--dry-run=server")
+    assert "server dry run" in apply(kubernetes.kubeconfig(), manifests, "--dry-run=server")

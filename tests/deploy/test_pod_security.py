@@ -45,7 +45,7 @@ def _of(container: Manifest, of_the_pod: Manifest) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "components"),
     [
-        ("kubernetes", ["kubernetes/two-replicas", "kubernetes/receivers-as-files", "audit"]),
+        ("kubernetes", ["kubernetes/two-replicas", "receivers-as-files", "audit"]),
         ("kubernetes", ["kubernetes/flink-1.14"]),
         ("zookeeper", ["network-policy"]),
     ],

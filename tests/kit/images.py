@@ -91,12 +91,18 @@ class RootFolder:
         self.folder = folder
         self._config = config
 
-    def start(self, *arguments: str, volumes: Mapping[str, tuple[Path, str]] | None = None) -> subprocess.Popen[str]:
+    def start(
+        self,
+        *arguments: str,
+        volumes: Mapping[str, tuple[Path, str]] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
         """Start what the image starts with these arguments. The process is the command itself: signals reach it.
 
-        `volumes`: by their paths in the image, folders and `rw` or `ro`.
+        `volumes`: by their paths in the image, folders and `rw` or `ro`. `environment` is added to the image's.
         """
-        return self._start([*self._config["Entrypoint"], *(arguments or self._config["Cmd"])], volumes)
+        command = [*self._config["Entrypoint"], *(arguments or self._config["Cmd"])]
+        return self._start(command, volumes, environment)
 
     def run(self, *command: str, seconds: float = _COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
         """Run any command in it to its end."""
@@ -113,7 +119,10 @@ class RootFolder:
         return self.run("sh", "-c", f"command -v {shlex.quote(program)}").returncode == 0
 
     def _start(
-        self, command: Sequence[str], volumes: Mapping[str, tuple[Path, str]] | None = None
+        self,
+        command: Sequence[str],
+        volumes: Mapping[str, tuple[Path, str]] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         uid, gid = self._config["User"].split(":")
         binds = "".join(f"{folder}:{path}:{options}\n" for path, (folder, options) in (volumes or {}).items())
@@ -123,7 +132,7 @@ class RootFolder:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=dict(variable.split("=", 1) for variable in self._config["Env"]),
+            env={**dict(variable.split("=", 1) for variable in self._config["Env"]), **(environment or {})},
         )
 
 
