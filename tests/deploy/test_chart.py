@@ -31,7 +31,7 @@ EVERYTHING: Values = {
     "externalLabels": {"env": "prod"},
     "receivers": [{"name": "oncall", "urls": ["file:/etc/flink-ha-sidecar-receivers/PAGER_URL"]}],
     "receiversSecret": {"values": {"PAGER_URL": "slack://T0000000/B0000000/not-a-real-token"}, "asFiles": True},
-    "config": {"trust_window": "5s"},
+    "config": {"trust_window": "5s", "http": {"port": 9300}},
     **CLAIMS,
     "serviceAccount": {"annotations": {"example.com/role": "a"}},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
@@ -148,6 +148,7 @@ def test_the_most_is_all_there() -> None:
     pod = pod_of(deployment)
     (container,) = pod["containers"]
     assert container["image"] == f"registry.example.com/sidecar@sha256:{'0123456789abcdef' * 4}"
+    assert container["ports"] == [{"name": "ha-sidecar", "containerPort": 9300}]
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
     assert "envFrom" not in container
     assert mounts(container)["/etc/flink-ha-sidecar-receivers"]["readOnly"] is True
@@ -161,11 +162,7 @@ def test_the_most_is_all_there() -> None:
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert {"team": "streaming", "sidecar.istio.io/inject": "false"}.items() <= labels.items()
     assert all(found["metadata"]["labels"]["team"] == "streaming" for found in manifests)
-    assert all(
-        found["metadata"]["annotations"]["example.com/owner"] == "streaming"
-        for found in manifests
-        if found["kind"] != "Secret"
-    )
+    assert all(found["metadata"]["annotations"]["example.com/owner"] == "streaming" for found in manifests)
     monitor = of_kind(manifests, "PodMonitor")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
@@ -179,7 +176,7 @@ def test_its_configuration_is_accepted(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "PAGER_URL").write_text("slack://T0000000/B0000000/not-a-real-token")
     settings = load(tmp_path / "config.yaml", {"zookeeper": "zookeeper:2181"})
-    assert settings.trust_window == 5
+    assert (settings.trust_window, settings.http.host, settings.http.port) == (5, "0.0.0.0", 9300)  # noqa: S104  in the pod
     assert settings.external_labels == {"env": "prod"}
     assert settings.destination_urls() == {"oncall#0": "slack://T0000000/B0000000/not-a-real-token"}
 

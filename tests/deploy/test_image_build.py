@@ -181,6 +181,8 @@ def test_from_the_documented_command_to_the_first_alert(root: RootFolder, tmp_pa
                 "config": {"http": {"port": (port := free_port())}},
             }
             helm.install(CHART, values, "flink-ha-sidecar", NAMESPACE, server.kubeconfig())
+            notes = helm.notes(CHART, values, "flink-ha-sidecar", NAMESPACE)
+            commands, told = re.findall(r" -- flink-ha-sidecar (.*)", notes), list[tuple[str, str]]()
             path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/flink-ha-sidecar"
             spec = pod_of({"kind": "Deployment"} | server.server.ask("GET", path))
             pod = prepare(server, NAMESPACE, "flink-ha-sidecar-0", spec, tmp_path / "volumes")
@@ -191,11 +193,18 @@ def test_from_the_documented_command_to_the_first_alert(root: RootFolder, tmp_pa
                 successor = {key: text.replace("-000000000001,", "-000000000002,") for key, text in LEADERS.items()}
                 with renewed(namespace, CONFIG_MAP, successor, holder=HOLDER.replace("a", "b")):
                     wait_for("a message", lambda: people.received)
+                    assert len(people.received) == 1
+                    for arguments in commands:
+                        with root.start(*arguments.split(), volumes=pod.volumes, environment=pod.environment) as asked:
+                            told.append(asked.communicate(timeout=60))
             finally:
                 process.send_signal(signal.SIGTERM)
                 _, errors = process.communicate(timeout=30)
         assert process.returncode == 0, errors
-        assert len(people.received) == 1, [message.body for message in people.received]
+        (who, test) = told
+        assert DISPATCHER in who[0], who
+        assert "ops" in test[0], test
+        assert len(people.received) == 2, [message.body for message in people.received]
         ledger = server.server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LEDGER}")
         assert "ledger" in ledger["data"]
     finally:
