@@ -8,9 +8,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
+from uuid import UUID
 
 import pyarrow.dataset
 import pytest
@@ -25,19 +27,22 @@ from tests.deploy.test_kubernetes_manifests import (
     CONFIG_MAP,
     DISPATCHER,
     HOLDER,
-    LEADERS,
     LEDGER,
     NAMESPACE,
     lease,
     renewed,
 )
 from tests.kit import helm
+from tests.kit.config_maps import LEADER
+from tests.kit.helm import Values
 from tests.kit.images import BUILD_SECONDS, TOOLS, Builder, Image, RootFolder, missing
 from tests.kit.kubernetes_server import Kubernetes, assets
-from tests.kit.pod import prepare
+from tests.kit.pod import Prepared, prepare
 from tests.kit.receivers import webhook
 from tests.kit.waiting import wait_for
 
+COMPONENTS = ("dispatcher", "resourcemanager", "restserver")
+AS_FILE = "file:/etc/flink-ha-sidecar-receivers/SLACK_URL"
 pytestmark = [pytest.mark.image, pytest.mark.timeout(BUILD_SECONDS * 2)]
 
 
@@ -164,51 +169,64 @@ def test_each_image_says_what_it_is_made_of(root: RootFolder, audit_root: RootFo
         assert bool(jars) == (name == "audit")
 
 
+@contextmanager
+def installed(root: RootFolder, kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator[Prepared]:
+    """The chart, installed by Helm, its pod started as the kubelet would, and ended with SIGTERM."""
+    helm.install(CHART, values, "flink-ha-sidecar", NAMESPACE, kubernetes.kubeconfig())
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/flink-ha-sidecar"
+    spec = pod_of({"kind": "Deployment"} | kubernetes.server.ask("GET", path))
+    pod = prepare(kubernetes, NAMESPACE, "flink-ha-sidecar-0", spec, folder)
+    process = root.start(*pod.arguments, volumes=pod.volumes, environment=pod.environment)
+    try:
+        yield pod
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+
+
 @pytest.mark.parametrize("as_files", [False, True])
 def test_from_the_documented_command_to_the_first_alert(root: RootFolder, tmp_path: Path, as_files: bool) -> None:
-    """Helm installs the chart, its pod is started as the kubelet would, another JobManager takes the lead: one message."""
-    server = Kubernetes(tmp_path / "kubernetes", assets())
-    server.start()
-    namespace = server.namespace(NAMESPACE)
-    namespace.create(CONFIG_MAP, LEADERS, lease())
+    """Another JobManager takes the lead, and there is one message; then the commands that Helm has printed are run."""
+    kubernetes = Kubernetes(tmp_path / "kubernetes", assets())
+    kubernetes.start()
+    first, second = ({f"{LEADER}{name}": f"{UUID(int=n)},{DISPATCHER}" for name in COMPONENTS} for n in (1, 2))
     try:
+        namespace = kubernetes.namespace(NAMESPACE)
+        namespace.create(CONFIG_MAP, first, lease())
         with webhook() as people:
-            url = "file:/etc/flink-ha-sidecar-receivers/SLACK_URL" if as_files else "${SLACK_URL}"
-            values = {
+            values: Values = {
                 "clusterId": CLUSTER_ID,
-                "receivers": [{"name": "ops", "urls": [url]}],
+                "receivers": [{"name": "ops", "urls": [AS_FILE if as_files else "${SLACK_URL}"]}],
                 "receiversSecret": {"values": {"SLACK_URL": people.url}, "asFiles": as_files},
                 "config": {"http": {"port": (port := free_port())}},
             }
-            helm.install(CHART, values, "flink-ha-sidecar", NAMESPACE, server.kubeconfig())
-            notes = helm.notes(CHART, values, "flink-ha-sidecar", NAMESPACE)
-            commands, told = re.findall(r" -- flink-ha-sidecar (.*)", notes), list[tuple[str, str]]()
-            path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/flink-ha-sidecar"
-            spec = pod_of({"kind": "Deployment"} | server.server.ask("GET", path))
-            pod = prepare(server, NAMESPACE, "flink-ha-sidecar-0", spec, tmp_path / "volumes")
-            process = root.start(*pod.arguments, volumes=pod.volumes, environment=pod.environment)
-            try:
-                with renewed(namespace, CONFIG_MAP, LEADERS):
+            with installed(root, kubernetes, values, tmp_path / "volumes") as pod:
+                with renewed(namespace, CONFIG_MAP, first):
                     wait_for("the leader", lambda: DISPATCHER in _leaders(port))
-                successor = {key: text.replace("-000000000001,", "-000000000002,") for key, text in LEADERS.items()}
-                with renewed(namespace, CONFIG_MAP, successor, holder=HOLDER.replace("a", "b")):
+                with renewed(namespace, CONFIG_MAP, second, holder=HOLDER.replace("a", "b")):
                     wait_for("a message", lambda: people.received)
-                    assert len(people.received) == 1
-                    for arguments in commands:
-                        with root.start(*arguments.split(), volumes=pod.volumes, environment=pod.environment) as asked:
-                            told.append(asked.communicate(timeout=60))
-            finally:
-                process.send_signal(signal.SIGTERM)
-                _, errors = process.communicate(timeout=30)
-        assert process.returncode == 0, errors
-        (who, test) = told
-        assert DISPATCHER in who[0], who
-        assert "ops" in test[0], test
-        assert len(people.received) == 2, [message.body for message in people.received]
-        ledger = server.server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LEDGER}")
+                    who, test = (_answer(root, pod, arguments) for arguments in _commands(values))
+        assert who.count(DISPATCHER) == len(COMPONENTS)
+        assert "ops" in test
+        assert len(people.received) == 2, [message.body for message in people.received]  # the alert, and the test
+        ledger = kubernetes.server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LEDGER}")
         assert "ledger" in ledger["data"]
     finally:
-        server.kill()
+        kubernetes.kill()
+
+
+def _commands(values: Values) -> list[str]:
+    """What the notes of the chart have run in the pod."""
+    return re.findall(r" -- flink-ha-sidecar (.*)", helm.notes(CHART, values, "flink-ha-sidecar", NAMESPACE))
+
+
+def _answer(root: RootFolder, pod: Prepared, arguments: str) -> str:
+    """Of another command in the pod."""
+    with root.start(*arguments.split(), volumes=pod.volumes, environment=pod.environment) as asked:
+        output, errors = asked.communicate(timeout=60)
+    assert asked.returncode == 0, errors
+    return output
 
 
 def _leaders(port: int) -> str:

@@ -137,7 +137,9 @@ def test_the_kustomization_applies_what_is_for_the_operator() -> None:
     """Both manifests, into the namespace of the sidecars."""
     kustomization = document(HERE / "kustomization.yaml")
     assert {document(HERE / file)["kind"] for file in kustomization["resources"]} == {"PodMonitor", "PrometheusRule"}
-    assert kustomization["namespace"] == document(DEPLOY / "kubernetes" / "kustomization.yaml")["namespace"]
+    assert (
+        kustomization["namespace"] == document(DEPLOY / "examples" / "kubernetes" / "kustomization.yaml")["namespace"]
+    )
 
 
 def test_panels_of_the_dashboard_do_not_overlap() -> None:

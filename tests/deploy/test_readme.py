@@ -60,7 +60,7 @@ def test_its_helm_commands_install_something() -> None:
 
 def test_its_kubectl_commands_are_taken_by_an_api_server(kubernetes: Kubernetes, tmp_path: Path) -> None:
     """`apply -k` of every example, without the operator's own kind, and each Secret and ConfigMap. The namespace is Flink's."""
-    examples = [command.split()[-1] for command in commands("kubectl apply -k")]
+    examples = [command.split()[-1] for command in commands("kubectl apply -k deploy/examples")]
     assert sorted(examples) == sorted(f"deploy/examples/{folder.name}" for folder in (DEPLOY / "examples").iterdir())
     copied(tmp_path)
     (tmp_path / "receivers.env").write_text(RECEIVERS)
