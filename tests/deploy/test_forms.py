@@ -109,13 +109,13 @@ def test_a_flink_deployment_gets_it_in_its_jobmanagers_alone(
     assert "podTemplate" not in manifest["spec"]["taskManager"]
     pod = with_what_flink_adds(pod_of(manifest))
     assert {key: len(each) for key, each in sidecars(pod).items()} == {where: 1}
-    assert [each["image"] for each in sidecars(pod)[where]] == [f"registry.example.com/{document_image()}"]
+    assert [each["image"] for each in sidecars(pod)[where]] == [f"registry.example.com/{image_of_base()}"]
     assert_every_field_is_known(pod)
     if where == "containers":
         apply(kubernetes.kubeconfig(), [deployment_of(pod)], "--namespace", NAMESPACE, "--dry-run=server")
 
 
-def document_image() -> str:
+def image_of_base() -> str:
     (container,) = document(BASE / "sidecar.yaml")["spec"]["template"]["spec"]["containers"]
     return str(container["image"])
 
