@@ -7,18 +7,19 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules
-from sidecar.core.alerting.alerts import Alerts, Notice, Reason, Suppressed
+from sidecar.core.alerting.alerts import Alerts, Notice, Reason
 from sidecar.core.alerting.message import compose
 from sidecar.core.cluster import cluster_step, evidence_requests
 from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.record_writer import envelope, transition_record
+from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.cluster.state import fresh_cluster
 from sidecar.core.cluster.transitions import Transition
+from sidecar.core.delivery import notification_records
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part, Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
 from sidecar.core.evidence import Capture, EvidenceItem
-from sidecar.core.moment import SECOND, Moment, timestamp
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     DeliverySettled,
     EvidenceGathered,
@@ -30,7 +31,7 @@ from sidecar.core.observations import (
     Ticked,
 )
 from sidecar.core.policy.policy import Heartbeat, Policy, Severity
-from sidecar.core.records import AnyRecord, Notification, record_id
+from sidecar.core.records import AnyRecord, record_id
 from sidecar.core.state import State
 
 ALIVE_INTERVAL = 30 * SECOND
@@ -116,7 +117,7 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
     if alerts is not state.alerts or outbox is not state.outbox or alive is not state.alive:
         state = replace(state, alerts=alerts, outbox=outbox, alive=alive)
-    effects += (Append(_suppression(policy, each, now)) for each in suppressed)
+    effects += (Append(notification_records.suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
     effects += (Send(delivery) for delivery in claimed)
     return state, effects
@@ -252,47 +253,7 @@ def _heartbeat(policy: Policy, beat: Heartbeat, now: Moment) -> Delivery:
 
 
 def _settled(policy: Policy, outcomes: Iterable[Settled], at: Moment) -> list[Effect]:
-    return [Append(_notification(policy, settled, at)) for settled in outcomes]
-
-
-def _suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
-    alert = suppressed.alert
-    return Notification(
-        id=record_id("suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall),
-        alert=alert.rule,
-        fingerprint=suppressed.fingerprint,
-        receiver=suppressed.route.receiver,
-        destination="",
-        reason=suppressed.reason.value,
-        outcome="suppressed",
-        attempt=0,
-        possible_duplicate=False,
-        detail=None,
-        delivery_id="",
-        queued_at=timestamp(at.wall),
-        episode_id=alert.episode_id,
-        **envelope(policy, alert.cluster_id, at),
-    )
-
-
-def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
-    delivery = settled.delivery
-    return Notification(
-        id=record_id("notification", delivery.id, delivery.attempt, settled.outcome, at.wall, at.steady),
-        alert=delivery.alert,
-        fingerprint=delivery.fingerprint,
-        receiver=delivery.receiver,
-        destination=delivery.destination,
-        reason=delivery.reason.value,
-        outcome=str(settled.outcome),
-        attempt=delivery.attempt,
-        possible_duplicate=delivery.possible_duplicate,
-        detail=settled.detail,
-        delivery_id=delivery.id,
-        queued_at=timestamp(delivery.queued_at.wall),
-        episode_id=delivery.episode_id,
-        **envelope(policy, delivery.cluster_id, at),
-    )
+    return [Append(notification_records.outcome(policy, settled, at)) for settled in outcomes]
 
 
 def step_all(policy: Policy, state: State, observations: Iterable[Observation]) -> Step:
