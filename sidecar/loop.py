@@ -33,7 +33,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, Coverage
 from sidecar.core.sanitize import clean
 from sidecar.core.state import State
-from sidecar.core.step import Append, Effect, Gather, Send, step
+from sidecar.core.step import Append, Effect, Gather, NamePod, Send, step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
 
@@ -64,17 +64,19 @@ class Loop:
         *,
         send: Callable[[Delivery], None],
         gather: Callable[[Capture], None],
+        name_pod: Callable[[str, str], None],
         sealed: Callable[[], int],
         died: Callable[[], None],
     ) -> None:
-        """`send` accepts a claimed delivery, `gather` a request to capture; `sealed` returns the last record that is in a segment;
-        `died` is called when the thread fails. None of them may block."""
+        """`send` accepts a claimed delivery, `gather` a request to capture, `name_pod` a cluster and an IP address;
+        `sealed` returns the last record that is in a segment; `died` is called when the thread fails. None of them may block."""
         self._policy = policy
         self._journal = journal
         self._state = state
         self._clock = clock
         self._send = send
         self._gather = gather
+        self._name_pod = name_pod
         self._sealed = sealed
         self._died = died
         self._inbox: Queue[Observation] = Queue(INBOX)
@@ -189,6 +191,8 @@ class Loop:
                     self._send(delivery)
                 case Gather(capture):
                     self._gather(capture)
+                case NamePod(cluster_id, host):
+                    self._name_pod(cluster_id, host)
 
 
 def _about(observation: Observation) -> str:

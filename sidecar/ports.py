@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from sidecar.core.observations import ClusterObservation
+from sidecar.core.pods import Pod
 
 Observer = Callable[[ClusterObservation], None]
 """Accepts one observation. Blocks while the inbox is full: a driver calls it only in its own thread, never in a library's callback."""
@@ -25,6 +26,21 @@ class LeaderRetrievalDriver(Protocol):
 
     def stop(self) -> None:
         """End in bounded time. May be called twice, or before `start`. Nothing is observed afterwards."""
+
+
+class KubernetesError(Exception):
+    """A request to the API server failed. One line, free of secrets."""
+
+
+class KubernetesRefusedError(KubernetesError):
+    """The API server does not permit it: the line has what a Role needs. Retrying is useless until an operator changes that."""
+
+
+class PodDirectory(Protocol):
+    """The running pods of one namespace. Used by one thread."""
+
+    def find(self, address: str, wall: int) -> Pod | None:
+        """The one pod with this IP address, as known at `wall`; None: there is none, or several. Raises KubernetesError."""
 
 
 LONGEST_DOCUMENT: Final = 512 << 10

@@ -25,11 +25,13 @@ from sidecar.core.observations import (
     EvidenceGathered,
     HandoverRead,
     Observation,
+    PodNamed,
     PolicyLoaded,
     Started,
     Stopped,
     Ticked,
 )
+from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Heartbeat, Policy, Severity
 from sidecar.core.records import AnyRecord, record_id
 from sidecar.core.state import State
@@ -50,18 +52,25 @@ class Send(Struct, frozen=True):
     delivery: Delivery
 
 
+class NamePod(Struct, frozen=True):
+    """Find out which pod has the IP address `host`. The answer is a `PodNamed`."""
+
+    cluster_id: str
+    host: str
+
+
 class Gather(Struct, frozen=True):
     """Capture evidence, after the journal has recorded the request."""
 
     capture: Capture
 
 
-Effect = Append | Send | Gather
+Effect = Append | Send | Gather | NamePod
 Step = tuple[State, list[Effect]]
 
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
-    """The state after `observation`, and its effects in order: append records, then send and gather."""
+    """The state after `observation`, and its effects in order: append records, then the others."""
     match observation:
         case Ticked():
             return _tick(policy, state, observation.at)
@@ -69,7 +78,7 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _effect_done(policy, state, observation)
         case Started():
             return _start(policy, state, observation.at)
-        case PolicyLoaded() | HandoverRead():
+        case PolicyLoaded() | HandoverRead() | PodNamed():
             return _loaded(policy, state, observation), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
@@ -79,10 +88,15 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _take(policy, state, name, cluster_step.observe(policy, name, before, observation), observation.at)
 
 
-def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead) -> State:
-    """The state under another policy, or going on from what another sidecar left."""
+def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | PodNamed) -> State:
+    """The state under another policy, going on from what another sidecar left, or with the name of a pod."""
     if isinstance(read, PolicyLoaded):
         return replace(state, alerts=grouping.rerouted(state.alerts, read.policy, read.at))
+    if isinstance(read, PodNamed):
+        known = state.clusters.get(read.cluster_id)
+        if known is None or (named := with_pod(known.pods, read.host, read.pod)) is known.pods:
+            return state
+        return replace(state, clusters={**state.clusters, read.cluster_id: replace(known, pods=named)})
     found = handover.read(read.content, read.cluster_id, read.at)
     return handover.adopt(policy, state, read.cluster_id, found, read.at) if found else state
 
@@ -182,7 +196,12 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         alerts = rules.react(alerts, policy, each, after, at)
     records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in happened)
     clusters = {**state.clusters, cluster_id: after}
-    return replace(state, clusters=clusters, alerts=alerts), [Append(record) for record in records]
+    effects: list[Effect] = [Append(record) for record in records]
+    if cluster_id in policy.pod_names:
+        own = (each for each in happened if isinstance(each, Transition) and not each.component.job_id)
+        new = (each.leader.address for each in own if each.leader)
+        effects += (NamePod(cluster_id, host) for host in ip_addresses(new))
+    return replace(state, clusters=clusters, alerts=alerts), effects
 
 
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
-from sidecar.ports import LeaderRetrievalDriver, LedgerStore, Observer
+from sidecar.ports import LeaderRetrievalDriver, LedgerStore, Observer, PodDirectory
 from sidecar.settings import ClusterSettings, KubernetesSettings
 
 if TYPE_CHECKING:
@@ -62,6 +62,17 @@ class Drivers:
             connection_timeout=cluster.connection_timeout,
             security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
+
+
+def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDirectory]:
+    """The pods of the namespaces of those clusters that want them named."""
+    wanted = [each for each in clusters if isinstance(each, KubernetesSettings) and each.pod_names]
+    if not wanted:
+        return {}
+    from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.pods import KubernetesPods
+
+    return {each.cluster_id: KubernetesPods(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:

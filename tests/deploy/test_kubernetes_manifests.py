@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 import sidecar
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.pods import KubernetesPods
 from sidecar.ports import Document, LedgerRefusedError
 from sidecar.settings import KubernetesSettings, load
 from tests.deploy.test_manifests import BASE, DEPLOY, document, documents, mounts
@@ -209,6 +211,29 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
         ]
     finally:
         apply(kubernetes, before, "PUT")
+
+
+@pytest.mark.parametrize(("component", "resource", "permitted"), [("pod-names", "pods", {"list"})])
+def test_a_component_allows_what_it_is_for(
+    kubernetes: Kubernetes, account: Path, component: str, resource: str, permitted: set[str]
+) -> None:
+    """With a Role of its own, beside that of the sidecar: applied to the account, it is enough, and nothing else is in it."""
+    assert document(HERE / component / "kustomization.yaml")["resources"] == ["role.yaml"]
+    role, binding = documents(HERE / component / "role.yaml")
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+    assert [verb for verb in verbs if allowed(kubernetes, verb, resource)] == []
+    try:
+        apply(kubernetes, role)
+        apply(kubernetes, binding)
+        deadline = time.monotonic() + PATIENCE_SECONDS  # the authorizer's own view of a new Role is a moment late
+        while {verb for verb in verbs if allowed(kubernetes, verb, resource)} != permitted:
+            assert time.monotonic() < deadline
+        assert [rule["resources"] for rule in role["rules"]] == [[resource]]
+        assert KubernetesPods(Access(account), NAMESPACE).find("10.9.9.9", 0) is None
+    finally:
+        for manifest in (binding, role):
+            path = PATHS[manifest["kind"]].format(NAMESPACE)
+            kubernetes.server.ask("DELETE", f"{path}/{manifest['metadata']['name']}")
 
 
 def test_a_mistake_in_a_manifest_would_be_refused(kubernetes: Kubernetes, deployment: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Stor
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.state import State
-from sidecar.core.step import Append, Gather, Send, Step, step
+from sidecar.core.step import Append, Gather, NamePod, Send, Step, step
 from tests.kit.cluster import CLUSTER, START, A, B, JobManager
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.fake_flink import Flink
@@ -75,6 +75,8 @@ class Sidecar:
         self.records: list[AnyRecord] = []
         self.sent: list[Delivery] = []
         self.asked: list[Capture] = []
+        self.wanted: list[str] = []
+        """Addresses whose pods are asked for."""
         self.answers: dict[str, DeliveryOutcome | None] = {}
         """How each destination answers, by name: DELIVERED unless told otherwise, None for never."""
         self.now = START
@@ -220,6 +222,8 @@ class Sidecar:
                     self._send(delivery)
                 case Gather(capture):
                     self.asked.append(capture)
+                case NamePod(_, host):
+                    self.wanted.append(host)
 
     def _send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)

@@ -232,10 +232,18 @@ class Namespace:
     def delete(self, name: str) -> None:
         self._server.ask("DELETE", f"{self._path}/{name}")
 
-    def allow(self, user: str, *verbs: str, names: Sequence[str] = ()) -> None:
+    def run_pod(self, name: str, address: str, phase: str = "Running") -> Json:
+        """A pod with this IP address, as its kubelet would report it; there is no kubelet."""
+        path = f"/api/v1/namespaces/{self.name}/pods"
+        container = {"name": "jobmanager", "image": "flink", "env": [{"name": "PASSWORD", "value": "secret"}]}
+        pod = self._server.ask("POST", path, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+        pod["status"] |= {"phase": phase, "podIP": address, "podIPs": [{"ip": address}]}
+        return self._server.ask("PUT", f"{path}/{name}/status", pod)
+
+    def allow(self, user: str, *verbs: str, names: Sequence[str] = (), resource: str = "configmaps") -> None:
         """Give `user` a Role: these verbs on ConfigMaps, on those of these `names` alone where there are any."""
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.name}"
-        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs, "resourceNames": names}
+        rule = {"apiGroups": [""], "resources": [resource], "verbs": verbs, "resourceNames": names}
         role = f"{user}-{len(self._server.ask('GET', f'{rbac}/roles')['items'])}"
         self._server.ask("POST", f"{rbac}/roles", {"metadata": {"name": role}, "rules": [rule]})
         binding = {

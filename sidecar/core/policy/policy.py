@@ -127,3 +127,5 @@ class Policy(Struct, frozen=True):
     link: str | None = None
     """The URL of the status page."""
     evidence: frozenset[Source] = frozenset()
+    pod_names: frozenset[str] = frozenset()
+    """The clusters whose leaders' pods are looked up."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Store
 from sidecar.lab.settings import write_kubernetes_conf_dir
@@ -310,3 +311,13 @@ print(*({{"kazoo", "kubernetes", "urllib3"}} & sys.modules.keys()))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.split() == [loaded]
+
+
+def test_names_of_pods_are_off_unless_wanted(pod: Path, write: Write) -> None:
+    """Of several clusters, each has its own."""
+    orders = KubernetesSettings("orders", "flink-prod")
+    found = load(write("kubernetes: {cluster_id: orders, pod_names: true}\n"), {})
+    assert found.clusters == (replace(orders, pod_names=True),)
+    config = write("clusters: [{kubernetes: {cluster_id: a}}, {kubernetes: {cluster_id: b, pod_names: true}}]\n")
+    assert load(config, {}).policy().pod_names == frozenset({"b"})
+    assert load(write("kubernetes: {cluster_id: orders}\n"), {}).clusters == (orders,)
