@@ -16,7 +16,7 @@ from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
-from sidecar.drivers import Drivers, ledger_of, pod_directories_of
+from sidecar.drivers import Drivers, event_stores_of, ledger_of, pod_directories_of
 from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
@@ -26,6 +26,7 @@ from sidecar.settings import LedgerMode, Settings, SettingsError
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
+from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Notifier, check_urls
 from sidecar.sinks.spool.segment_store import segment_store
@@ -40,7 +41,7 @@ log = logging.getLogger("sidecar")
 CLAIM_SECONDS: Final = 20.0
 """How long to wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
-_FIXED: Final = ("observer", "stores", "external_labels", "trust_window", "evidence", "pod_names")
+_FIXED: Final = ("observer", "stores", "external_labels", "trust_window", "evidence", "pod_names", "events")
 """The parts of the policy that a reload does not change."""
 
 
@@ -159,6 +160,7 @@ def _build(
         keep=settings.evidence.keep,
         most_bytes=settings.evidence.most_bytes,
     )
+    events = Events(event_stores_of(settings.clusters))
     pods = PodNames(pod_directories_of(settings.clusters), clock)
     reloader = Reloader(settings, loaded, adopt, report)
     loop = Loop(
@@ -168,6 +170,7 @@ def _build(
         clock,
         send=notifier.send,
         gather=collector.gather,
+        publish=events.publish,
         name_pod=pods.find,
         sealed=lambda: spool.sealed,
         died=owner_died,
@@ -177,7 +180,7 @@ def _build(
 
     def sinks() -> metrics.SinkHealth:
         needed = {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None}
-        return metrics.SinkHealth(spool.is_up, needed, handovers.up)
+        return metrics.SinkHealth(spool.is_up, needed, handovers.up, events.counts)
 
     application = Application(
         lambda: loop.snapshot,
@@ -204,8 +207,9 @@ def _build(
     stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
     notifier.start()
     collector.start()
+    events.start()
     pods.start(loop.observe)
-    ends = (notifier.stop, collector.stop, pods.stop)
+    ends = (notifier.stop, collector.stop, events.stop, pods.stop)
     stopping.add("sending, capturing and naming pods", *ends, at_most=4.0)
     if own := settings.own_pod:
         for name in policy.stores:

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.observations import ClusterObservation
 from sidecar.core.pods import Pod
 
@@ -41,6 +42,13 @@ class PodDirectory(Protocol):
 
     def find(self, address: str, wall: int) -> Pod | None:
         """The one pod with this IP address, as known at `wall`; None: there is none, or several. Raises KubernetesError."""
+
+
+class EventStore(Protocol):
+    """Writes Events about one cluster. Used by one thread."""
+
+    def write(self, event: KubernetesEvent) -> None:
+        """Write the Event, or count it on that of the same subject and reason, unless another observer has. Raises KubernetesError."""
 
 
 LONGEST_DOCUMENT: Final = 512 << 10

@@ -11,6 +11,7 @@ from sidecar.core.alerting.alerts import Alerts, Notice, Reason
 from sidecar.core.alerting.message import compose
 from sidecar.core.cluster import cluster_step, evidence_requests
 from sidecar.core.cluster.draft import ClusterStep
+from sidecar.core.cluster.kubernetes_events import KubernetesEvent, events
 from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.cluster.state import fresh_cluster
 from sidecar.core.cluster.transitions import Transition
@@ -52,6 +53,12 @@ class Send(Struct, frozen=True):
     delivery: Delivery
 
 
+class Publish(Struct, frozen=True):
+    """Write a Kubernetes Event."""
+
+    event: KubernetesEvent
+
+
 class NamePod(Struct, frozen=True):
     """Find out which pod has the IP address `host`. The answer is a `PodNamed`."""
 
@@ -65,7 +72,7 @@ class Gather(Struct, frozen=True):
     capture: Capture
 
 
-Effect = Append | Send | Gather | NamePod
+Effect = Append | Send | Gather | Publish | NamePod
 Step = tuple[State, list[Effect]]
 
 
@@ -189,7 +196,8 @@ def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.A
 def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, at: Moment) -> Step:
     """The state with one cluster's next state, after the rules have reacted to what happened to it."""
     after, happened = outcome
-    if after is state.clusters.get(cluster_id):
+    before = state.clusters.get(cluster_id)
+    if after is before:
         return state, []  # the same object: the journal has nothing to write
     alerts = state.alerts
     for each in happened:
@@ -197,6 +205,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
     records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in happened)
     clusters = {**state.clusters, cluster_id: after}
     effects: list[Effect] = [Append(record) for record in records]
+    effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))
     if cluster_id in policy.pod_names:
         own = (each for each in happened if isinstance(each, Transition) and not each.component.job_id)
         new = (each.leader.address for each in own if each.leader)

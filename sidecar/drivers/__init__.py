@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
-from sidecar.ports import LeaderRetrievalDriver, LedgerStore, Observer, PodDirectory
+from sidecar.ports import EventStore, LeaderRetrievalDriver, LedgerStore, Observer, PodDirectory
 from sidecar.settings import ClusterSettings, KubernetesSettings
 
 if TYPE_CHECKING:
@@ -73,6 +73,17 @@ def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDire
     from sidecar.drivers.kubernetes.pods import KubernetesPods
 
     return {each.cluster_id: KubernetesPods(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
+
+
+def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore]:
+    """Where Events are written about those clusters that want it."""
+    wanted = [each for each in clusters if isinstance(each, KubernetesSettings) and each.events]
+    if not wanted:
+        return {}
+    from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.events import KubernetesEvents
+
+    return {each.cluster_id: KubernetesEvents(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:

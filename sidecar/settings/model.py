@@ -130,6 +130,8 @@ class KubernetesSettings(Struct, frozen=True):
     """A context of the kubeconfig; None without one."""
     pod_names: bool = False
     """Whether the pods of leaders are looked up."""
+    events: bool = False
+    """Whether failovers become Events."""
 
     @property
     def tolerate_suspended(self) -> bool:
@@ -277,6 +279,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             link=self.http.external_url,
             evidence=self.evidence.sources,
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
+            events=frozenset(each.cluster_id for each in kubernetes if each.events),
         )
 
     def destination_urls(self) -> dict[str, str]:

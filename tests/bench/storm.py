@@ -118,6 +118,7 @@ def storm(what: str, jobs: int) -> str:
             *(POLICY, journal, journal.open(), clock),
             send=send,
             gather=asked.append,
+            publish=print,
             name_pod=print,
             sealed=lambda: 0,
             died=told.set,

@@ -14,7 +14,10 @@ from urllib.error import HTTPError
 import pytest
 
 import sidecar
+from sidecar.core.cluster.kubernetes_events import EventReason, KubernetesEvent, Subject
+from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
+from sidecar.drivers.kubernetes.events import KubernetesEvents
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.drivers.kubernetes.pods import KubernetesPods
 from sidecar.ports import Document, LedgerRefusedError
@@ -213,7 +216,10 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
         apply(kubernetes, before, "PUT")
 
 
-@pytest.mark.parametrize(("component", "resource", "permitted"), [("pod-names", "pods", {"list"})])
+@pytest.mark.parametrize(
+    ("component", "resource", "permitted"),
+    [("events", "events", {"create", "get", "patch"}), ("pod-names", "pods", {"list"})],
+)
 def test_a_component_allows_what_it_is_for(
     kubernetes: Kubernetes, account: Path, component: str, resource: str, permitted: set[str]
 ) -> None:
@@ -229,7 +235,17 @@ def test_a_component_allows_what_it_is_for(
         while {verb for verb in verbs if allowed(kubernetes, verb, resource)} != permitted:
             assert time.monotonic() < deadline
         assert [rule["resources"] for rule in role["rules"]] == [[resource]]
-        assert KubernetesPods(Access(account), NAMESPACE).find("10.9.9.9", 0) is None
+        namespace = kubernetes.namespace(NAMESPACE)
+        config_map = namespace.create(f"of-{component}")
+        if component == "events":
+            about = Subject("ConfigMap", f"of-{component}", config_map["metadata"]["uid"])
+            event = KubernetesEvent(
+                CLUSTER_ID, about, EventReason.LEADER_LOST, "lost", Timestamp("2026-11-20T08:00:00.000000Z"), "1"
+            )
+            KubernetesEvents(Access(account), NAMESPACE).write(event)
+            assert len(namespace.events("ConfigMap", config_map)) == 1
+        else:
+            assert KubernetesPods(Access(account), NAMESPACE).find("10.9.9.9", 0) is None
     finally:
         for manifest in (binding, role):
             path = PATHS[manifest["kind"]].format(NAMESPACE)

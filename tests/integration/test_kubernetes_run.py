@@ -1,4 +1,4 @@
-"""`run` on a real API server: messages name pods. The leaders are written by the fake Flink."""
+"""`run` on a real API server: messages name pods, and failovers are Events. The leaders are written by the fake Flink."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,9 +9,9 @@ import pytest
 
 from sidecar.lab.receivers import HttpReceiver
 from tests.kit.cluster import CLUSTER, job_manager
-from tests.kit.config_maps import ApiServerWriter, ConfigMaps
+from tests.kit.config_maps import ONE, ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
-from tests.kit.kubernetes_server import USERS, Kubernetes, Namespace
+from tests.kit.kubernetes_server import USERS, Json, Kubernetes, Namespace
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -81,20 +81,29 @@ def message(people: HttpReceiver) -> str:
     return f"{found[0].title}\n{found[0].body}"
 
 
-def test_a_failover_is_told_with_the_names_of_pods(
+def reasons(namespace: Namespace, kind: str, of: Json) -> list[str]:
+    return [event["reason"] for event in namespace.events(kind, of)]
+
+
+def test_a_failover_is_told_with_the_names_of_pods_and_shown_as_events(
     flink: Flink, namespace: Namespace, people: HttpReceiver, start: Start
 ) -> None:
-    """In the message, on the page, in the API and in the records."""
-    namespace.allow("reader", "list", resource="pods")
-    namespace.run_pod(OLD_POD, "10.1.2.3")
-    namespace.run_pod(NEW_POD, "10.1.2.4")
-    sidecar = start("beside", pod_names=True)
+    """In the message, on the page, in the API and in the records; at the ConfigMap, and at both pods."""
+    for resource, verbs in (("pods", ["list"]), ("events", ["create", "get", "patch"])):
+        namespace.allow("reader", *verbs, resource=resource)
+    old, new = namespace.run_pod(OLD_POD, "10.1.2.3"), namespace.run_pod(NEW_POD, "10.1.2.4")
+    sidecar = start("beside", pod_names=True, events=True)
     wait_for("the name", lambda: pods(sidecar) == {OLD_POD})
     fail_over(flink)
     assert f"leader of 3 components changed: {OLD_POD} → {NEW_POD}\n" in message(people)
     assert f"dispatcher: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at" in message(people)
     [episode] = wait_for("the episode", lambda: [each for each in sidecar.records() if each["type"] == "episode"])
     assert (episode["before_pod"], episode["after_pod"]) == (OLD_POD, NEW_POD)
+    both = ["FlinkLeaderLost", "FlinkFailedOver"]
+    wait_for("the Events", lambda: sorted(reasons(namespace, "ConfigMap", namespace.get(ONE))) == sorted(both))
+    wait_for("that of the new pod", lambda: reasons(namespace, "Pod", new) == both[1:])
+    assert reasons(namespace, "Pod", old) == both[:1]
+    assert 'flink_ha_kubernetes_events_total{outcome="written"} 4.0' in sidecar.get("/metrics")[1]
     assert f"in pod <bdi>{NEW_POD}</bdi>" in sidecar.get("/")[1]
 
 
@@ -116,15 +125,22 @@ def test_sidecars_in_the_pods_know_their_names_without_any_permission(
     assert pods(second) == {NEW_POD}
 
 
-def test_without_permission_messages_arrive_and_a_line_says_what_is_missing(
-    flink: Flink, people: HttpReceiver, start: Start
+def test_without_permission_messages_arrive_and_two_lines_say_what_is_missing(
+    flink: Flink, namespace: Namespace, people: HttpReceiver, start: Start
 ) -> None:
-    """As soon as with it; with addresses. The line is not repeated."""
-    sidecar = start("beside", pod_names=True)
+    """As soon as with it; with addresses. The lines are not repeated."""
+    sidecar = start("beside", pod_names=True, events=True)
     fail_over(flink)
     assert "changed: 10.1.2.3 → 10.1.2.4\n" in message(people)
     wait_for("the episode", lambda: [each for each in sidecar.records() if each["type"] == "episode"])
-    log = sidecar.log.read_text().splitlines()
-    [line] = [line for line in log if "allows the verb list on the resource pods" in line]
-    assert "messages do not name the leader's pod" in line
-    assert "resources: [pods]" in line
+    dropped = 'flink_ha_kubernetes_events_total{outcome="dropped"} 2.0'
+    wait_for("the second Event", lambda: dropped in sidecar.get("/metrics")[1])
+    log = sidecar.log.read_text()
+    for what, resource, verb in (
+        ("messages do not name the leader's pod", "pods", "list"),
+        ("Events", "events", "create"),
+    ):
+        [line] = [line for line in log.splitlines() if f"allows the verb {verb} on the resource {resource}" in line]
+        assert what in line
+        assert f"resources: [{resource}]" in line
+    assert reasons(namespace, "ConfigMap", namespace.get(ONE)) == []

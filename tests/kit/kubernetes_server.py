@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
@@ -239,6 +240,16 @@ class Namespace:
         pod = self._server.ask("POST", path, {"metadata": {"name": name}, "spec": {"containers": [container]}})
         pod["status"] |= {"phase": phase, "podIP": address, "podIPs": [{"ip": address}]}
         return self._server.ask("PUT", f"{path}/{name}/status", pod)
+
+    def events(self, kind: str, of: Json) -> list[Json]:
+        """The Events that `kubectl describe` shows of an object: it asks for these fields."""
+        about = {"kind": kind, "name": of["metadata"]["name"], "uid": of["metadata"]["uid"], "namespace": self.name}
+        fields = quote(",".join(f"involvedObject.{field}={value}" for field, value in about.items()))
+        found = self._server.ask("GET", f"/api/v1/namespaces/{self.name}/events?fieldSelector={fields}")
+        return sorted(found["items"], key=lambda event: str(event["firstTimestamp"]))
+
+    def get(self, name: str) -> Json:
+        return self._server.ask("GET", f"{self._path}/{name}")
 
     def allow(self, user: str, *verbs: str, names: Sequence[str] = (), resource: str = "configmaps") -> None:
         """Give `user` a Role: these verbs on ConfigMaps, on those of these `names` alone where there are any."""

@@ -57,6 +57,7 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
         Clock(),
         send=lambda _: None,
         gather=lambda _: None,
+        publish=lambda _: None,
         name_pod=lambda *_: None,
         sealed=lambda: 0,
         died=died,

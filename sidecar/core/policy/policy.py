@@ -129,3 +129,5 @@ class Policy(Struct, frozen=True):
     evidence: frozenset[Source] = frozenset()
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
+    events: frozenset[str] = frozenset()
+    """The clusters whose failovers become Kubernetes Events."""

@@ -1,4 +1,4 @@
-"""Requests to the API server, all with a time limit. The only writes go to the ledger's own ConfigMap (`call`)."""
+"""Requests to the API server, all with a time limit. The only writes go to the ledger's own ConfigMap and to Events (`call`)."""
 
 import ssl
 import time
@@ -96,14 +96,18 @@ class Api:
 
     def call(self, verb: Verb, name: str, body: object = None) -> ConfigMap:
         """Get the ConfigMap `name`, create it from `body`, or patch it with the JSON merge patch `body`. Returns the result."""
-        selector, (method, content_type) = Selector(name=name), _METHODS[verb]
+        return self.exchange(verb, Selector(name=name), body, read_config_map)
+
+    def exchange(self, verb: Verb, selector: Selector, body: object, read: Callable[[bytes], _T]) -> _T:
+        """The same for one object of any kind, as `read` decodes it."""
+        method, content_type = _METHODS[verb]
         path = f"{self._path}/{selector.resource}"
         if verb != "create":
             path += f"/{quote(selector.name)}"
         headers = {"Accept": _JSON} if body is None else {"Accept": _JSON, "Content-Type": content_type}
         content = None if body is None else msgspec.json.encode(body)
         response = self._request(verb, selector, method, path, headers, content)
-        return _decoded(response, read_config_map, f"cannot {verb} {selector}")
+        return _decoded(response, read, f"cannot {verb} {selector}")
 
     def reopen(self) -> None:
         """Close all connections. The next request reads the address and the credentials again."""
@@ -163,7 +167,8 @@ class Api:
                 who = self._access.kubeconfig or "the service account"
                 why = f"unauthorized (401): the token or certificate of {who} is wrong or has expired"
             case HTTPStatus.FORBIDDEN:
-                named = f" with resourceNames [{selector.name}]" if selector.name and verb != "create" else ""
+                of_one = selector.kind == "ConfigMap" and selector.name and verb != "create"
+                named = f" with resourceNames [{selector.name}]" if of_one else ""
                 role = f"a Role in namespace {self._namespace} that allows the verb {verb} on the resource {selector.resource}{named}"
                 why = f"no permission (403): grant {role}"
             case _:

@@ -30,17 +30,17 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
             "the cluster id is missing: give --cluster-id (Flink's kubernetes.cluster-id)"
         )
     cluster_id = settings["cluster_id"].matching(_NAME, "a Kubernetes cluster id: lower-case letters, digits, - and .")
-    pod_names = "pod_names" in settings and settings["pod_names"].flag()
+    pod_names, events = (key in settings and settings[key].flag() for key in ("pod_names", "events"))
     kubeconfig = settings.get("kubeconfig") or _kubeconfig()
     if kubeconfig is None:
         if "context" in settings:
             raise settings["context"].error("is a context of a kubeconfig, and there is none: give --kubeconfig FILE")
         own = _namespace(settings.get("namespace") or _own_namespace())
-        return KubernetesSettings(cluster_id, own, pod_names=pod_names)
+        return KubernetesSettings(cluster_id, own, pod_names=pod_names, events=events)
     path = readable(kubeconfig)
     context, namespace = _find_context(path, kubeconfig, settings.get("context"))
     given = _namespace(settings.get("namespace") or namespace)
-    return KubernetesSettings(cluster_id, given, path, context, pod_names=pod_names)
+    return KubernetesSettings(cluster_id, given, path, context, pod_names=pod_names, events=events)
 
 
 def _kubeconfig() -> Setting | None:

@@ -29,6 +29,7 @@ ZOOKEEPER: Final[Keys] = {
 KUBERNETES: Final[Keys] = {
     **no_default("cluster_id", "namespace", "kubeconfig", "context"),
     "pod_names": "false",
+    "events": "false",
 }
 CLUSTER: Final[Keys] = no_default("flink_conf_dir", "zookeeper", "kubernetes")
 """The keys of each entry of `clusters`; at the top level where there is only one."""
