@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
-from sidecar.core.observations import DeliverySettled, EvidenceGathered, PolicyLoaded
-from sidecar.drivers import Drivers, ledger_of
+from sidecar.core.observations import DeliverySettled, EvidenceGathered, PodNamed, PolicyLoaded
+from sidecar.core.pods import Pod
+from sidecar.drivers import Drivers, event_stores_of, ledger_of, pod_directories_of
+from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from sidecar.ports import LedgerStore
@@ -24,6 +26,7 @@ from sidecar.settings import LedgerMode, Settings, SettingsError
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
+from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Notifier, check_urls
 from sidecar.sinks.spool.segment_store import segment_store
@@ -38,7 +41,7 @@ log = logging.getLogger("sidecar")
 CLAIM_SECONDS: Final = 20.0
 """How long to wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
-_FIXED: Final = ("observer", "stores", "external_labels", "trust_window", "evidence")
+_FIXED: Final = ("observer", "stores", "external_labels", "trust_window", "evidence", "pod_names", "events")
 """The parts of the policy that a reload does not change."""
 
 
@@ -157,6 +160,8 @@ def _build(
         keep=settings.evidence.keep,
         most_bytes=settings.evidence.most_bytes,
     )
+    events = Events(event_stores_of(settings.clusters))
+    pods = PodNames(pod_directories_of(settings.clusters), clock)
     reloader = Reloader(settings, loaded, adopt, report)
     loop = Loop(
         policy,
@@ -165,6 +170,8 @@ def _build(
         clock,
         send=notifier.send,
         gather=collector.gather,
+        publish=events.publish,
+        name_pod=pods.find,
         sealed=lambda: spool.sealed,
         died=owner_died,
     )
@@ -173,7 +180,7 @@ def _build(
 
     def sinks() -> metrics.SinkHealth:
         needed = {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None}
-        return metrics.SinkHealth(spool.is_up, needed, handovers.up)
+        return metrics.SinkHealth(spool.is_up, needed, handovers.up, events.counts)
 
     application = Application(
         lambda: loop.snapshot,
@@ -200,7 +207,13 @@ def _build(
     stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
     notifier.start()
     collector.start()
-    stopping.add("sending and capturing", notifier.stop, collector.stop, at_most=4.0)
+    events.start()
+    pods.start(loop.observe)
+    ends = (notifier.stop, collector.stop, events.stop, pods.stop)
+    stopping.add("sending, capturing and naming pods", *ends, at_most=4.0)
+    if own := settings.own_pod:
+        for name in policy.stores:
+            loop.observe(PodNamed(clock(), name, own.address, Pod(own.name, own.uid, clock().wall)))
     new = policy.stores.keys() - state.clusters.keys()
     handovers.start(new, lambda name: drivers.start(loop.observe, name))
     reloader.start()

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.clock import Clock
+from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.record_lines import record_line
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
@@ -33,7 +34,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, Coverage
 from sidecar.core.sanitize import clean
 from sidecar.core.state import State
-from sidecar.core.step import Append, Effect, Gather, Send, step
+from sidecar.core.step import Append, Effect, Gather, NamePod, Publish, Send, step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
 
@@ -64,17 +65,21 @@ class Loop:
         *,
         send: Callable[[Delivery], None],
         gather: Callable[[Capture], None],
+        publish: Callable[[KubernetesEvent], None],
+        name_pod: Callable[[str, str], None],
         sealed: Callable[[], int],
         died: Callable[[], None],
     ) -> None:
-        """`send` accepts a claimed delivery, `gather` a request to capture; `sealed` returns the last record that is in a segment;
-        `died` is called when the thread fails. None of them may block."""
+        """`send` accepts a claimed delivery, `gather` a request to capture, `publish` an Event, `name_pod` a cluster and an IP address;
+        `sealed` returns the last record that is in a segment; `died` is called when the thread fails. None of them may block."""
         self._policy = policy
         self._journal = journal
         self._state = state
         self._clock = clock
         self._send = send
         self._gather = gather
+        self._publish = publish
+        self._name_pod = name_pod
         self._sealed = sealed
         self._died = died
         self._inbox: Queue[Observation] = Queue(INBOX)
@@ -189,6 +194,10 @@ class Loop:
                     self._send(delivery)
                 case Gather(capture):
                     self._gather(capture)
+                case Publish(event):
+                    self._publish(event)
+                case NamePod(cluster_id, host):
+                    self._name_pod(cluster_id, host)
 
 
 def _about(observation: Observation) -> str:

@@ -7,7 +7,9 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.observations import ClusterObservation
+from sidecar.core.pods import Pod
 
 Observer = Callable[[ClusterObservation], None]
 """Accepts one observation. Blocks while the inbox is full: a driver calls it only in its own thread, never in a library's callback."""
@@ -25,6 +27,28 @@ class LeaderRetrievalDriver(Protocol):
 
     def stop(self) -> None:
         """End in bounded time. May be called twice, or before `start`. Nothing is observed afterwards."""
+
+
+class KubernetesError(Exception):
+    """A request to the API server failed. One line, free of secrets."""
+
+
+class KubernetesRefusedError(KubernetesError):
+    """The API server does not permit it: the line has what a Role needs. Retrying is useless until an operator changes that."""
+
+
+class PodDirectory(Protocol):
+    """The running pods of one namespace. Used by one thread."""
+
+    def find(self, address: str, wall: int) -> Pod | None:
+        """The one pod with this IP address, as known at `wall`; None: there is none, or several. Raises KubernetesError."""
+
+
+class EventStore(Protocol):
+    """Writes Events about one cluster. Used by one thread."""
+
+    def write(self, event: KubernetesEvent) -> None:
+        """Write the Event, or count it on that of the same subject and reason, unless another observer has. Raises KubernetesError."""
 
 
 LONGEST_DOCUMENT: Final = 512 << 10

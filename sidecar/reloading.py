@@ -16,7 +16,10 @@ from sidecar.threads import ServiceThread
 LOOK_SECONDS: Final = 5.0
 """How often files are checked for changes."""
 _JOIN_SECONDS: Final = 5.0
-_ALONE: Final = ("clusters", "observer", "external_labels", "state_dir", "spool", "ledger", "trust_window", "evidence")
+_ALONE: Final = (
+    *("clusters", "observer", "own_pod", "external_labels"),
+    *("state_dir", "spool", "ledger", "trust_window", "evidence"),
+)
 NEEDS_RESTART: Final[Mapping[str, Callable[[Settings], object]]] = {
     **{name: attrgetter(name) for name in _ALONE},
     # The links in messages follow a reload; where the server listens, and by which names it answers, does not.

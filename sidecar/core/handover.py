@@ -27,6 +27,7 @@ from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Positi
 from sidecar.core.journal_migrations import FORMAT, migrated
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pods import merged
 from sidecar.core.policy.policy import Policy
 from sidecar.core.rebase import rebased
 from sidecar.core.sanitize import clean
@@ -43,7 +44,7 @@ CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clocks of two nodes may differ."""
 LONGEST_NAME: Final = 1000
 
-_KINDS: Final = frozenset({"episode", "last_episode", "standby", "component", "lapsed", "group", "failovers"})
+_KINDS: Final = frozenset({"episode", "last_episode", "standby", "component", "lapsed", "pod", "group", "failovers"})
 """Of rows. The view, coverage and evidence are each observer's own; a delivery holds text."""
 
 
@@ -75,7 +76,8 @@ class Handover(Struct, frozen=True):
             for key, member in group.members.items()
             if "observer" not in member.alert.labels
         }
-        return components, _progress(self.cluster.episode), _progress(self.cluster.last_episode), alerts
+        failovers = _progress(self.cluster.episode), _progress(self.cluster.last_episode)
+        return components, failovers, alerts, {host: pod.name for host, pod in self.cluster.pods.items()}
 
     @property
     def leaders(self) -> int:
@@ -135,6 +137,7 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     view = Row("view", json.encode(cluster_id), json.encode(View()))
     state, problems = assemble(migrated([view, *found], document.format))
     cluster = state.clusters[cluster_id]
+    cluster = replace(cluster, pods=merged({}, cluster.pods))
     if problems or any(moment.steady > alive.steady for moment in _moments(cluster, state.alerts)):
         raise HandoverError(problems[0] if problems else "it has times that are later than itself")
     observer = clean(document.observer, LONGEST_NAME)
@@ -152,8 +155,11 @@ def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
     if known and (known.ever_led or known.view.connection):
         cluster = succession.informed(known, rebased(handover.cluster.episode, by), handover.observer)
+        if (pods := merged(known.pods, handover.cluster.pods)) is not known.pods:
+            cluster = replace(cluster, pods=pods)
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster})
     cluster = succession.take_over(rebased(handover.cluster, by), handover.observer, now)
+    cluster = replace(cluster, pods=merged(cluster.pods, known.pods if known else {}))
     own = handover.observer == policy.observer
     groups = _with_members(handover.alerts.groups, lambda member: _is_taken(member, cluster_id, own=own))
     taken = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)

@@ -16,6 +16,7 @@ from sidecar.core.evidence import Capture
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
+from sidecar.core.pods import Pod
 from sidecar.core.state import State
 
 _K = TypeVar("_K")
@@ -30,6 +31,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "component": (tuple[str, ComponentId], ComponentState),
     "lapsed": (tuple[str, str], LeaderElectionRecord),
     "departed": (tuple[str, ComponentId], Transition),
+    "pod": (tuple[str, str], Pod),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -67,6 +69,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
             yield from _diff("component", old.components if old else {}, new.components if new else {}, prefix=name)
             yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
             yield from _diff("departed", old.departed if old else {}, new.departed if new else {}, prefix=name)
+            yield from _diff("pod", old.pods if old else {}, new.pods if new else {}, prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -93,6 +96,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             last_episode=found["last_episode"].get(name),
             standby=found["standby"].get(name, Standby()),
             departed={left: t for (cluster, left), t in found["departed"].items() if cluster == name},
+            pods={host: pod for (cluster, host), pod in found["pod"].items() if cluster == name},
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

@@ -8,6 +8,7 @@ from msgspec import Struct
 from sidecar.core.evidence import EvidenceItem
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
+from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
 
 
@@ -152,6 +153,13 @@ class HandoverRead(SeenInCluster, frozen=True):
     content: bytes
 
 
+class PodNamed(SeenInCluster, frozen=True):
+    """Which pod has an address at which a leader of this cluster is, or may be. `pod` None: that cannot be found out."""
+
+    host: str
+    pod: Pod | None
+
+
 class DeliverySettled(Observed, frozen=True):
     """An attempt to deliver ended. `detail` is one line for people, without secrets."""
 
@@ -216,6 +224,7 @@ Observation = (
     ClusterObservation
     | NotProcessed
     | HandoverRead
+    | PodNamed
     | DeliverySettled
     | EvidenceGathered
     | Started

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 6
+SCHEMA: Final = 7
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -158,8 +158,11 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     """Upper bound of the same. Null: not known of all components."""
     before_session_id: str | None
     before_address: str | None
+    before_pod: str | None = None
+    """The name of the pod of the previous leader. Null: not known. Likewise `after_pod`."""
     after_session_id: str | None
     after_address: str | None
+    after_pod: str | None = None
     failovers: int
     """How many leaders followed each other: more than 1 if the next failover began before the episode was closed."""
 

@@ -7,30 +7,34 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules
-from sidecar.core.alerting.alerts import Alerts, Notice, Reason, Suppressed
+from sidecar.core.alerting.alerts import Alerts, Notice, Reason
 from sidecar.core.alerting.message import compose
 from sidecar.core.cluster import cluster_step, evidence_requests
 from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.record_writer import envelope, transition_record
+from sidecar.core.cluster.kubernetes_events import KubernetesEvent, events
+from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.cluster.state import fresh_cluster
 from sidecar.core.cluster.transitions import Transition
+from sidecar.core.delivery import notification_records
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part, Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
 from sidecar.core.evidence import Capture, EvidenceItem
-from sidecar.core.moment import SECOND, Moment, timestamp
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     DeliverySettled,
     EvidenceGathered,
     HandoverRead,
     Observation,
+    PodNamed,
     PolicyLoaded,
     Started,
     Stopped,
     Ticked,
 )
+from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Heartbeat, Policy, Severity
-from sidecar.core.records import AnyRecord, Notification, record_id
+from sidecar.core.records import AnyRecord, record_id
 from sidecar.core.state import State
 
 ALIVE_INTERVAL = 30 * SECOND
@@ -49,18 +53,31 @@ class Send(Struct, frozen=True):
     delivery: Delivery
 
 
+class Publish(Struct, frozen=True):
+    """Write a Kubernetes Event."""
+
+    event: KubernetesEvent
+
+
+class NamePod(Struct, frozen=True):
+    """Find out which pod has the IP address `host`. The answer is a `PodNamed`."""
+
+    cluster_id: str
+    host: str
+
+
 class Gather(Struct, frozen=True):
     """Capture evidence, after the journal has recorded the request."""
 
     capture: Capture
 
 
-Effect = Append | Send | Gather
+Effect = Append | Send | Gather | Publish | NamePod
 Step = tuple[State, list[Effect]]
 
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
-    """The state after `observation`, and its effects in order: append records, then send and gather."""
+    """The state after `observation`, and its effects in order: append records, then the others."""
     match observation:
         case Ticked():
             return _tick(policy, state, observation.at)
@@ -68,7 +85,7 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _effect_done(policy, state, observation)
         case Started():
             return _start(policy, state, observation.at)
-        case PolicyLoaded() | HandoverRead():
+        case PolicyLoaded() | HandoverRead() | PodNamed():
             return _loaded(policy, state, observation), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
@@ -78,10 +95,15 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _take(policy, state, name, cluster_step.observe(policy, name, before, observation), observation.at)
 
 
-def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead) -> State:
-    """The state under another policy, or going on from what another sidecar left."""
+def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | PodNamed) -> State:
+    """The state under another policy, going on from what another sidecar left, or with the name of a pod."""
     if isinstance(read, PolicyLoaded):
         return replace(state, alerts=grouping.rerouted(state.alerts, read.policy, read.at))
+    if isinstance(read, PodNamed):
+        known = state.clusters.get(read.cluster_id)
+        if known is None or (named := with_pod(known.pods, read.host, read.pod)) is known.pods:
+            return state
+        return replace(state, clusters={**state.clusters, read.cluster_id: replace(known, pods=named)})
     found = handover.read(read.content, read.cluster_id, read.at)
     return handover.adopt(policy, state, read.cluster_id, found, read.at) if found else state
 
@@ -116,7 +138,7 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
     if alerts is not state.alerts or outbox is not state.outbox or alive is not state.alive:
         state = replace(state, alerts=alerts, outbox=outbox, alive=alive)
-    effects += (Append(_suppression(policy, each, now)) for each in suppressed)
+    effects += (Append(notification_records.suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
     effects += (Send(delivery) for delivery in claimed)
     return state, effects
@@ -174,14 +196,21 @@ def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.A
 def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, at: Moment) -> Step:
     """The state with one cluster's next state, after the rules have reacted to what happened to it."""
     after, happened = outcome
-    if after is state.clusters.get(cluster_id):
+    before = state.clusters.get(cluster_id)
+    if after is before:
         return state, []  # the same object: the journal has nothing to write
     alerts = state.alerts
     for each in happened:
         alerts = rules.react(alerts, policy, each, after, at)
     records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in happened)
     clusters = {**state.clusters, cluster_id: after}
-    return replace(state, clusters=clusters, alerts=alerts), [Append(record) for record in records]
+    effects: list[Effect] = [Append(record) for record in records]
+    effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))
+    if cluster_id in policy.pod_names:
+        own = (each for each in happened if isinstance(each, Transition) and not each.component.job_id)
+        new = (each.leader.address for each in own if each.leader)
+        effects += (NamePod(cluster_id, host) for host in ip_addresses(new))
+    return replace(state, clusters=clusters, alerts=alerts), effects
 
 
 def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
@@ -252,47 +281,7 @@ def _heartbeat(policy: Policy, beat: Heartbeat, now: Moment) -> Delivery:
 
 
 def _settled(policy: Policy, outcomes: Iterable[Settled], at: Moment) -> list[Effect]:
-    return [Append(_notification(policy, settled, at)) for settled in outcomes]
-
-
-def _suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
-    alert = suppressed.alert
-    return Notification(
-        id=record_id("suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall),
-        alert=alert.rule,
-        fingerprint=suppressed.fingerprint,
-        receiver=suppressed.route.receiver,
-        destination="",
-        reason=suppressed.reason.value,
-        outcome="suppressed",
-        attempt=0,
-        possible_duplicate=False,
-        detail=None,
-        delivery_id="",
-        queued_at=timestamp(at.wall),
-        episode_id=alert.episode_id,
-        **envelope(policy, alert.cluster_id, at),
-    )
-
-
-def _notification(policy: Policy, settled: Settled, at: Moment) -> Notification:
-    delivery = settled.delivery
-    return Notification(
-        id=record_id("notification", delivery.id, delivery.attempt, settled.outcome, at.wall, at.steady),
-        alert=delivery.alert,
-        fingerprint=delivery.fingerprint,
-        receiver=delivery.receiver,
-        destination=delivery.destination,
-        reason=delivery.reason.value,
-        outcome=str(settled.outcome),
-        attempt=delivery.attempt,
-        possible_duplicate=delivery.possible_duplicate,
-        detail=settled.detail,
-        delivery_id=delivery.id,
-        queued_at=timestamp(delivery.queued_at.wall),
-        episode_id=delivery.episode_id,
-        **envelope(policy, delivery.cluster_id, at),
-    )
+    return [Append(notification_records.outcome(policy, settled, at)) for settled in outcomes]
 
 
 def step_all(policy: Policy, state: State, observations: Iterable[Observation]) -> Step:

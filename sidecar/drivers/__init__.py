@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
-from sidecar.ports import LeaderRetrievalDriver, LedgerStore, Observer
+from sidecar.ports import EventStore, LeaderRetrievalDriver, LedgerStore, Observer, PodDirectory
 from sidecar.settings import ClusterSettings, KubernetesSettings
 
 if TYPE_CHECKING:
@@ -62,6 +62,28 @@ class Drivers:
             connection_timeout=cluster.connection_timeout,
             security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
+
+
+def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDirectory]:
+    """The pods of the namespaces of those clusters that want them named."""
+    wanted = [each for each in clusters if isinstance(each, KubernetesSettings) and each.pod_names]
+    if not wanted:
+        return {}
+    from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.pods import KubernetesPods
+
+    return {each.cluster_id: KubernetesPods(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
+
+
+def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore]:
+    """Where Events are written about those clusters that want it."""
+    wanted = [each for each in clusters if isinstance(each, KubernetesSettings) and each.events]
+    if not wanted:
+        return {}
+    from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.events import KubernetesEvents
+
+    return {each.cluster_id: KubernetesEvents(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:

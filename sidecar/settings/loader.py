@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, unquote
 
 from msgspec import structs
 
+from sidecar.core.pods import is_address
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.settings.alerting.alerting import read_alerting
 from sidecar.settings.cluster.cluster import find_cluster, names_cluster
@@ -20,7 +21,7 @@ from sidecar.settings.file.durations import MILLISECOND, SECOND
 from sidecar.settings.file.section import Section, read_file
 from sidecar.settings.file.setting import Setting, overrides_of
 from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, Settings, SpoolSettings
+from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, OwnPod, Settings, SpoolSettings
 from sidecar.settings.security import NamedSettings, security_settings
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
@@ -47,6 +48,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         **structs.asdict(alerting),
         clusters=_clusters(_cluster_settings(line), _cluster_settings(environment), file),
         observer=_observer(given.get("observer") or file.find("observer")),
+        own_pod=_own_pod(),
         state_dir=state_dir,
         spool=SpoolSettings(
             place=spool_place,
@@ -126,6 +128,18 @@ def _observer(setting: Setting | None) -> str:
         name = os.environ.get("POD_NAME") or socket.gethostname()
         setting = Setting(name, "the observer's name, from POD_NAME or the host name")
     return setting.matching(_OBSERVER, "a name of letters, digits, _, - and .: set observer")
+
+
+def _own_pod() -> OwnPod | None:
+    """Our own pod, from the variables that its manifest sets: POD_NAME, POD_IP, POD_UID."""
+    name, address = os.environ.get("POD_NAME"), os.environ.get("POD_IP")
+    if not name or not address:
+        return None
+    if not is_address(address):
+        raise Setting(address, "POD_IP").invalid(
+            "is not an IP address: set it from the field status.podIP, or not at all"
+        )
+    return OwnPod(name, address, os.environ.get("POD_UID") or None)
 
 
 def external_labels(file: Section) -> dict[str, str]:

@@ -128,6 +128,10 @@ class KubernetesSettings(Struct, frozen=True):
     """None: the service account of our own pod is used."""
     context: str | None = None
     """A context of the kubeconfig; None without one."""
+    pod_names: bool = False
+    """Whether the pods of leaders are looked up."""
+    events: bool = False
+    """Whether failovers become Events."""
 
     @property
     def tolerate_suspended(self) -> bool:
@@ -142,6 +146,14 @@ class KubernetesSettings(Struct, frozen=True):
 
 
 ClusterSettings = ZooKeeperSettings | KubernetesSettings
+
+
+class OwnPod(Struct, frozen=True):
+    """The pod in which this sidecar runs, and its IP address."""
+
+    name: str
+    address: str
+    uid: str | None = None
 
 
 class SpoolSettings(Struct, frozen=True):
@@ -240,6 +252,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
     clusters: tuple[ClusterSettings, ...]
     """At least one; their ids differ."""
     observer: str
+    own_pod: OwnPod | None = None
+    """None: not known."""
     state_dir: Path
     spool: SpoolSettings
     ledger: LedgerMode
@@ -251,6 +265,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
 
     def policy(self) -> Policy:
         """The part of the settings that the core needs."""
+        kubernetes = [each for each in self.clusters if isinstance(each, KubernetesSettings)]
         return replace(
             self.policy_for(self.observer, {cluster.cluster_id: cluster.store for cluster in self.clusters}),
             trust_window=round(self.trust_window * SECOND),
@@ -263,6 +278,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
             session_timeouts=session_timeouts(*self.clusters),
             link=self.http.external_url,
             evidence=self.evidence.sources,
+            pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
+            events=frozenset(each.cluster_id for each in kubernetes if each.events),
         )
 
     def destination_urls(self) -> dict[str, str]:

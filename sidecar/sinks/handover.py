@@ -12,7 +12,8 @@ from sidecar.clock import Clock
 from sidecar.core import handover
 from sidecar.core.handover import Handover, HandoverError
 from sidecar.core.moment import SECOND, Moment, seconds
-from sidecar.core.observations import HandoverRead
+from sidecar.core.observations import HandoverRead, PodNamed
+from sidecar.core.pods import Pods, merged
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
@@ -42,7 +43,7 @@ class Handovers:
         stores: Mapping[str, LedgerStore],
         policy: Policy,
         state: Callable[[], State],
-        observe: Callable[[HandoverRead], None],
+        observe: Callable[[HandoverRead | PodNamed], None],
         clock: Clock,
     ) -> None:
         """`stores`: the document of each cluster that is handed over. `state`: the current one. `observe` gets what others left."""
@@ -112,6 +113,8 @@ class Handovers:
         # While the store cannot be read, the previous document says what was last known.
         if cluster and cluster.in_sight and cluster.ever_led:
             kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+            for host, pod in kept.pods.items() if merged(cluster.pods, kept.pods) is not cluster.pods else ():
+                self._observe(PodNamed(self._clock(), kept.name, host, pod))
 
 
 class _Kept:
@@ -123,6 +126,8 @@ class _Kept:
         self._observer = observer
         self._clock = clock
         self._lock = threading.Lock()
+        self.pods: Pods = {}
+        """Those in the document of another sidecar, as last read."""
         self._document: Document | None = None
         """As last read or written; None: not known."""
         self._gist: object = None
@@ -157,7 +162,14 @@ class _Kept:
         if now < self._next_at or self.name not in state.clusters:
             return False
         cluster, alerts = state.clusters[self.name], state.alerts
-        of_cluster = (cluster.components, cluster.episode, cluster.last_episode, cluster.standby, cluster.in_sight)
+        of_cluster = (
+            cluster.components,
+            cluster.episode,
+            cluster.last_episode,
+            cluster.standby,
+            cluster.in_sight,
+            cluster.pods,
+        )
         parts = (*of_cluster, alerts.groups, alerts.failovers, state.outbox)
         same = len(parts) == len(self._seen) and all(a is b for a, b in zip(parts, self._seen, strict=True))
         self._seen = parts
@@ -232,7 +244,10 @@ class _Kept:
             found = handover.read(document.content, self.name, self._clock())
         except HandoverError:
             return False
-        if found is None or found.observer == self._observer or found.ended:
+        if found is None or found.observer == self._observer:
+            return False
+        self.pods = found.cluster.pods
+        if found.ended:
             return False
         return current.alive.wall - found.alive.wall < CONFIRM_SECONDS * SECOND and found.gist() == gist
 

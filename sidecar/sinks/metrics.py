@@ -35,6 +35,8 @@ class SinkHealth(NamedTuple):
     """By cluster."""
     handovers: Mapping[str, bool]
     """By cluster."""
+    events: Mapping[str, int]
+    """How many Kubernetes Events, by outcome."""
 
 
 def renderer(
@@ -204,3 +206,5 @@ def _sinks(sinks: SinkHealth) -> Iterator[Metric]:
     )
     for name, text, up in by_cluster:
         yield _gauge(name, text, ["cluster_id"], (([cluster], int(is_up)) for cluster, is_up in up.items()))
+    events = {(outcome,): count for outcome, count in sinks.events.items()}
+    yield _counter("flink_ha_kubernetes_events", "Kubernetes Events about failovers.", ["outcome"], events)

@@ -17,6 +17,7 @@ from sidecar import __version__
 from sidecar.core.cluster.record_lines import lasted, move
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import SECOND, seconds, timestamp
+from sidecar.core.pods import spelled
 from sidecar.core.records import TransitionRecord
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views.episode_view import EpisodeView
@@ -93,7 +94,10 @@ def _utc(time: str) -> Markup:
 
 def _moved(failover: EpisodeView) -> str:
     """The previous and the next leader."""
-    before, after = host_port(failover.before_address or ""), host_port(failover.after_address or "")
+    before, after = (
+        spelled(failover.before_address, failover.before_pod),
+        spelled(failover.after_address, failover.after_pod),
+    )
     return move(before, after) if failover.after_address else f"{clean(before or '?')} → no leader yet"
 
 

@@ -115,7 +115,13 @@ def storm(what: str, jobs: int) -> str:
 
         asked: list[Capture] = []
         loop = Loop(
-            *(POLICY, journal, journal.open(), clock), send=send, gather=asked.append, sealed=lambda: 0, died=told.set
+            *(POLICY, journal, journal.open(), clock),
+            send=send,
+            gather=asked.append,
+            publish=print,
+            name_pod=print,
+            sealed=lambda: 0,
+            died=told.set,
         )
 
         def watched() -> list[ClusterState]:

@@ -13,7 +13,7 @@ from tests.kit.observed_failovers import PATHS, first_sight, gone, play
 KEPT: dict[type[Struct], set[str]] = {
     State: {"clusters", "alerts", "outbox", "captures", "alive"},
     Alerts: {"pending", "groups", "failovers"},
-    ClusterState: {"view", "components", "episode", "last_episode", "standby", "departed"},
+    ClusterState: {"view", "components", "episode", "last_episode", "standby", "pods", "departed"},
 }
 KEPT_IN_PART = {"leases", "contested"}
 """Leases that have run out, so that a new process does not take them for alive; which leaderships are split follows from the components."""

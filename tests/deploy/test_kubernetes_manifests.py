@@ -3,6 +3,7 @@
 import copy
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.core.cluster.kubernetes_events import EventReason, KubernetesEvent, Subject
+from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
+from sidecar.drivers.kubernetes.events import KubernetesEvents
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.pods import KubernetesPods
 from sidecar.ports import Document, LedgerRefusedError
 from sidecar.settings import KubernetesSettings, load
 from tests.deploy.manifests import DEPLOY, apply, copied, document, example, of_kind, pod_of
@@ -198,6 +203,41 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
         ]
     finally:
         apply(kubeconfig, example(tmp_path / "new", "kubernetes"))
+
+
+@pytest.mark.parametrize(
+    ("component", "resource", "permitted"),
+    [("events", "events", {"create", "get", "patch"}), ("pod-names", "pods", {"list"})],
+)
+def test_a_component_allows_what_it_is_for(
+    kubernetes: Kubernetes, account: Path, tmp_path: Path, component: str, resource: str, permitted: set[str]
+) -> None:
+    """With a Role of its own, beside that of the sidecar: applied to the account, it is enough, and nothing else is in it."""
+    manifests = example(tmp_path, "kubernetes", f"kubernetes/{component}")
+    role, binding = (found for found in manifests if found["metadata"]["name"] == f"flink-ha-sidecar-{component}")
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+    assert [verb for verb in verbs if allowed(kubernetes, verb, resource)] == []
+    try:
+        apply(kubernetes.kubeconfig(), [role, binding])
+        deadline = time.monotonic() + PATIENCE_SECONDS  # the authorizer's own view of a new Role is a moment late
+        while {verb for verb in verbs if allowed(kubernetes, verb, resource)} != permitted:
+            assert time.monotonic() < deadline
+        assert [rule["resources"] for rule in role["rules"]] == [[resource]]
+        namespace = kubernetes.namespace(NAMESPACE)
+        config_map = namespace.create(f"of-{component}")
+        if component == "events":
+            about = Subject("ConfigMap", f"of-{component}", config_map["metadata"]["uid"])
+            event = KubernetesEvent(
+                CLUSTER_ID, about, EventReason.LEADER_LOST, "lost", Timestamp("2026-11-20T08:00:00.000000Z"), "1"
+            )
+            KubernetesEvents(Access(account), NAMESPACE).write(event)
+            assert len(namespace.events("ConfigMap", config_map)) == 1
+        else:
+            assert KubernetesPods(Access(account), NAMESPACE).find("10.9.9.9", 0) is None
+    finally:
+        for manifest in (binding, role):
+            path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/{manifest['kind'].lower()}s"
+            kubernetes.server.ask("DELETE", f"{path}/{manifest['metadata']['name']}")
 
 
 def test_a_mistake_in_a_manifest_would_be_refused(kubernetes: Kubernetes, built: list[Manifest]) -> None:

@@ -135,7 +135,9 @@ def test_an_edited_alert_rule_does_not_roll_the_jobmanagers() -> None:
 def test_no_secret_stands_in_any_file(container: dict[str, Any], config: dict[str, Any]) -> None:
     """Receivers are named by variables, which come from a Secret that the operator brings."""
     assert container["envFrom"] == [{"secretRef": {"name": "flink-ha-sidecar-receivers"}}]
-    assert [variable["name"] for variable in container["env"] if "valueFrom" in variable] == ["POD_NAME"]
+    assert [variable["name"] for variable in container["env"] if "valueFrom" in variable] == [
+        *("POD_NAME", "POD_IP", "POD_UID"),
+    ]
     assert [variable for variable in container["env"] if "value" in variable] == []
     assert [re.fullmatch(r"\$\{[A-Z_]+\}", url) is not None for one in config["receivers"] for url in one["urls"]] == [
         True

@@ -60,6 +60,8 @@ class House:
             clock,
             send=self.sent.append,
             gather=lambda _: None,
+            publish=lambda _: None,
+            name_pod=lambda *_: None,
             sealed=lambda: 0,
             died=lambda: None,
         )

@@ -7,6 +7,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core import handover
+from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
@@ -35,7 +36,7 @@ from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Stor
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.state import State
-from sidecar.core.step import Append, Gather, Send, Step, step
+from sidecar.core.step import Append, Gather, NamePod, Publish, Send, Step, step
 from tests.kit.cluster import CLUSTER, START, A, B, JobManager
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.fake_flink import Flink
@@ -75,6 +76,9 @@ class Sidecar:
         self.records: list[AnyRecord] = []
         self.sent: list[Delivery] = []
         self.asked: list[Capture] = []
+        self.events: list[KubernetesEvent] = []
+        self.wanted: list[str] = []
+        """Addresses whose pods are asked for."""
         self.answers: dict[str, DeliveryOutcome | None] = {}
         """How each destination answers, by name: DELIVERED unless told otherwise, None for never."""
         self.now = START
@@ -220,6 +224,10 @@ class Sidecar:
                     self._send(delivery)
                 case Gather(capture):
                     self.asked.append(capture)
+                case Publish(event):
+                    self.events.append(event)
+                case NamePod(_, host):
+                    self.wanted.append(host)
 
     def _send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
@@ -232,10 +233,28 @@ class Namespace:
     def delete(self, name: str) -> None:
         self._server.ask("DELETE", f"{self._path}/{name}")
 
-    def allow(self, user: str, *verbs: str, names: Sequence[str] = ()) -> None:
+    def run_pod(self, name: str, address: str, phase: str = "Running") -> Json:
+        """A pod with this IP address, as its kubelet would report it; there is no kubelet."""
+        path = f"/api/v1/namespaces/{self.name}/pods"
+        container = {"name": "jobmanager", "image": "flink", "env": [{"name": "PASSWORD", "value": "secret"}]}
+        pod = self._server.ask("POST", path, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+        pod["status"] |= {"phase": phase, "podIP": address, "podIPs": [{"ip": address}]}
+        return self._server.ask("PUT", f"{path}/{name}/status", pod)
+
+    def events(self, kind: str, of: Json) -> list[Json]:
+        """The Events that `kubectl describe` shows of an object: it asks for these fields."""
+        about = {"kind": kind, "name": of["metadata"]["name"], "uid": of["metadata"]["uid"], "namespace": self.name}
+        fields = quote(",".join(f"involvedObject.{field}={value}" for field, value in about.items()))
+        found = self._server.ask("GET", f"/api/v1/namespaces/{self.name}/events?fieldSelector={fields}")
+        return sorted(found["items"], key=lambda event: str(event["firstTimestamp"]))
+
+    def get(self, name: str) -> Json:
+        return self._server.ask("GET", f"{self._path}/{name}")
+
+    def allow(self, user: str, *verbs: str, names: Sequence[str] = (), resource: str = "configmaps") -> None:
         """Give `user` a Role: these verbs on ConfigMaps, on those of these `names` alone where there are any."""
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.name}"
-        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs, "resourceNames": names}
+        rule = {"apiGroups": [""], "resources": [resource], "verbs": verbs, "resourceNames": names}
         role = f"{user}-{len(self._server.ask('GET', f'{rbac}/roles')['items'])}"
         self._server.ask("POST", f"{rbac}/roles", {"metadata": {"name": role}, "rules": [rule]})
         binding = {

@@ -9,7 +9,7 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SinkHealth, SnapshotCollector
 from tests.kit.observed_failovers import at
 
-WELL: Final = SinkHealth(spool=True, ledgers={}, handovers={})
+WELL: Final = SinkHealth(spool=True, ledgers={}, handovers={}, events={})
 """Nothing fails; no cluster has a ledger or a handover."""
 _SUFFIXES: Final = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_count", "_sum")}
 

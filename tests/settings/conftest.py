@@ -33,7 +33,7 @@ def with_flinks_defaults(quorum: str, flink_session_timeout: float | None = None
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in os.environ:
-        if name.startswith(("FLINK_", "POD_NAME", "KUBE")):
+        if name.startswith(("FLINK_", "POD_", "KUBE")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("sidecar.settings.cluster.kubernetes.SERVICE_ACCOUNT", tmp_path / "serviceaccount")

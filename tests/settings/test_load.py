@@ -10,7 +10,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import NO_RECEIVER, Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.settings import LedgerMode, Secret, SettingsError, load
-from sidecar.settings.model import HttpSettings, Receiver, SpoolSettings
+from sidecar.settings.model import HttpSettings, OwnPod, Receiver, SpoolSettings
 from tests.settings.conftest import Write
 
 SHIPPED = (
@@ -216,3 +216,21 @@ def test_a_spool_that_cannot_be_used_is_not_shown(write: Write, url: str, proble
     with pytest.raises(SettingsError) as error:
         load(config, {"zookeeper": "zk"})
     assert str(error.value) == f"{config}:1: spool.url: {problem}"
+
+
+def test_the_own_pod_is_known_by_what_its_manifest_sets(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name and address; the uid where it is set."""
+    config = write("zookeeper: {quorum: zk}\n")
+    assert load(config, {}).own_pod is None
+    monkeypatch.setenv("POD_NAME", "jm-0")
+    assert load(config, {}).own_pod is None
+    monkeypatch.setenv("POD_IP", "10.1.2.3")
+    assert load(config, {}).own_pod == OwnPod("jm-0", "10.1.2.3")
+    monkeypatch.setenv("POD_UID", "3b1c")
+    assert load(config, {}).own_pod == OwnPod("jm-0", "10.1.2.3", "3b1c")
+    monkeypatch.setenv("POD_IP", "jm-0.flink.svc")
+    with pytest.raises(SettingsError) as error:
+        load(config, {})
+    assert str(error.value) == (
+        'POD_IP: "jm-0.flink.svc" is not an IP address: set it from the field status.podIP, or not at all'
+    )

@@ -51,7 +51,16 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
     state = journal.open()
     died = threading.Event().set
     loop = Loop(
-        policy, journal, state, Clock(), send=lambda _: None, gather=lambda _: None, sealed=lambda: 0, died=died
+        policy,
+        journal,
+        state,
+        Clock(),
+        send=lambda _: None,
+        gather=lambda _: None,
+        publish=lambda _: None,
+        name_pod=lambda *_: None,
+        sealed=lambda: 0,
+        died=died,
     )
     try:
         return counters(loop.snapshot)

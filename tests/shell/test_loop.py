@@ -47,6 +47,8 @@ class House:
             self.clock,
             send=self.send,
             gather=self.captures.append,
+            publish=lambda _: None,
+            name_pod=lambda *_: None,
             sealed=lambda: 0,
             died=self.died.set,
         )

@@ -140,5 +140,13 @@ def test_trouble_with_what_is_written_elsewhere_can_be_seen() -> None:
     assert found[key("flink_ha_spool_up")] == 1
     ledger, handover = (key(f"flink_ha_{name}_up", cluster_id=CLUSTER) for name in ("ledger", "handover"))
     assert not {ledger, handover} & found.keys()
-    found = scraped(*play(first_sight()), second=1, sinks=SinkHealth(False, {CLUSTER: True}, {CLUSTER: False}))
+    found = scraped(*play(first_sight()), second=1, sinks=SinkHealth(False, {CLUSTER: True}, {CLUSTER: False}, {}))
     assert (found[key("flink_ha_spool_up")], found[ledger], found[handover]) == (0, 1, 0)
+
+
+def test_events_are_counted_by_outcome() -> None:
+    """Where a cluster has any."""
+    written = key("flink_ha_kubernetes_events_total", outcome="written")
+    assert written not in scraped(*play(first_sight()), second=1)
+    sinks = SinkHealth(True, {}, {}, {"written": 3, "dropped": 0})
+    assert scraped(*play(first_sight()), second=1, sinks=sinks)[written] == 3

@@ -18,10 +18,12 @@ from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ConnectionState,
     HandoverRead,
+    PodNamed,
     SnapshotCompleted,
     Started,
     ViewObserved,
 )
+from sidecar.core.pods import Pod
 from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks import handover as sink
@@ -52,8 +54,12 @@ class World:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.observed: list[HandoverRead] = []
+        self.observed: list[HandoverRead | PodNamed] = []
         self.watched: list[str] = []
+
+    def learns(self) -> None:
+        """What it observed is processed."""
+        self.state = play([*self.observed], self.state)[0]
 
 
 @contextmanager
@@ -148,6 +154,26 @@ def test_two_sidecars_that_see_the_same_write_once() -> None:
             assert (found.observer, shared.document.version) == (POLICY.observer, 1)
 
 
+def test_two_sidecars_learn_the_names_of_each_others_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each knows its own. The second one writes both down; the first one finds them when it confirms its own."""
+    monkeypatch.setattr(sink, "CONFIRM_SECONDS", 0.3)
+    shared, one, two = Shared(), World(led_by(1)), World(led_by(1))
+    for number, world in ((1, one), (2, two)):
+        pod = PodNamed(CLOCK(), CLUSTER, f"10.1.2.{number}", Pod(f"jm-{number}", None, CLOCK().wall))
+        world.state = play([pod], world.state)[0]
+    with running(Memory(shared), one, new=False):
+        until(lambda: left_there(Memory(shared)))
+        with running(Memory(shared), two, new=False, observer=NEXT.observer):
+            until(lambda: two.observed)
+            two.learns()
+            until(lambda: one.observed)
+            one.learns()
+            until(lambda: (found := left_there(Memory(shared))) and len(found.cluster.pods) == 2)
+    both = {"10.1.2.1": "jm-1", "10.1.2.2": "jm-2"}
+    for world in (one, two):
+        assert {host: pod.name for host, pod in world.state.clusters[CLUSTER].pods.items()} == both
+
+
 def test_who_cannot_see_writes_nothing() -> None:
     """Not even at the end: what it knew before is there already."""
     store = Memory(Shared())
@@ -195,7 +221,9 @@ def test_a_sidecar_that_is_still_running_is_followed() -> None:
         until(lambda: len(world.observed) > 1)
         world.state = led_by(3)
         until(lambda: (found := left_there(store)) and found.observer == NEXT.observer)
-    read = handover.read(world.observed[-1].content, CLUSTER, CLOCK())
+    observed = world.observed[-1]
+    assert isinstance(observed, HandoverRead)
+    read = handover.read(observed.content, CLUSTER, CLOCK())
     assert read
     assert (read.alive, read.ended) == (later.alive, True)
 

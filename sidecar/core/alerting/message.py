@@ -14,6 +14,7 @@ from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Verdict, verdict
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.sanitize import clean
 
@@ -38,8 +39,8 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "component": "dispatcher",
     "components": ["dispatcher", "resource_manager", "rest_server"],
     "job_id": "",
-    "before": {"host": "jm-0", "address": "jm-0:6123"},
-    "after": {"host": "jm-1", "address": "jm-1:6123"},
+    "before": {"host": "jm-0", "address": "jm-0:6123", "pod": "jm-0"},
+    "after": {"host": "jm-1", "address": "jm-1:6123", "pod": "jm-1"},
     "vacant_seconds": 4.25,
     "downtime_seconds_at_least": 4.25,
     "downtime_seconds_at_most": 17.5,
@@ -88,6 +89,8 @@ class _Context(NamedTuple):
     episode: Episode | None
     found: Verdict | None
     jobs: MovedJobs | None
+    pods: Mapping[str, Pods]
+    """By cluster."""
 
 
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Message:
@@ -105,12 +108,13 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         episode,
         verdict(episode.facts) if episode else None,
         _jobs(episode, cluster) if episode and cluster else None,
+        {name: each.pods for name, each in clusters.items()},
     )
     title, problem = _title(context)
     others = len(alerts) - len(context.alerts)
     page = f"episodes/{episode.id}" if episode else ""
     label = "RESOLVED" if notice.reason is Reason.RESOLVED else context.rule.severity.value.upper()
-    lines = [phrases.line(rules[alert.rule], alert) for alert in notice.alerts]
+    lines = [phrases.line(rules[alert.rule], alert, context.pods) for alert in notice.alerts]
     return Message(
         f"[{label}] {title}{f', and {others} more alert' + 's' * (others > 1) if others else ''}",
         "\n".join([*_bounded(lines, MOST_BYTES, len(lines)), *_why(context, problem)]),
@@ -205,7 +209,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
     names = {alert.cluster_id for alert in context.notice.alerts}
     where = clean(alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
     over = context.notice.reason is Reason.RESOLVED
-    own = f"Flink {where}: {phrases.headline(rule, alerts, over=over)}"
+    own = f"Flink {where}: {phrases.headline(rule, alerts, context.pods, over=over)}"
     if rule.summary is None:
         return own, None
     try:
@@ -216,8 +220,9 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    rule, notice, alerts, policy, episode, found, jobs = context
+    rule, notice, alerts, policy, episode, found, jobs, pods = context
     first = alerts[0]
+    known = pods.get(first.cluster_id, {})
     return {
         "alert": rule.alert,
         "severity": rule.severity.value,
@@ -229,8 +234,8 @@ def _fields(context: _Context) -> dict[str, object]:
         "component": first.component.component.value if first.component else "",
         "components": sorted({alert.component.component.value for alert in alerts if alert.component}),
         "job_id": (first.component.job_id if first.component else None) or "",
-        "before": _leader(first.before),
-        "after": _leader(first.after),
+        "before": _leader(first.before, known),
+        "after": _leader(first.after, known),
         "vacant_seconds": max((a.vacant_seconds for a in alerts if a.vacant_seconds is not None), default=0.0),
         **_downtime(alerts),
         "count": first.count or 0,
@@ -254,6 +259,7 @@ def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:
     }
 
 
-def _leader(host_port: str | None) -> dict[str, str]:
+def _leader(host_port: str | None, pods: Pods) -> dict[str, str]:
     """The fields of a leader in a template, empty if it is not known."""
-    return {"host": clean(phrases.host(host_port) or ""), "address": clean(host_port or "")}
+    found = {"host": phrases.host(host_port), "address": host_port, "pod": name_at(pods, host_port)}
+    return {name: clean(text or "") for name, text in found.items()}

@@ -1,7 +1,7 @@
 """The texts of alerts by trigger: title and line, while firing and when resolved."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting.alerts import Alert
@@ -10,6 +10,7 @@ from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.record_lines import move, working
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import SECOND, seconds, timestamp
+from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.sanitize import clean
 
@@ -79,17 +80,17 @@ PHRASES: Final = {
 NO_CLUSTER: Final = Phrases("no such cluster", "the cluster exists", "{missing}", "the cluster exists since {ended}")
 
 
-def headline(rule: Rule, alerts: Sequence[Alert], *, over: bool) -> str:
-    """The title of a group of alerts."""
+def headline(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods], *, over: bool) -> str:
+    """The title of a group of alerts. `pods`: those of each cluster."""
     phrases = _phrases(rule, alerts[0])
-    return (phrases.title_over if over else phrases.title).format_map(_fields(rule, alerts))
+    return (phrases.title_over if over else phrases.title).format_map(_fields(rule, alerts, pods))
 
 
-def line(rule: Rule, alert: Alert) -> str:
+def line(rule: Rule, alert: Alert, pods: Mapping[str, Pods]) -> str:
     """The line of one alert: what happened, to what, when."""
     phrases = _phrases(rule, alert)
     over = alert.ended is not None and not alert.is_event
-    return (phrases.line_over if over else phrases.line).format_map(_fields(rule, [alert]))
+    return (phrases.line_over if over else phrases.line).format_map(_fields(rule, [alert], pods))
 
 
 def _phrases(rule: Rule, alert: Alert) -> Phrases:
@@ -101,21 +102,22 @@ def host(host_port: str | None) -> str | None:
     return (host_port or "").rpartition(":")[0] or host_port
 
 
-def _fields(rule: Rule, alerts: Sequence[Alert]) -> dict[str, str]:
+def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
     first = alerts[0]
+    before, after = (_spelled(place, pods.get(first.cluster_id, {})) for place in (first.before, first.after))
     lasted = seconds(int((first.vacant_seconds or 0) * SECOND))
-    led = f"elected {clean(first.after)}" if first.after else "its job ended"
+    led = f"elected {clean(after)}" if after else "its job ended"
     down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
     return {
         "what": _what(alerts),
         "began": timestamp(first.began.wall),
         "ended": timestamp(first.ended.wall) if first.ended else "",
         "lasted": lasted,
-        "before": clean(first.before or "?"),
-        "after": clean(first.after or "?"),
-        "move": move(first.before, first.after),
-        "moves": _moves(alerts),
-        "formerly": f" (previous leader: {clean(first.before)})" if first.before else "",
+        "before": clean(before or "?"),
+        "after": clean(after or "?"),
+        "move": move(before, after),
+        "moves": _moves(alerts, pods),
+        "formerly": f" (previous leader: {clean(before)})" if before else "",
         "led": "new leaders, or ended" if first.component == JOBS else led,
         "vacant": "" if first.vacant_seconds is None else f", no published leader for {lasted}",
         "down": f", {down}" if down else "",
@@ -143,8 +145,18 @@ def _jobs(number: int) -> str:
     return "1 job" if number == 1 else f"{number} jobs"
 
 
-def _moves(alerts: Sequence[Alert]) -> str:
-    (before, after), *others = {(host(alert.before), host(alert.after)) for alert in alerts}
+def _spelled(place: str | None, pods: Pods) -> str | None:
+    name = name_at(pods, place)
+    return spelled(place, name) if name else place
+
+
+def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
+    """From pod to pod, or from host to host where the pod is not known."""
+    found = {
+        tuple(name_at(pods.get(alert.cluster_id, {}), place) or host(place) for place in (alert.before, alert.after))
+        for alert in alerts
+    }
+    (before, after), *others = found
     if others:
         return f", in {len(others) + 1} different moves"
     if before == after:  # several processes on one host: only their ports differ, and one pair stands for all

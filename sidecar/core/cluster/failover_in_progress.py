@@ -80,7 +80,7 @@ def close_episode(draft: Draft) -> None:
     assert episode  # noqa: S101  the caller checked
     closed = replace(episode, facts=replace(episode.facts, contend=contending(draft.state.contenders)))
     parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
-    draft.happened.append(draft.writer.episode(closed, parts))
+    draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
     draft.update(episode=None, last_episode=closed)
 
 

@@ -6,8 +6,8 @@ Addresses and job ids come from the store and are untrusted: control characters 
 from typing import Final
 
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import SECOND, bounds
+from sidecar.core.pods import spelled
 from sidecar.core.records import (
     Annotation,
     AnyRecord,
@@ -46,7 +46,7 @@ def _missed(transition: TransitionRecord) -> str:
 
 def episode_line(episode: EpisodeRecord) -> str:
     """A failover that is over, as one line of a log."""
-    moved = move(host_port(episode.before_address or ""), host_port(episode.after_address or ""))
+    moved = move(spelled(episode.before_address, episode.before_pod), spelled(episode.after_address, episode.after_pod))
     lasted = f", no published leader for {episode.vacant_seconds:.3f} s" if episode.vacant_seconds is not None else ""
     down = working(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
     jobs = f", {episode.jobs_affected} of {episode.jobs_total} jobs" if episode.jobs_total else ""

@@ -20,6 +20,7 @@ from sidecar.core.flink.leadership import (
     ZNodePosition,
 )
 from sidecar.core.moment import Moment, Timestamp, in_seconds, seconds, stored_at, timestamp
+from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import Contention, Coverage, EpisodeRecord, PositionRecord, TransitionRecord, record_id
 
@@ -118,7 +119,7 @@ class RecordWriter:
             **envelope(self._policy, self._cluster_id, self._at),
         )
 
-    def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState]) -> EpisodeRecord:
+    def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState], pods: Pods) -> EpisodeRecord:
         """An episode that is over, and the components that had a part in it."""
         found = verdict(episode.facts)
         jobs = [known for component, known in parts.items() if component.job_id]
@@ -150,8 +151,10 @@ class RecordWriter:
             **downtime.bounds_in_seconds(downtime.longest(down)),
             before_session_id=str(before.session_id),
             before_address=before.address,
+            before_pod=name_at(pods, before.address),
             after_session_id=str(after.session_id) if after else None,
             after_address=after.address if after else None,
+            after_pod=name_at(pods, after.address) if after else None,
             failovers=max((known.absence.leaders for known in own if known.absence), default=0),
             **envelope(self._policy, self._cluster_id, self._at),
         )

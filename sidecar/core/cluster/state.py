@@ -24,6 +24,7 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
+from sidecar.core.pods import Pods
 from sidecar.core.sanitize import clean
 
 _MOST_SHOWN: Final = 20
@@ -179,6 +180,8 @@ class ClusterState(Struct, frozen=True):
     missing: Missing | None = None
     handed_over_by: str | None = None
     """The observer from whose handover the last known leaders are; None once everything has been read."""
+    pods: Pods = {}
+    """The pods of this cluster's JobManagers, as far as they are known."""
     departed: Mapping[ComponentId, Transition] = {}
     """REVOKED of jobs that just lost their leader, not yet recorded: the failover they belong to is decided shortly after."""
 

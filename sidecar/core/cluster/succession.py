@@ -46,6 +46,7 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         last_episode=cluster.last_episode,
         standby=cluster.standby,
         contested=cluster.contested,
+        pods=cluster.pods,
     )
 
 

@@ -127,3 +127,7 @@ class Policy(Struct, frozen=True):
     link: str | None = None
     """The URL of the status page."""
     evidence: frozenset[Source] = frozenset()
+    pod_names: frozenset[str] = frozenset()
+    """The clusters whose leaders' pods are looked up."""
+    events: frozenset[str] = frozenset()
+    """The clusters whose failovers become Kubernetes Events."""

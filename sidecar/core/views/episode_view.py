@@ -6,6 +6,7 @@ from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import verdict
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.pods import name_at
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.views.snapshot import Snapshot
 
@@ -34,8 +35,10 @@ class EpisodeView(Struct, frozen=True, kw_only=True):
     downtime_seconds_at_most: float | None
     before_session_id: str | None
     before_address: str | None
+    before_pod: str | None
     after_session_id: str | None
     after_address: str | None
+    after_pod: str | None
     failovers: int
 
 
@@ -77,7 +80,9 @@ def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episo
         downtime_seconds_at_most=None,
         before_session_id=str(episode.before.session_id),
         before_address=episode.before.address,
+        before_pod=name_at(cluster.pods, episode.before.address),
         after_session_id=str(episode.after.session_id) if episode.after else None,
         after_address=episode.after.address if episode.after else None,
+        after_pod=name_at(cluster.pods, episode.after.address) if episode.after else None,
         failovers=max((absence.leaders for component, absence in parts.items() if not component.job_id), default=0),
     )

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.cluster.record_lines import MOST_LINES, evidence_outcome, lasted, move, transition_line
 from sidecar.core.errors import OperatorError
-from sidecar.core.flink.leadership import host_port
+from sidecar.core.pods import spelled
 from sidecar.core.records import Annotation, AnyRecord, EpisodeRecord, Evidence, Notification, TransitionRecord
 from sidecar.core.sanitize import clean, printable
 
@@ -148,7 +148,9 @@ def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
     if not episode.failovers:
         return
     followed = [f"{episode.failovers} leaders in succession"] if episode.failovers > 1 else []
-    yield "leader", [move(host_port(episode.before_address or ""), host_port(episode.after_address or "")), *followed]
+    before = spelled(episode.before_address, episode.before_pod)
+    after = spelled(episode.after_address, episode.after_pod)
+    yield "leader", [move(before, after), *followed]
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
     published = f"published: {vacant}" if vacant else "always published"
     if episode.downtime_seconds_at_least is None:

@@ -6,6 +6,7 @@ from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import Blindness, Held, Leadership, Position, Unknown, Vacant, ZNodePosition
 from sidecar.core.moment import Timestamp, stored_at, timestamp
+from sidecar.core.pods import name_at
 from sidecar.core.views.snapshot import Snapshot
 
 
@@ -25,6 +26,8 @@ class Leader(Struct, frozen=True):
     contenders: int | None
     flink: str | None
     """The Flink versions that write a leader at this path, if the path identifies them."""
+    pod: str | None
+    """The name of the leader's pod. Null: not known."""
 
 
 def leaders(snapshot: Snapshot) -> list[Leader]:
@@ -49,6 +52,7 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
                     _reason(cluster, known.leadership),
                     contending(cluster.contenders),
                     _flink(cluster_id, held.position) if held else None,
+                    name_at(cluster.pods, held.leader.address) if held else None,
                 )
             )
     return found

@@ -3,7 +3,8 @@
 - `access`: the address of the API server, and the credentials. `api`: requests. `stream`: an open watch. `responses`: decoded answers.
 - `configmap_names`: which ConfigMaps to read. `expectations`: when to list although the watch is silent.
 - `driver`: the thread that implements `sidecar.ports.LeaderRetrievalDriver`.
-- `ledger`: independent of all that; the only writer, to a ConfigMap of its own.
+- `ledger`: independent of all that; writes a ConfigMap of its own. `events`: writes Events, where wanted.
+- `pods`: finds the pod of a leader's address, where wanted.
 
 Load: while a leader renews its lease, one watch every four to five minutes and one list every ten seconds. Without a leader, a list and a
 watch every 7 s, and every 1.5 s in the 20 s in which a lease may expire.

@@ -1,4 +1,4 @@
-"""Requests to the API server, all with a time limit. The only writes go to the ledger's own ConfigMap (`call`)."""
+"""Requests to the API server, all with a time limit. The only writes go to the ledger's own ConfigMap and to Events (`call`)."""
 
 import ssl
 import time
@@ -41,36 +41,45 @@ _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,
 _T = TypeVar("_T")
 
 Verb = Literal["get", "create", "patch"]
-"""RBAC's verbs for one ConfigMap."""
+"""RBAC's verbs for one object."""
 
 
 class Selector(Struct, frozen=True):
-    """Selects one ConfigMap by its name, or those with all of these labels."""
+    """Selects one object by its name, or those with all of these labels, or fields."""
 
     name: str = ""
     labels: str = ""
+    fields: str = ""
+    kind: str = "ConfigMap"
 
     def __str__(self) -> str:
-        return f"ConfigMap {self.name}" if self.name else f"ConfigMaps with the labels {self.labels}"
+        if self.name:
+            return f"{self.kind} {self.name}"
+        return f"{self.kind}s with {self.fields}" if self.fields else f"{self.kind}s with the labels {self.labels}"
+
+    @property
+    def resource(self) -> str:
+        return f"{self.kind.lower()}s"
 
     def query(self) -> list[tuple[str, str]]:
-        return [("fieldSelector", f"metadata.name={self.name}")] if self.name else [("labelSelector", self.labels)]
+        fields = f"metadata.name={self.name}" if self.name else self.fields
+        return [("fieldSelector", fields)] if fields else [("labelSelector", self.labels)]
 
 
 class Api:
-    """The ConfigMaps of one namespace. Used by one thread; any thread may call `cut`. Every method raises ApiError."""
+    """The objects of one namespace. Used by one thread; any thread may call `cut`. Every method raises ApiError."""
 
     def __init__(self, access: Access, namespace: str) -> None:
         self._access = access
         self._namespace = namespace
-        self._path = f"/api/v1/namespaces/{quote(namespace)}/configmaps"
+        self._path = f"/api/v1/namespaces/{quote(namespace)}"
         self._credentials: Credentials | None = None
         self._pool: PoolManager | None = None
         self._refused = False
         self._stream: Stream | None = None
 
     def read(self, selector: Selector, *, names_only: bool = False) -> ConfigMapList:
-        """The current ConfigMaps (a consistent read); with `names_only` without their values."""
+        """The current objects (a consistent read); with `names_only` without their values."""
         response = self._get("list", selector, [], accept=_NAMES_ONLY if names_only else _JSON)
         return _decoded(response, read_config_map_list, f"cannot list {selector}")
 
@@ -87,12 +96,18 @@ class Api:
 
     def call(self, verb: Verb, name: str, body: object = None) -> ConfigMap:
         """Get the ConfigMap `name`, create it from `body`, or patch it with the JSON merge patch `body`. Returns the result."""
-        selector, (method, content_type) = Selector(name=name), _METHODS[verb]
-        path = self._path if verb == "create" else f"{self._path}/{quote(name)}"
+        return self.exchange(verb, Selector(name=name), body, read_config_map)
+
+    def exchange(self, verb: Verb, selector: Selector, body: object, read: Callable[[bytes], _T]) -> _T:
+        """The same for one object of any kind, as `read` decodes it."""
+        method, content_type = _METHODS[verb]
+        path = f"{self._path}/{selector.resource}"
+        if verb != "create":
+            path += f"/{quote(selector.name)}"
         headers = {"Accept": _JSON} if body is None else {"Accept": _JSON, "Content-Type": content_type}
         content = None if body is None else msgspec.json.encode(body)
         response = self._request(verb, selector, method, path, headers, content)
-        return _decoded(response, read_config_map, f"cannot {verb} {selector}")
+        return _decoded(response, read, f"cannot {verb} {selector}")
 
     def reopen(self) -> None:
         """Close all connections. The next request reads the address and the credentials again."""
@@ -108,7 +123,7 @@ class Api:
             self._stream.cut()
 
     def _get(self, verb: str, selector: Selector, query: list[tuple[str, str]], accept: str = _JSON) -> Any:
-        path = f"{self._path}?{urlencode([*selector.query(), *query])}"
+        path = f"{self._path}/{selector.resource}?{urlencode([*selector.query(), *query])}"
         return self._request(verb, selector, "GET", path, {"Accept": accept})
 
     def _request(
@@ -152,8 +167,9 @@ class Api:
                 who = self._access.kubeconfig or "the service account"
                 why = f"unauthorized (401): the token or certificate of {who} is wrong or has expired"
             case HTTPStatus.FORBIDDEN:
-                named = f" with resourceNames [{selector.name}]" if selector.name and verb != "create" else ""
-                role = f"a Role in namespace {self._namespace} that allows the verb {verb} on the resource configmaps{named}"
+                of_one = selector.kind == "ConfigMap" and selector.name and verb != "create"
+                named = f" with resourceNames [{selector.name}]" if of_one else ""
+                role = f"a Role in namespace {self._namespace} that allows the verb {verb} on the resource {selector.resource}{named}"
                 why = f"no permission (403): grant {role}"
             case _:
                 why = f"the API server answers {status}"

@@ -1,4 +1,4 @@
-"""The ledger in Kubernetes: a ConfigMap of its own beside Flink's. Only this module writes to Kubernetes.
+"""The ledger in Kubernetes: a ConfigMap of its own beside Flink's.
 
 It has neither a name nor the labels by which Flink finds, and finally deletes, its own ConfigMaps.
 """

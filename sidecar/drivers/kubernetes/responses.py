@@ -6,6 +6,8 @@ import msgspec
 from msgspec import Struct, field
 
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
+EPISODES_ANNOTATION = "flink-ha-sidecar/episodes"
+"""Of our Events: the episodes that one counts, the latest last. Another observer of them does not count them again."""
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for other JSON than expected, text that is not UTF-8, and values that are nested too deep."""
@@ -47,6 +49,14 @@ class WatchEvent(Struct, frozen=True):
     message: str = ""
 
 
+class EventObject(Struct, frozen=True):
+    """One Event of ours: how often it was counted, and the episodes that it counts."""
+
+    resource_version: str
+    count: int
+    episodes: tuple[str, ...]
+
+
 class _Metadata(Struct, rename="camel"):
     name: str = ""
     uid: str = ""
@@ -60,6 +70,7 @@ class _Object(Struct):
     data: dict[str, Any] | None = None
     code: int | None = None
     message: str | None = None
+    count: int | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -99,6 +110,15 @@ def read_watch_event(line: bytes) -> WatchEvent:
     if event.type in {"ADDED", "MODIFIED", "DELETED"} and not event.object.is_complete:
         raise ValueError(f"no event: {event.type} of an object without name, uid or resource version")
     return WatchEvent(event.type, _config_map(event.object), event.object.code or 0, event.object.message or "")
+
+
+def read_event(body: bytes) -> EventObject:
+    """Raises ValueError."""
+    answer = _decoded(body, _Object, "Event")
+    if not answer.is_complete:
+        raise ValueError("no Event: it has no name, uid or resource version")
+    counted = _texts(answer.metadata.annotations).get(EPISODES_ANNOTATION, "")
+    return EventObject(answer.metadata.resource_version, answer.count or 1, tuple(filter(None, counted.split(","))))
 
 
 def read_message(body: bytes) -> str:

@@ -20,7 +20,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
-    """The settings of a cluster in Kubernetes, from `cluster_id`, `namespace`, `kubeconfig` and `context`. Raises SettingsError.
+    """The settings of a cluster in Kubernetes, from those of `schema.KUBERNETES`. Raises SettingsError.
 
     The kubeconfig: the given one, KUBECONFIG, `~/.kube/config`; without any, the service account of our pod is used.
     The namespace: the given one, that of the context or of the service account, `default`.
@@ -30,14 +30,17 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
             "the cluster id is missing: give --cluster-id (Flink's kubernetes.cluster-id)"
         )
     cluster_id = settings["cluster_id"].matching(_NAME, "a Kubernetes cluster id: lower-case letters, digits, - and .")
+    pod_names, events = (key in settings and settings[key].flag() for key in ("pod_names", "events"))
     kubeconfig = settings.get("kubeconfig") or _kubeconfig()
     if kubeconfig is None:
         if "context" in settings:
             raise settings["context"].error("is a context of a kubeconfig, and there is none: give --kubeconfig FILE")
-        return KubernetesSettings(cluster_id, _namespace(settings.get("namespace") or _own_namespace()))
+        own = _namespace(settings.get("namespace") or _own_namespace())
+        return KubernetesSettings(cluster_id, own, pod_names=pod_names, events=events)
     path = readable(kubeconfig)
     context, namespace = _find_context(path, kubeconfig, settings.get("context"))
-    return KubernetesSettings(cluster_id, _namespace(settings.get("namespace") or namespace), path, context)
+    given = _namespace(settings.get("namespace") or namespace)
+    return KubernetesSettings(cluster_id, given, path, context, pod_names=pod_names, events=events)
 
 
 def _kubeconfig() -> Setting | None:

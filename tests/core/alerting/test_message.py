@@ -149,7 +149,7 @@ def test_the_operator_chooses_the_words_of_the_title() -> None:
         LEADER_CHANGED, summary=lambda fields: f"{fields['cluster_id']}: {fields['before']}\n{fields['cause']}"
     )
     message = told(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "b:1"), policy=replace(POLICY, rules=(rule,)))
-    assert message.title == "[WARNING] default: {'host': 'jm-a', 'address': 'jm-a:6123'} unknown"
+    assert message.title == "[WARNING] default: {'host': 'jm-a', 'address': 'jm-a:6123', 'pod': ''} unknown"
 
     def fails(_fields: object) -> str:
         raise ValueError("no such\nthing")

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Store
 from sidecar.lab.settings import write_kubernetes_conf_dir
@@ -310,3 +311,31 @@ print(*({{"kazoo", "kubernetes", "urllib3"}} & sys.modules.keys()))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.split() == [loaded]
+
+
+def test_names_of_pods_and_events_are_off_unless_wanted(pod: Path, write: Write) -> None:
+    """In a cluster of the configuration, also beside Flink's own; of several, each has its own."""
+    orders = KubernetesSettings("orders", "flink-prod")
+    config = write("kubernetes: {cluster_id: orders, pod_names: true, events: true}\n")
+    found = load(config, {})
+    assert found.clusters == (replace(orders, pod_names=True, events=True),)
+    assert (found.policy().pod_names, found.policy().events) == (frozenset({"orders"}),) * 2
+    config = write(
+        "clusters: [{kubernetes: {cluster_id: a, events: true}}, {kubernetes: {cluster_id: b, pod_names: true}}]\n"
+    )
+    policy = load(config, {}).policy()
+    assert (policy.pod_names, policy.events) == (frozenset({"b"}), frozenset({"a"}))
+    assert load(write("kubernetes: {cluster_id: orders}\n"), {}).clusters == (orders,)
+
+
+def test_events_need_kubernetes(pod: Path, write: Write, tmp_path: Path) -> None:
+    """One line: in ZooKeeper there is no object for them, and a flag is a flag."""
+    (tmp_path / "config.yaml").write_text(
+        "high-availability.type: zookeeper\nhigh-availability.zookeeper.quorum: zk:2181\n"
+    )
+    config = write(f"flink_conf_dir: {tmp_path}\nkubernetes: {{events: true}}\n")
+    assert "kubernetes.events: is for Kubernetes, and the cluster is in ZooKeeper" in error_of(
+        lambda: load(config, {}), tmp_path
+    )
+    config = write("kubernetes: {cluster_id: orders, events: yes}\n")
+    assert error_of(lambda: load(config, {}), tmp_path).endswith('kubernetes.events: "yes" must be true or false')

@@ -1,0 +1,112 @@
+"""Pods by the host in a leader's address. A pod's name is for texts: nothing is decided by it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.flink.leadership import host_port
+
+MOST_PODS: Final = 16
+"""Remembered per cluster, the latest ones."""
+_LONGEST_NAME: Final = 253
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_UID: Final = re.compile(r"[-A-Za-z0-9]{1,64}")
+
+
+class Pod(Struct, frozen=True):
+    """A pod at one address."""
+
+    name: str
+    uid: str | None = None
+    """None: not known."""
+    named_at: int = 0
+    """When it was found to have that address (wall). An address may belong to another pod later."""
+
+
+Pods = Mapping[str, Pod]
+"""Pods by host, as `canonical` has it."""
+
+
+def canonical(host: str) -> str:
+    """The host without brackets; of an IP address the short form, as in a pod's status."""
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        return str(ip_address(bare))
+    except ValueError:
+        return bare
+
+
+def is_address(host: str) -> bool:
+    """Whether the host is an IP address."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def host_of(place: str) -> str:
+    """The host in a leader's address or in `host:port`."""
+    return canonical(_without_port(host_port(place)))
+
+
+def pod_at(pods: Pods, place: str | None) -> Pod | None:
+    """The pod in a leader's address or `host:port`: of that address, or of a host name that begins with its name."""
+    if not pods:
+        return None
+    host = host_of(place or "")
+    if known := pods.get(host):
+        return known
+    first = "" if is_address(host) else host.partition(".")[0]
+    return next((pod for pod in pods.values() if pod.name == first), None)
+
+
+def name_at(pods: Pods, place: str | None) -> str | None:
+    """The name of the pod there; None: not known."""
+    pod = pod_at(pods, place)
+    return pod.name if pod else None
+
+
+def with_pod(pods: Pods, host: str, pod: Pod | None) -> Pods:
+    """The pods when `pod` has the address `host`; None: it is not known which one has. The same object if nothing changes."""
+    host = canonical(host)
+    known = pods.get(host)
+    if pod is None:
+        return pods if known is None else {key: each for key, each in pods.items() if key != host}
+    if not _is_valid(host, pod):
+        return pods
+    if known and ((known.name, known.uid) == (pod.name, pod.uid) or known.named_at > pod.named_at):
+        return pods
+    latest = sorted({**pods, host: pod}.items(), key=lambda item: item[1].named_at)
+    return dict(latest[-MOST_PODS:])
+
+
+def merged(pods: Pods, others: Pods) -> Pods:
+    """The pods that either knows. `others` may come from another sidecar."""
+    for host, pod in others.items():
+        pods = with_pod(pods, host, pod)
+    return pods
+
+
+def spelled(place: str | None, name: str | None) -> str:
+    """A leader's address, or `host:port`, as `pod, host:port`; without the pod if it is not known, or its name is in the host name."""
+    place = host_port(place or "")
+    return place if name is None or _without_port(place).partition(".")[0] == name else f"{name}, {place}"
+
+
+def ip_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
+    """The IP addresses among the hosts of these leaders' addresses, each once."""
+    return tuple(dict.fromkeys(host for address in addresses if is_address(host := host_of(address))))
+
+
+def _without_port(place: str) -> str:
+    return place.rpartition(":")[0] or place
+
+
+def _is_valid(host: str, pod: Pod) -> bool:
+    """Whether the names are those of Kubernetes: others can write them."""
+    named = len(pod.name) <= _LONGEST_NAME and _NAME.fullmatch(pod.name) and (not pod.uid or _UID.fullmatch(pod.uid))
+    return bool(named) and 0 < len(host) <= _LONGEST_NAME
