@@ -5,6 +5,7 @@ namespace with the image's root bound read-only, as the image's own user, withou
 process and user namespaces, cgroups and seccomp.
 """
 
+import fcntl
 import json
 import os
 import shlex
@@ -125,6 +126,7 @@ class Builder:
         storage = folder / "storage.conf"
         storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{store}"\nrunroot = "{folder / "run"}"\n')
         self._folder = folder
+        self._lock = store.with_name("images.lock")
         self._environment = os.environ | {
             "CONTAINERS_STORAGE_CONF": str(storage),
             "BUILDAH_ISOLATION": "chroot",
@@ -137,12 +139,22 @@ class Builder:
         """These images, or both, by name of target; AssertionError with the end of the log."""
         options = ["--build-arg", f"BASE_IMAGE={self.base()}", *self._secrets()]
         built = targets or TARGETS
-        self._run(str(ROOT / "deploy" / "build-image.sh"), *built, "--", *options, seconds=BUILD_SECONDS)
+        with self.alone():
+            self._run(str(ROOT / "deploy" / "build-image.sh"), *built, "--", *options, seconds=BUILD_SECONDS)
         return {target: Image(self, target) for target in built}
 
     def base(self) -> str:
         """The name of the base image, made where there is none."""
-        return self._run(str(ROOT / "scripts" / "build-base-image.sh"), seconds=BUILD_SECONDS).strip().splitlines()[-1]
+        with self.alone():
+            made = self._run(str(ROOT / "scripts" / "build-base-image.sh"), seconds=BUILD_SECONDS)
+        return made.strip().splitlines()[-1]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Whoever builds in this storage meanwhile waits: buildah unmounts what another build works in."""
+        with self._lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def buildah(self, *arguments: str, seconds: float = _COMMAND_SECONDS) -> str:
         """What a command of buildah prints."""

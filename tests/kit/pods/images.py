@@ -56,11 +56,12 @@ def _build_flink(builder: Builder, context: Path) -> None:
     shutil.copy2(_SCRIPTS / "docker-entrypoint.sh", context)
     base = builder.base()
     for target in ("pause", "flink"):
-        builder.buildah(
-            *("build", "--layers", "--quiet", "--file", str(_SCRIPTS / "flink.Dockerfile"), "--target", target),
-            *("--build-arg", f"BASE_IMAGE={base}", "--tag", f"localhost/{target}:{_TAG}", str(context)),
-            seconds=BUILD_SECONDS,
-        )
+        with builder.alone():
+            builder.buildah(
+                *("build", "--layers", "--quiet", "--file", str(_SCRIPTS / "flink.Dockerfile"), "--target", target),
+                *("--build-arg", f"BASE_IMAGE={base}", "--tag", f"localhost/{target}:{_TAG}", str(context)),
+                seconds=BUILD_SECONDS,
+            )
 
 
 def _write(builder: Builder, images: dict[str, str], layout: Path) -> None:

@@ -69,6 +69,7 @@ def observe(cluster: FlinkPods, fault: Callable[[Pod], object]) -> Outcome:
     known = {episode["id"] for episode in episodes(cluster)}
     old, leader = cluster.truth.now, cluster.leader()
     death = cluster.death(leader)
+    cluster.peaks.clear()
     fault(leader)
     new = wait_for("another leader", lambda: cluster.truth.replaced_since(old), POD_SECONDS)
     wait_for("a message", lambda: len(cluster.messages) > len(before), POD_SECONDS)
