@@ -123,6 +123,7 @@ class Builder:
     def __init__(self, folder: Path, tag: str = "tests") -> None:
         self.tag = tag
         store = cache_folder() / "images"
+        store.mkdir(mode=0o700, parents=True, exist_ok=True)
         storage = folder / "storage.conf"
         storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{store}"\nrunroot = "{folder / "run"}"\n')
         self._folder = folder

@@ -12,6 +12,8 @@ from tests.kit.pods.outcome import Outcome
 collect_ignore_glob = [] if "SANDBOX" in os.environ else ["test_*"]
 _ROW: Final = "pods"
 _HEADER: Final = "| fault | messages | after the new leader | cause | true time without a leader → bounds | records kept | peak memory |"
+_RUNS: Final = int(os.environ.get("PODS_RUNS", "1"))
+"""How often each fault is done."""
 Report = Callable[[str, Outcome | str], None]
 
 
@@ -22,11 +24,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.pods)
 
 
+@pytest.fixture(autouse=True, params=range(1, _RUNS + 1))
+def run(request: pytest.FixtureRequest) -> int:
+    """The number of the run, from 1."""
+    return int(request.param)
+
+
 @pytest.fixture
-def report(record_property: Callable[[str, object], None]) -> Report:
+def report(record_property: Callable[[str, object], None], run: int) -> Report:
     """Puts an outcome, or a figure, into the table at the end of the run."""
 
-    def note(scenario: str, outcome: Outcome | str) -> None:
+    def note(fault: str, outcome: Outcome | str) -> None:
+        scenario = fault if _RUNS == 1 else f"{fault}, run {run}"
         record_property(_ROW, outcome.row(scenario) if isinstance(outcome, Outcome) else f"| {scenario} | {outcome} |")
 
     return note

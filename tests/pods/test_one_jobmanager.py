@@ -8,6 +8,9 @@ from tests.kit.pods.cluster import FlinkPods, Form, Pod
 from tests.kit.pods.outcome import Outcome, observe
 from tests.pods.conftest import Report
 
+_NOTIFIED_SECONDS = 30.0
+"""After the new leader has published itself: `group_wait`, and all else on a machine that does much else."""
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[FlinkPods]:
@@ -16,8 +19,9 @@ def cluster() -> Iterator[FlinkPods]:
 
 
 def check(outcome: Outcome, *causes: str) -> None:
-    """One message, one of these causes, bounds that hold, and a record of every new leader."""
+    """One message in time, one of these causes, bounds that hold, and a record of every new leader."""
     assert len(outcome.messages) == 1, outcome.messages
+    assert outcome.after_leader < _NOTIFIED_SECONDS
     assert outcome.episode["cause"] in causes
     assert outcome.is_within_bounds, outcome
     assert outcome.unrecorded == []
