@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Final, Self
 from urllib.error import HTTPError
@@ -27,6 +27,8 @@ from tests.kit.waiting import wait_for
 POD_SECONDS: Final = 240.0
 """For pods to start and leaders to be elected, on a machine that does much else."""
 _ANSWER_SECONDS: Final = 5.0
+_numbers: Final = count(1)
+"""Names of clusters are used once."""
 _WATCH_SECONDS: Final = 0.5
 
 
@@ -76,7 +78,7 @@ class FlinkPods:
     """One cluster."""
 
     def __init__(self, name: str, form: Form) -> None:
-        namespace = f"{name}-{os.getpid()}"
+        namespace = f"{name}-{os.getpid()}-{next(_numbers)}"
         self.namespace = namespace
         self.form = form
         self.api = admin()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +48,7 @@ def _program(process: Path) -> str:
         return ""
 
 
+@cache
 def programs() -> Path:
     """The folder with kubelet and the other programs of a node, in the user's cache; they are built where they are missing."""
     built = subprocess.run(["bash", str(_SCRIPT), "node"], stdout=subprocess.PIPE, text=True, check=True)  # noqa: S607
