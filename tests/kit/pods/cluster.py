@@ -71,7 +71,7 @@ class Pod:
         return (ended["reason"], ended["exitCode"]) if ended else None
 
     def cgroup(self, container: str) -> Path:
-        return cgroup_of(sandbox().name, self._containers[container]["containerID"].partition("//")[2])
+        return cgroup_of(sandbox().name, self.uid, self._containers[container]["containerID"].partition("//")[2])
 
 
 class FlinkPods:

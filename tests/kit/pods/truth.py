@@ -161,10 +161,9 @@ class Death:
         os.close(self._handle)
 
 
-def cgroup_of(group: str, container_id: str) -> Path:
-    """The folder of the memory cgroup of a container. `group`: the sandbox's."""
-    (found,) = Path("/sys/fs/cgroup/memory", group).rglob(container_id)
-    return found
+def cgroup_of(group: str, pod_uid: str, container_id: str) -> Path:
+    """The folder of the memory cgroup of a container, of a pod of class Burstable. `group`: the sandbox's."""
+    return Path("/sys/fs/cgroup/memory", group, "kubepods", "burstable", f"pod{pod_uid}", container_id)
 
 
 def first_process(cgroup: Path) -> int:
