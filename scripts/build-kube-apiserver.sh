@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the folder in the user's cache that holds programs of Kubernetes for the tests. Where it is missing, they are made first: Kubernetes
-# from Debian's source package `kubernetes` with Debian's Go, the others from Debian's packages. Nothing is installed. Either of them takes
-# some 4 minutes the first time, and 2 GB, which are given back.
+# from Debian's source package `kubernetes` with Debian's Go, the others from Debian's packages. Nothing is installed. Either takes
+# 4 to 7 minutes the first time, and 2 GB, which are given back.
 #
 #   build-kube-apiserver.sh         kube-apiserver and etcd
 #   build-kube-apiserver.sh node    what a node with real pods needs besides: kubelet, kube-controller-manager, kube-scheduler, and in debian/
