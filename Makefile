@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help setup fetch demo test test-fast coverage check bench campaign lock image clean
+.PHONY: help setup fetch demo test test-fast test-pods coverage check bench campaign lock image clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -39,6 +39,11 @@ test: setup $(if $(PYTEST_ARGS),,fetch) ## all tests: real ZooKeeper, real Kuber
 
 test-fast: setup ## while editing: the core, the settings, and all else that needs no server of its own
 	@$(PYTEST) -n $(WORKERS) -m fast $(PYTEST_ARGS)
+
+test-pods: setup ## real pods on a real Kubernetes node in a sandbox (root, cgroups v1): docs/pods.md
+	@bash scripts/pods/sandbox.sh true
+	@$(BIN)/python -m tests.kit.pods.fetch
+	@bash scripts/pods/sandbox.sh $(BIN)/python -m tests.kit.pods.node scripts/pods/test.sh $(BIN)/python $(PYTEST_ARGS)
 
 coverage: setup fetch ## lines and branches of sidecar/ that the tests reach, in their own process
 	@$(PYTEST) -n $(WORKERS) -m "not timing" --cov=sidecar --cov-branch --cov-report=term $(PYTEST_ARGS)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sidecar import __version__
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
+from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
 from sidecar.drivers import Drivers, event_stores_of, ledger_of, pod_directories_of
@@ -214,7 +215,7 @@ def _build(
     if own := settings.own_pod:
         for name in policy.stores:
             loop.observe(PodNamed(clock(), name, own.address, Pod(own.name, own.uid, clock().wall)))
-    new = policy.stores.keys() - state.clusters.keys()
+    new = [name for name in policy.stores if not is_watched(state.clusters.get(name))]
     handovers.start(new, lambda name: drivers.start(loop.observe, name))
     reloader.start()
     stopping.add("the drivers", drivers.stop, reloader.stop, at_most=3.0)

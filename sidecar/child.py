@@ -50,8 +50,8 @@ class Child:
         finally:
             theirs.close()
 
-    def ask(self, request: Mapping[str, Any], kind: type[_T], seconds: float) -> _T:
-        """The answer, decoded as `kind`. Raises NoAnswerError if there is none within `seconds`."""
+    def ask(self, request: Mapping[str, Any], decoder: msgspec.json.Decoder[_T], seconds: float) -> _T:
+        """The answer, decoded. Raises NoAnswerError if there is none within `seconds`."""
         deadline = time.monotonic() + seconds
         answer = bytearray()
         try:
@@ -63,7 +63,7 @@ class Child:
                 if not part:
                     raise NoAnswerError(f"{self._name} ended without an answer (exit code {self.end()})")
                 answer += part
-            return msgspec.json.decode(answer, type=kind)
+            return decoder.decode(answer)
         except TimeoutError:
             raise NoAnswerError(f"no answer within {seconds:g} s") from None
         except (OSError, msgspec.DecodeError) as error:

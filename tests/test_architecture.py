@@ -1,5 +1,6 @@
 """What docs/architecture.md says of the code is so."""
 
+import ast
 import re
 
 from tests import ROOT
@@ -18,3 +19,25 @@ def test_every_file_that_it_names_is_there() -> None:
     named = re.findall(r"`((?:sidecar|tests|docs|rules|deploy)/[\w./-]+)`", TEXT)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_what_threads_decode_has_a_decoder_that_its_module_built() -> None:
+    """msgspec 0.22 ends the process (SIGSEGV) when two threads are the first to decode one type: an import is one thread's."""
+    found = []
+    for module in (ROOT / "sidecar").rglob("*.py"):
+        if module.relative_to(ROOT / "sidecar").parts[0] not in {"audit", "simulation"}:  # commands, of one thread
+            calls = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
+            typed = [
+                call for call in calls for given in call.keywords if given.arg == "type" and _name(call) == "decode"
+            ]
+            found += [f"{module.name}:{call.lineno}" for call in typed if not _is_plain(call)]
+    assert found == []
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """Whether what is decoded has types of Python alone."""
+    return any("dict[str, Any]" in ast.unparse(given.value) for given in call.keywords)

@@ -17,6 +17,7 @@ from sidecar.cli.replay import replay
 from sidecar.cli.rules import rules
 from sidecar.cli.run import config, run
 from sidecar.cli.view import watch, who
+from sidecar.tls import trust_authorities
 
 
 @click.group(cls=QuietGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -42,6 +43,7 @@ def main() -> NoReturn:
 
     Errors are one line on stderr.
     """
+    trust_authorities()
     try:
         status = cli(prog_name="flink-ha-sidecar", standalone_mode=False) or 0
         sys.stdout.flush()  # here, where a closed pipe is an error like others

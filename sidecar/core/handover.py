@@ -96,6 +96,9 @@ class _Document(Struct, frozen=True):
     jobs_left_out: int = 0
 
 
+_DOCUMENT: Final = json.Decoder(_Document)
+
+
 def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
     """What is to be handed over of one cluster now."""
     cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
@@ -144,6 +147,13 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     return Handover(observer, alive, document.ended, cluster, state.alerts, document.jobs_left_out)
 
 
+def is_watched(known: ClusterState | None) -> bool:
+    """Whether a cluster has been watched: what a handover says of it is out of date then. A sidecar that was killed before it had read the
+    handover leaves a journal with a cluster that was not.
+    """
+    return known is not None and (known.ever_led or known.view.connection is not None)
+
+
 def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now: Moment) -> State:
     """The state that goes on from the handover. If this sidecar watches the cluster already, it only learns how the failover in progress
     began.
@@ -153,7 +163,7 @@ def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now
         return state
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
-    if known and (known.ever_led or known.view.connection):
+    if known and is_watched(known):
         cluster = succession.informed(known, rebased(handover.cluster.episode, by), handover.observer)
         if (pods := merged(known.pods, handover.cluster.pods)) is not known.pods:
             cluster = replace(cluster, pods=pods)
@@ -279,6 +289,6 @@ def _unpacked(content: bytes) -> _Document:
         text = unpacker.decompress(b64decode(content, validate=True), MOST_UNPACKED)
         if not unpacker.eof:
             raise HandoverError(f"it is cut off, or holds more than {MOST_UNPACKED >> 20} MiB")
-        return json.decode(text, type=_Document)
+        return _DOCUMENT.decode(text)
     except (ValueError, zlib.error, DecodeError, RecursionError):
         raise HandoverError("it is no handover of a sidecar: delete it") from None

@@ -13,6 +13,7 @@ from sidecar.core.journal_rows import Row
 from sidecar.core.moment import Moment, micros, parsed
 from sidecar.core.records import TransitionRecord
 
+_TRANSITION: Final = json.Decoder(TransitionRecord)
 _FOR_SECONDS: Final = re.compile(r" for (\d+\.\d) s$")
 
 
@@ -22,7 +23,7 @@ def _typed_transitions(row: Row) -> Row:
         return row
     match row.kind:
         case "departed":
-            record = json.decode(row.value, type=TransitionRecord)
+            record = _TRANSITION.decode(row.value)
             at = parsed(record.observed_at)
             return replace(row, value=json.encode(transition_of(record, Moment(at, at))))
         case "episode" | "last_episode":

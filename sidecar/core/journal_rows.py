@@ -39,6 +39,8 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "capture": (str, Capture),
 }
 """Key and value of each kind of row."""
+# Built by the import: msgspec 0.22 crashes when two threads are the first to decode one type.
+_DECODERS: Final = {kind: (json.Decoder(key), json.Decoder(value)) for kind, (key, value) in _TYPES.items()}
 KINDS: Final = frozenset(_TYPES)
 """All kinds of rows."""
 
@@ -78,9 +80,9 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
     problems = []
     for row in rows:
         if row.kind in _TYPES and row.value is not None:
-            key_type, value_type = _TYPES[row.kind]
+            key, value = _DECODERS[row.kind]
             try:
-                found[row.kind][json.decode(row.key, type=key_type)] = json.decode(row.value, type=value_type)
+                found[row.kind][key.decode(row.key)] = value.decode(row.value)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 problems.append(f"a row of kind {row.kind} cannot be decoded and is left out: {error}")
     clusters = {}

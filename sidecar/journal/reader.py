@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from msgspec import DecodeError, json
 
@@ -12,6 +12,7 @@ from sidecar.core.records import AnyRecord, Record
 from sidecar.journal.file import FILE, DamagedError, connect, journal_error
 
 _BATCH: Final = 200
+_DECODERS: Final = {kind: json.Decoder(kind) for kind in (AnyRecord, *get_args(AnyRecord))}
 
 _R = TypeVar("_R", bound=Record)
 
@@ -86,6 +87,7 @@ class JournalReader:
 
 def _decoded(lines: list[tuple[int, bytes]], kind: Any) -> Iterator[Any]:
     """The records in the lines, without those of another version."""
+    decoder = _DECODERS[kind]
     for _, line in lines:
         with suppress(DecodeError):
-            yield json.decode(line, type=kind)
+            yield decoder.decode(line)

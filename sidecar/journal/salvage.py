@@ -15,6 +15,8 @@ from sidecar.core.journal_rows import KINDS, Row
 from sidecar.core.moment import Moment
 from sidecar.journal.file import connect, format_in, newest_in, sealed_in
 
+_ALIVE: Final = json.Decoder(Moment)
+_NAME: Final = json.Decoder(tuple[str, msgspec.Raw])
 _MOST_PROBES: Final = 20_000
 """The limit of reads between damaged pages."""
 _MOST_RECORDS: Final = 20_000
@@ -101,8 +103,8 @@ def _state(connection: sqlite3.Connection) -> Iterator[Row]:
 def _views(found: Mapping[tuple[str, bytes], Row]) -> Iterator[Row]:
     """Substitutes for unreadable views: without its view, a cluster's leaders would be forgotten."""
     with suppress(msgspec.DecodeError, KeyError, TypeError):
-        alive = json.decode(found["alive", json.encode("")].value or b"", type=Moment)
-        names = {json.decode(key, type=tuple[str, msgspec.Raw])[0] for kind, key in found if kind == "component"}
+        alive = _ALIVE.decode(found["alive", json.encode("")].value or b"")
+        names = {_NAME.decode(key)[0] for kind, key in found if kind == "component"}
         for key in map(json.encode, names):
             if ("view", key) not in found:
                 yield Row("view", key, json.encode(View(since=alive, turned_at=alive)))

@@ -104,6 +104,16 @@ def test_what_it_needs_beside_python_is_there_and_nothing_else(root: RootFolder,
     assert [program for program in ("gcc", "pip", "pip3", "java") if audit_root.has(program)] == ["java"]
 
 
+def test_an_object_store_can_be_used(root: RootFolder) -> None:
+    """The base has no certificate authorities, without which no store can be opened: `run` starts, and goes on until it is ended."""
+    config = "zookeeper: {quorum: '127.0.0.1:1'}\nobserver: tests\nspool: {url: 's3://bucket/spool'}\n"
+    (root.folder / "etc" / "object-store.yaml").write_text(config)
+    store = "AWS_ACCESS_KEY_ID=somebody AWS_SECRET_ACCESS_KEY=secret AWS_REGION=somewhere"
+    run = "timeout --preserve-status 5 flink-ha-sidecar run --config /etc/object-store.yaml"
+    ended = root.run("sh", "-c", f"{store} {run}")
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+
+
 def test_run_without_a_configuration_says_what_is_missing(root: RootFolder) -> None:
     """The image's own command, with nothing mounted, ends with 2 and one line that says what to do."""
     with root.start() as process:

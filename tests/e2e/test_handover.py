@@ -1,6 +1,8 @@
 """A sidecar ends with its pod, and its folder with it: the next one continues from the handover in the store."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,16 @@ def handed_over(leaders: Leaders) -> int:
     return found.version + 1 if found else 0
 
 
+def knows_cluster(folder: Path) -> bool:
+    """Whether the journal in `folder` has anything of the cluster."""
+    with (
+        suppress(sqlite3.OperationalError),
+        closing(sqlite3.connect(f"file:{folder}/journal.db?mode=ro", uri=True)) as journal,
+    ):
+        return bool(journal.execute("SELECT 1 FROM state WHERE kind = 'view'").fetchall())
+    return False
+
+
 def changes(people: HttpReceiver) -> list[str]:
     """Titles of messages about changed leaders."""
     return [message.title for message in people.received if "changed" in message.title.lower()]
@@ -83,6 +95,29 @@ def test_a_sidecar_that_is_killed_has_left_what_it_knew(
     discovered = [each for each in second.transitions() if each["kind"] == "DISCOVERED"]
     assert len(discovered) == 4
     assert {"jm-00001" in each["last_known_address"] for each in discovered} == {True}
+    assert second.stop() == 0
+    assert len(changes(people)) == 1, people.received
+
+
+def test_a_sidecar_that_is_killed_before_it_has_read_the_handover_reads_it_in_its_next_run(
+    zookeeper: ZooKeeper, leaders: Leaders, people: HttpReceiver, pod: Callable[[str], Sidecar], tmp_path: Path
+) -> None:
+    """The journal that it leaves knows the cluster by name alone."""
+    first = pod("jm-a")
+    leaders.vacate()
+    wait_for("the withdrawal", lambda: [each for each in first.transitions() if each["kind"] == "REVOKED"])
+    assert first.stop() == 0
+    zookeeper.pause()
+    second = Sidecar(tmp_path / "jm-b", f"zookeeper: {{quorum: '{zookeeper.address}'}}", [people.url], observer="jm-b")
+    second.start()
+    wait_for("its journal", lambda: knows_cluster(second.state))
+    second.kill()
+    zookeeper.resume()
+    leaders.elect()
+    second = pod("jm-b")
+    [episode] = wait_for("the episode", lambda: [each for each in second.records() if each["type"] == "episode"])
+    assert episode["facts"][-1] == "What was before is known from the handover of sidecar jm-a."
+    wait_for("the message", lambda: changes(people))
     assert second.stop() == 0
     assert len(changes(people)) == 1, people.received
 

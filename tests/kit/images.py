@@ -5,6 +5,7 @@ namespace with the image's root bound read-only, as the image's own user, withou
 process and user namespaces, cgroups and seccomp.
 """
 
+import fcntl
 import json
 import os
 import shlex
@@ -67,7 +68,7 @@ class Image:
 
     def __init__(self, builder: "Builder", target: str) -> None:
         self._builder = builder
-        self.name = f"{_NAME}:tests" if target == "sidecar" else f"{_NAME}-{target}:tests"
+        self.name = f"{_NAME}:{builder.tag}" if target == "sidecar" else f"{_NAME}-{target}:{builder.tag}"
         found = json.loads(builder.buildah("inspect", "--type", "image", self.name))
         self.config: dict[str, Any] = found["OCIv1"]["config"]
         (listed,) = json.loads(builder.buildah("images", "--json", self.name))
@@ -137,31 +138,48 @@ class RootFolder:
 
 
 class Builder:
-    """Builds both images. `folder` is for what this build alone needs."""
+    """Builds images. `folder` is for what this build alone needs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tag: str = "tests") -> None:
+        self.tag = tag
         store = cache_folder() / "images"
+        store.mkdir(mode=0o700, parents=True, exist_ok=True)
         storage = folder / "storage.conf"
         storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{store}"\nrunroot = "{folder / "run"}"\n')
         self._folder = folder
+        self._lock = store.with_name("images.lock")
         self._environment = os.environ | {
             "CONTAINERS_STORAGE_CONF": str(storage),
             "BUILDAH_ISOLATION": "chroot",
             "ENGINE": "buildah",
             "IMAGE": _NAME,
-            "TAG": "tests",
+            "TAG": tag,
         }
 
-    def build(self) -> dict[str, Image]:
-        """Both images by name of target; AssertionError with the end of the log."""
-        base = self._run(str(ROOT / "scripts" / "build-base-image.sh"), seconds=BUILD_SECONDS).strip().splitlines()[-1]
-        options = ["--build-arg", f"BASE_IMAGE={base}", *self._secrets()]
-        self._run(str(ROOT / "deploy" / "build-image.sh"), *TARGETS, "--", *options, seconds=BUILD_SECONDS)
-        return {target: Image(self, target) for target in TARGETS}
+    def build(self, *targets: str) -> dict[str, Image]:
+        """These images, or both, by name of target; AssertionError with the end of the log."""
+        options = ["--build-arg", f"BASE_IMAGE={self.base()}", *self._secrets()]
+        built = targets or TARGETS
+        with self.alone():
+            self._run(str(ROOT / "deploy" / "build-image.sh"), *built, "--", *options, seconds=BUILD_SECONDS)
+        return {target: Image(self, target) for target in built}
 
-    def buildah(self, *arguments: str) -> str:
+    def base(self) -> str:
+        """The name of the base image, made where there is none."""
+        with self.alone():
+            made = self._run(str(ROOT / "scripts" / "build-base-image.sh"), seconds=BUILD_SECONDS)
+        return made.strip().splitlines()[-1]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Whoever builds in this storage meanwhile waits: buildah unmounts what another build works in."""
+        with self._lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def buildah(self, *arguments: str, seconds: float = _COMMAND_SECONDS) -> str:
         """What a command of buildah prints."""
-        return self._run("buildah", *arguments)
+        return self._run("buildah", *arguments, seconds=seconds)
 
     def _secrets(self) -> list[str]:
         """Where this machine's pip finds packages, as deploy/README.md says for a build behind a mirror."""

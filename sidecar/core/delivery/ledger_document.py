@@ -69,6 +69,9 @@ class Ledger(Struct, frozen=True):
     """Notifications before this time may have been marked in an earlier ledger, which is lost. 0: there is no ledger yet."""
 
 
+_LEDGER: Final = json.Decoder(Ledger)
+
+
 class Standing(StrEnum):
     """What a ledger says about a notification."""
 
@@ -164,7 +167,7 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
 def read(content: bytes) -> Ledger:
     """The ledger in a document, unchecked: see `believed`. An unreadable document is an empty ledger: a duplicate is better than a loss."""
     try:
-        return json.decode(content, type=Ledger) if content else Ledger()
+        return _LEDGER.decode(content) if content else Ledger()
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return Ledger()
 

@@ -1,6 +1,8 @@
 """Failovers as data for people and scripts: closed ones, and those in progress."""
 
-from msgspec import Struct, convert
+from typing import Final
+
+from msgspec import Struct, convert, json
 
 from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import verdict
@@ -40,6 +42,10 @@ class EpisodeView(Struct, frozen=True, kw_only=True):
     after_address: str | None
     after_pod: str | None
     failovers: int
+
+
+_BUILT: Final = json.Decoder(EpisodeView)
+"""What `convert` needs of the type, as for decoding."""
 
 
 def closed(episode: EpisodeRecord) -> EpisodeView:

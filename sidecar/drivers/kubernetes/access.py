@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from sidecar.child import Child, NoAnswerError
 from sidecar.drivers.kubernetes.api_error import ApiError
@@ -86,6 +86,9 @@ class _Answer(Struct, frozen=True):
     problem: str = ""
 
 
+_ANSWER: Final = json.Decoder(_Answer)
+
+
 class Access:
     """Reads the credentials: of the pod's service account, or of a kubeconfig. Drivers may share one."""
 
@@ -127,7 +130,7 @@ class Access:
         except OSError as error:
             raise ApiError(f"{doing}: its reader process does not start: {error.strerror}") from error
         try:
-            answer = child.ask({"file": str(kubeconfig), "context": self._context}, _Answer, _KUBECONFIG_SECONDS)
+            answer = child.ask({"file": str(kubeconfig), "context": self._context}, _ANSWER, _KUBECONFIG_SECONDS)
         except NoAnswerError as error:
             raise ApiError(f"{doing}: {error}") from error
         finally:

@@ -1,6 +1,6 @@
 """Decodes what the API server answers. Any bytes give one of these types or a ValueError."""
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -87,9 +87,14 @@ class _Event(Struct):
     object: _Object
 
 
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_LIST: Final = msgspec.json.Decoder(_List)
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
 def read_config_map_list(body: bytes) -> ConfigMapList:
     """Raises ValueError."""
-    answer = _decoded(body, _List, "list of ConfigMaps")
+    answer = _decoded(body, _LIST, "list of ConfigMaps")
     if not answer.metadata.resource_version:
         raise ValueError("no list of ConfigMaps: it has no resource version")
     found = {item.metadata.name: _config_map(item) for item in answer.items or () if item.is_complete}
@@ -98,7 +103,7 @@ def read_config_map_list(body: bytes) -> ConfigMapList:
 
 def read_config_map(body: bytes) -> ConfigMap:
     """Raises ValueError."""
-    answer = _decoded(body, _Object, "ConfigMap")
+    answer = _decoded(body, _OBJECT, "ConfigMap")
     if not answer.is_complete:
         raise ValueError("no ConfigMap: it has no name, uid or resource version")
     return _config_map(answer)
@@ -106,7 +111,7 @@ def read_config_map(body: bytes) -> ConfigMap:
 
 def read_watch_event(line: bytes) -> WatchEvent:
     """Raises ValueError."""
-    event = _decoded(line, _Event, "event")
+    event = _decoded(line, _EVENT, "event")
     if event.type in {"ADDED", "MODIFIED", "DELETED"} and not event.object.is_complete:
         raise ValueError(f"no event: {event.type} of an object without name, uid or resource version")
     return WatchEvent(event.type, _config_map(event.object), event.object.code or 0, event.object.message or "")
@@ -114,7 +119,7 @@ def read_watch_event(line: bytes) -> WatchEvent:
 
 def read_event(body: bytes) -> EventObject:
     """Raises ValueError."""
-    answer = _decoded(body, _Object, "Event")
+    answer = _decoded(body, _OBJECT, "Event")
     if not answer.is_complete:
         raise ValueError("no Event: it has no name, uid or resource version")
     counted = _texts(answer.metadata.annotations).get(EPISODES_ANNOTATION, "")
@@ -124,14 +129,14 @@ def read_event(body: bytes) -> EventObject:
 def read_message(body: bytes) -> str:
     """The message of a refusal; "" if it has none."""
     try:
-        return _decoded(body, _Object, "message").message or ""
+        return _decoded(body, _OBJECT, "message").message or ""
     except ValueError:
         return ""
 
 
-def _decoded(data: bytes, kind: type[_T], expected: str) -> _T:
+def _decoded(data: bytes, decoder: msgspec.json.Decoder[_T], expected: str) -> _T:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoder.decode(data)
     except _UNDECODABLE as error:
         raise ValueError(f"no {expected}: {error}") from error
 

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec import json
+
 from sidecar.child import Child, NoAnswerError
 from sidecar.core.cluster.evidence_requests import nothing
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
@@ -49,6 +51,7 @@ _UNFINISHED: Final = re.compile(rf"\.{_FILE.pattern}(\.[0-9a-f]{{16}})?{re.escap
 _log = logging.getLogger(__name__)
 
 Items = tuple[EvidenceItem, ...]
+_ITEMS: Final = json.Decoder(Items)
 
 
 class Collector:
@@ -191,7 +194,7 @@ class Collector:
             if self._stopping:
                 child.kill()
         try:
-            return child.ask(self._request(capture, name), Items, self._time_limit)
+            return child.ask(self._request(capture, name), _ITEMS, self._time_limit)
         except Exception as error:  # noqa: BLE001  every request gets an answer
             if self._stopping:
                 return _not_captured(capture, CaptureOutcome.LOST, _STOPPING)

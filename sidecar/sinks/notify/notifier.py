@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
@@ -182,7 +182,7 @@ class Notifier:
         try:
             if time.monotonic() > until:  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            answer = child.ask(_message(delivery, url, self._time_limit), _Answer, self._time_limit)
+            answer = child.ask(_message(delivery, url, self._time_limit), _ANSWER, self._time_limit)
         except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
             reason = "the sidecar is stopping" if self._cut_off else known
@@ -214,7 +214,7 @@ def check_urls(urls: Mapping[str, str]) -> dict[str, str]:
     except OSError as error:
         return dict.fromkeys(urls, f"could not be checked: could not start the sender: {error.strerror}")
     try:
-        return child.ask({"urls": dict(urls)}, dict[str, str], _CHECK_LIMIT)
+        return child.ask({"urls": dict(urls)}, _PROBLEMS, _CHECK_LIMIT)
     except NoAnswerError as error:
         return dict.fromkeys(urls, f"could not be checked: {error}")
     finally:
@@ -246,3 +246,7 @@ class _Answer(Struct):
     detail: str
     retry_after: int | None
     """In seconds."""
+
+
+_ANSWER: Final = json.Decoder(_Answer)
+_PROBLEMS: Final = json.Decoder(dict[str, str])

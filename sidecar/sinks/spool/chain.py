@@ -37,6 +37,9 @@ class _RecordHead(Struct):
     observer: str
 
 
+_HEAD: Final = json.Decoder(_RecordHead)
+
+
 class _NotOursError(Exception):
     """Why a file with a segment's name is not this observer's segment."""
 
@@ -92,7 +95,7 @@ def _ids(store: SegmentStore, segment: _SegmentName, observer: str, wanted: Mapp
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(store.read(segment.name))) as file:
             while line := file.readline(_LONGEST_LINE):
-                head = json.decode(line, type=_RecordHead)
+                head = _HEAD.decode(line)
                 if head.observer != observer and head.id not in wanted:
                     raise _NotOursError(f"it holds a record of {head.observer[:100]!r}")
                 ids.append(head.id)
