@@ -177,7 +177,6 @@ def _build(
         died=owner_died,
     )
     handovers = Handovers(_handover_documents(settings), policy, lambda: loop.snapshot.state, loop.observe, clock)
-    stores = {name: store.value for name, store in policy.stores.items()}
 
     def sinks() -> metrics.SinkHealth:
         needed = {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None}
@@ -185,7 +184,7 @@ def _build(
 
     application = Application(
         lambda: loop.snapshot,
-        metrics.renderer(lambda: loop.snapshot, stores, sinks),
+        metrics.renderer(lambda: loop.snapshot, lambda cluster_id: policy.store_of(cluster_id).value, sinks),
         clock,
         reader,
         allowed_hosts=settings.http.names | {settings.observer.lower()},

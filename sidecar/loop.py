@@ -42,6 +42,8 @@ log = logging.getLogger("sidecar.loop")
 
 TICK: Final = 0.5
 """Seconds: the largest delay of a deadline."""
+TICK_SHARE: Final = 20
+"""Ticks take at most this part of the time, but for one each TICK: of thousands of clusters each is asked whether anything is due."""
 INBOX: Final = 10_000
 """Observations that may wait. Beyond that drivers wait: they coalesce states meanwhile, and lose no transition."""
 MOST_A_TURN: Final = 1_000
@@ -85,11 +87,13 @@ class Loop:
         self._inbox: Queue[Observation] = Queue(INBOX)
         self._unprocessed = 0
         self._failures: dict[str, float] = {}
+        self._tick_took = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
         # The state of the previous process, not connected: the web server answers before the first turn.
         now = clock()
-        self.snapshot = Snapshot(now, step(policy, state, Started(now))[0], Tally().begun(policy))
+        started, _ = step(policy, state, Started(now))
+        self.snapshot = Snapshot(now, started, Tally().begun(policy, started.clusters))
         """The latest published snapshot. Immutable."""
         self.rules_problem: str | None = None
         """Why the rules on disk are not in use; set by the reloader."""
@@ -116,9 +120,15 @@ class Loop:
 
     def _run(self) -> None:
         try:
+            patience, tick_at = TICK, 0.0
             while not self._stopping.is_set():
-                drained = self._drain(TICK)
+                drained = self._drain(patience)
+                if drained and time.monotonic() < tick_at:
+                    self._turn(drained)
+                    patience = max(0.0, tick_at - time.monotonic())
+                    continue
                 self._turn([*drained, Ticked(self._clock())])
+                patience, tick_at = TICK, time.monotonic() + min(self._tick_took * TICK_SHARE, TICK)
             # No more ticks: what becomes due now could not be sent any more, and is sent after the next start.
             while waiting := self._drain(0):
                 self._turn(waiting)
@@ -131,6 +141,7 @@ class Loop:
 
     def _step(self, observation: Observation) -> tuple[bool, list[Effect]]:
         """Process one observation. Returns whether that succeeded, and the effects."""
+        began = time.monotonic()
         try:
             self._state, effects = step(self._policy, self._state, observation)
         except Exception as error:
@@ -139,6 +150,8 @@ class Loop:
             return False, self._not_processed(observation, error)
         if isinstance(observation, PolicyLoaded):
             self._policy = observation.policy
+        if isinstance(observation, Ticked):
+            self._tick_took = time.monotonic() - began
         return True, effects
 
     def _not_processed(self, observation: Observation, error: Exception) -> list[Effect]:
@@ -178,14 +191,16 @@ class Loop:
         records = [replace(effect.record, recorded_at=recorded_at) for effect in effects if isinstance(effect, Append)]
         # Record before sending. Send even if recording fails: a missing alert is worse than one without a record.
         self._journal.commit(self._state, records, self._sealed())
-        _log(records, named=len(self._policy.stores) > 1)
+        _log(records, named=self._policy.finds is not None or len(self._policy.stores) > 1)
         saved = self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.unsealed
         health = Health(*saved, self.rules_problem, self._unprocessed)
-        tally = self.snapshot.tally
-        if any(isinstance(observation, PolicyLoaded) for observation in observations):
-            tally = tally.begun(self._policy)
+        tally, clusters, before = self.snapshot.tally, self._state.clusters.keys(), self.snapshot.state.clusters.keys()
+        if clusters != before or any(isinstance(observation, PolicyLoaded) for observation in observations):
+            tally = tally.begun(self._policy, clusters)
         if records:
             tally = tally.with_records(records)
+        if removed := before - clusters:
+            tally = tally.without(removed)
         # While ticks cannot be processed the snapshot keeps its age: `/livez` fails then.
         self.snapshot = Snapshot(now if time_passes else self.snapshot.at, self._state, tally, health)
         for effect in effects:

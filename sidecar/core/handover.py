@@ -159,7 +159,7 @@ def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now
     began.
     """
     known = state.clusters.get(cluster_id)
-    if cluster_id not in policy.stores:
+    if not policy.watches(cluster_id):
         return state
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)

@@ -108,6 +108,28 @@ class ChildrenObserved(SeenInCluster, frozen=True):
     names: tuple[str, ...] = ()
 
 
+class ClusterFound(SeenInCluster, frozen=True):
+    """A Flink cluster was found: from now on it is observed like a configured one."""
+
+
+class ClusterRemoved(SeenInCluster, frozen=True):
+    """Nothing of a found cluster exists in the store any more. If it comes back it is found again."""
+
+    on_purpose: bool = False
+    """Whether it is known that somebody removed it. False: that is concluded from what it left behind."""
+
+
+class ClustersListed(Observed, frozen=True):
+    """What the finder knows of the clusters that there are: reported whenever that changes."""
+
+    place: str
+    """Where it looks, as text."""
+    cluster_ids: frozenset[str] | None
+    """All clusters that exist and are watched; None: the store has not been read completely since it connected."""
+    left_out: int = 0
+    """Clusters that exist and are not watched: there are too many."""
+
+
 class NothingFound(SeenInCluster, frozen=True):
     """Everything was read, and no trace of a Flink cluster was found since the driver started."""
 
@@ -209,7 +231,9 @@ ClusterObservation = (
     | ConfigMapObserved
     | NothingFound
 )
-"""Every observation that a driver may report."""
+"""Every observation that a driver may report of one cluster."""
+FinderObservation = ClusterObservation | ClusterFound | ClusterRemoved | ClustersListed
+"""Every observation of a driver that finds clusters."""
 
 
 def is_trace(observation: "Observation") -> bool:
@@ -221,7 +245,7 @@ def is_trace(observation: "Observation") -> bool:
 
 
 Observation = (
-    ClusterObservation
+    FinderObservation
     | NotProcessed
     | HandoverRead
     | PodNamed

@@ -11,6 +11,22 @@ from sidecar.core.evidence import Capture
 from sidecar.core.moment import Moment
 
 
+class Finder(Struct, frozen=True):
+    """Where clusters are looked for, and whether that can be read."""
+
+    place: str
+    connected: bool = False
+    """Everything has been read since it connected."""
+    left_out: int = 0
+    """Clusters that exist and are not watched: there are too many."""
+
+    def problem(self, watched: int) -> str | None:
+        """What an operator may want to change; `watched`: how many clusters are watched."""
+        if self.left_out:
+            return f"{self.left_out} clusters in {self.place} are not watched: {watched} are the most"
+        return None if watched else f"no Flink cluster was found in {self.place}"
+
+
 class State(Struct, frozen=True):
     """The owner's state. The journal keeps all that a new process does not observe itself: see `journal_rows`."""
 
@@ -22,3 +38,5 @@ class State(Struct, frozen=True):
     """Requests for evidence that are not answered yet."""
     alive: Moment | None = None
     """The last moment at which the sidecar is known to have run."""
+    finder: Finder | None = None
+    """None: clusters are not found, or nothing is known of it yet."""

@@ -1,6 +1,6 @@
 """All state changes go through here: `step(policy, state, observation) → (state, effects)`."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,11 +9,11 @@ from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice, Reason
 from sidecar.core.alerting.message import compose
-from sidecar.core.cluster import cluster_step, evidence_requests
+from sidecar.core.cluster import cluster_step, evidence_requests, removal
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent, events
 from sidecar.core.cluster.record_writer import transition_record
-from sidecar.core.cluster.state import fresh_cluster
+from sidecar.core.cluster.state import ClusterState, fresh_cluster
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import notification_records
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
@@ -22,9 +22,14 @@ from sidecar.core.delivery.settle import settle
 from sidecar.core.evidence import Capture, EvidenceItem
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
+    ClusterFound,
+    ClusterRemoved,
+    ClustersListed,
     DeliverySettled,
     EvidenceGathered,
+    FinderObservation,
     HandoverRead,
+    NotProcessed,
     Observation,
     PodNamed,
     PolicyLoaded,
@@ -35,7 +40,7 @@ from sidecar.core.observations import (
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Heartbeat, Policy, Severity
 from sidecar.core.records import AnyRecord, record_id
-from sidecar.core.state import State
+from sidecar.core.state import Finder, State
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
@@ -90,9 +95,50 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
         case _:
-            name = observation.cluster_id
-            before = state.clusters.get(name) or fresh_cluster(observation.at)
-            return _take(policy, state, name, cluster_step.observe(policy, name, before, observation), observation.at)
+            return _observe(policy, state, observation)
+
+
+def _observe(policy: Policy, state: State, observation: FinderObservation | NotProcessed) -> Step:
+    if isinstance(observation, ClusterFound | ClusterRemoved | ClustersListed):
+        return _found(policy, state, observation)
+    name = observation.cluster_id
+    before = state.clusters.get(name)
+    if before is None:
+        if name not in policy.stores:
+            return state, []  # a late observation of a cluster that was removed
+        before = fresh_cluster(observation.at)
+    return _take(policy, state, name, cluster_step.observe(policy, name, before, observation), observation.at)
+
+
+def _found(policy: Policy, state: State, observation: ClusterFound | ClusterRemoved | ClustersListed) -> Step:
+    """The state after a cluster came or went."""
+    at = observation.at
+    match observation:
+        case ClusterFound(cluster_id=name):
+            clusters = state.clusters if name in state.clusters else {**state.clusters, name: fresh_cluster(at)}
+            return replace(state, clusters=clusters), []
+        case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
+            known = state.clusters.get(name)
+            if known and removal.has_leader(known) and not on_purpose:
+                return replace(state, clusters={**state.clusters, name: replace(known, gone=at)}), []
+            return _remove(policy, state, [name] if known else [], at)
+        case ClustersListed(place=place, cluster_ids=found, left_out=left_out):
+            state = replace(state, finder=Finder(place, found is not None, left_out))
+            # Of those that are not there any more, the ones that an earlier process knew.
+            ended = {n for n, known in state.clusters.items() if known.view.connection is None} - (found or set())
+            return _remove(policy, state, sorted(ended - policy.stores.keys()) if found is not None else [], at)
+
+
+def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> Step:
+    """Retire clusters that were removed, resolve their alerts, and forget them."""
+    effects: list[Effect] = []
+    for name in names:
+        state, more = _take(policy, state, name, removal.removed(policy, name, state.clusters[name], at), at)
+        effects += more
+        alerts = rules.forget(state.alerts, policy, name, at)
+        clusters = {other: known for other, known in state.clusters.items() if other != name}
+        state = replace(state, clusters=clusters, alerts=alerts)
+    return state, effects
 
 
 def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | PodNamed) -> State:
@@ -111,11 +157,12 @@ def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | Po
 def _start(policy: Policy, state: State, now: Moment) -> Step:
     """Take over the state of an earlier process: drop clusters that are no longer watched, release its deliveries in progress."""
     alive = state.alive or now
-    known = {name: state.clusters.get(name) or fresh_cluster(now) for name in policy.stores}
+    known: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
+    known |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
     outbox = released(state.outbox, state.outbox.keys(), now)
     # Nothing has been observed yet, so no condition has begun to hold.
     alerts = replace(grouping.rerouted(state.alerts, policy, now), pending={})
-    started = replace(state, clusters=known, alerts=alerts, outbox=outbox, alive=now)
+    started = replace(state, clusters=known, alerts=alerts, outbox=outbox, finder=None, alive=now)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
@@ -127,13 +174,18 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     state, effects = _gather(policy, state, now)
     state, more = _each_cluster(policy, state, now, cluster_step.tick)
     effects += more
+    if policy.finds:
+        ended = [name for name, known in state.clusters.items() if removal.is_forgotten(known, now)]
+        state, more = _remove(policy, state, ended, now)
+        effects += more
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
     alerts, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
     queued = [delivery for notice in notices for delivery in _deliveries(policy, state, notice, now)]
     outbox, given_up = queue(state.outbox, queued) if queued else (state.outbox, [])
-    alerts, beats = _heartbeats(policy, alerts, blind, now)
-    outbox = with_heartbeats(outbox, beats, blind=bool(blind))
+    lost = bool(blind) or (policy.finds is not None and not (state.finder and state.finder.connected))
+    alerts, beats = _heartbeats(policy, alerts, state.clusters, lost, now)
+    outbox = with_heartbeats(outbox, beats, blind=lost)
     outbox, claimed = claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
     if alerts is not state.alerts or outbox is not state.outbox or alive is not state.alive:
@@ -253,27 +305,32 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
     )
 
 
-def _heartbeats(policy: Policy, alerts: Alerts, blind: Container[str], now: Moment) -> tuple[Alerts, list[Delivery]]:
+def _heartbeats(
+    policy: Policy, alerts: Alerts, clusters: Collection[str], lost: bool, now: Moment
+) -> tuple[Alerts, list[Delivery]]:
     """Heartbeats due now. None while blind, so that the receiver's dead man's switch fires; a missed one is not sent later."""
     last = alerts.beats
     due = [beat for beat in policy.heartbeats if now.steady - last.get(beat.destination.name, 0) >= beat.interval]
-    if not due or any(name in blind for name in policy.stores):
+    if not due or lost:
         return alerts, []
     beats = {**last, **{beat.destination.name: now.steady for beat in due}}
-    return replace(alerts, beats=beats), [_heartbeat(policy, beat, now) for beat in due]
+    return replace(alerts, beats=beats), [_heartbeat(policy, beat, clusters, now) for beat in due]
 
 
-def _heartbeat(policy: Policy, beat: Heartbeat, now: Moment) -> Delivery:
+def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: Moment) -> Delivery:
+    watched = (
+        f"{len(clusters)} cluster{'' if len(clusters) == 1 else 's'}" if policy.finds else ", ".join(policy.stores)
+    )
     return Delivery(
         id=record_id("heartbeat", policy.observer, beat.destination.name, now.wall, now.steady),
         destination=beat.destination.name,
         receiver=beat.destination.receiver,
-        cluster_id=next(iter(policy.stores)),
+        cluster_id=next(iter(clusters), ""),
         alert="Heartbeat",
         fingerprint=record_id("heartbeat", policy.observer, beat.destination.name),
         reason=Reason.HEARTBEAT,
         severity=Severity.INFO,
-        title=f"[HEARTBEAT] {policy.observer} watches {', '.join(policy.stores)}",
+        title=f"[HEARTBEAT] {policy.observer} watches {watched}",
         body="This sidecar is running and can read the store.",
         queued_at=now,
         next_at=now.steady,

@@ -156,6 +156,33 @@ class OwnPod(Struct, frozen=True):
     uid: str | None = None
 
 
+class FinderSettings(Struct, frozen=True):
+    """Where Flink clusters are found in Kubernetes: by the labels of their ConfigMaps."""
+
+    store: ClassVar[Store] = Store.KUBERNETES
+
+    selector: str
+    """A label selector, as kubectl takes it."""
+    namespaces: tuple[str, ...] | None
+    """None: all."""
+    home: str
+    """The namespace of this sidecar, where its ledger is."""
+    kubeconfig: Path | None = None
+    """None: the service account of our own pod is used."""
+    context: str | None = None
+
+    @property
+    def qualified(self) -> bool:
+        """Whether a cluster's id begins with its namespace: `namespace/cluster-id`."""
+        return self.namespaces is None or len(self.namespaces) > 1
+
+    @property
+    def place(self) -> str:
+        """Where clusters are looked for, for log and page."""
+        where = "all namespaces" if self.namespaces is None else f"namespace {', '.join(self.namespaces)}"
+        return f"the ConfigMaps with the labels {self.selector} in {where} of Kubernetes"
+
+
 class SpoolSettings(Struct, frozen=True):
     """Where segments are written, and when a segment is sealed."""
 
@@ -250,7 +277,9 @@ class Settings(Alerting, frozen=True, kw_only=True):
     """The whole configuration of `run`."""
 
     clusters: tuple[ClusterSettings, ...]
-    """At least one; their ids differ."""
+    """Their ids differ. At least one, unless clusters are found."""
+    finder: FinderSettings | None = None
+    """None: only `clusters` are watched."""
     observer: str
     own_pod: OwnPod | None = None
     """None: not known."""
@@ -280,6 +309,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             evidence=self.evidence.sources,
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             events=frozenset(each.cluster_id for each in kubernetes if each.events),
+            finds=self.finder.store if self.finder else None,
         )
 
     def destination_urls(self) -> dict[str, str]:

@@ -40,11 +40,11 @@ class SinkHealth(NamedTuple):
 
 
 def renderer(
-    snapshot: Callable[[], Snapshot], stores: dict[str, str], sinks: Callable[[], SinkHealth]
+    snapshot: Callable[[], Snapshot], store_of: Callable[[str], str], sinks: Callable[[], SinkHealth]
 ) -> Callable[[], bytes]:
-    """A function that renders the newest snapshot in Prometheus' text format. `stores`: the store of each cluster."""
+    """A function that renders the newest snapshot in Prometheus' text format. `store_of`: the store of a cluster."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SnapshotCollector(snapshot, stores, sinks))
+    registry.register(SnapshotCollector(snapshot, store_of, sinks))
     return lambda: generate_latest(registry)
 
 
@@ -52,17 +52,17 @@ class SnapshotCollector(Collector):
     """All metrics of one sidecar."""
 
     def __init__(
-        self, snapshot: Callable[[], Snapshot], stores: dict[str, str], sinks: Callable[[], SinkHealth]
+        self, snapshot: Callable[[], Snapshot], store_of: Callable[[str], str], sinks: Callable[[], SinkHealth]
     ) -> None:
         self._snapshot = snapshot
-        self._stores = stores
+        self._store_of = store_of
         self._sinks = sinks
 
     def collect(self) -> Iterator[Metric]:
         snapshot = self._snapshot()
         yield InfoMetricFamily("flink_ha_sidecar", "This sidecar.", value={"version": __version__})
         yield from _leadership(snapshot)
-        yield from _views(snapshot, self._stores)
+        yield from _views(snapshot, self._store_of)
         yield from _tally(snapshot)
         yield from _last_episodes(snapshot)
         yield from _own_health(snapshot)
@@ -127,14 +127,19 @@ def _vacancies(cluster: ClusterState, now: Moment) -> dict[str, float]:
     return longest
 
 
-def _views(snapshot: Snapshot, stores: dict[str, str]) -> Iterator[Metric]:
+def _views(snapshot: Snapshot, store_of: Callable[[str], str]) -> Iterator[Metric]:
     clusters = snapshot.state.clusters.items()
-    views = (([name, stores.get(name, "")], int(cluster.in_sight)) for name, cluster in clusters)
+    views = (([name, store_of(name)], int(cluster.in_sight)) for name, cluster in clusters)
     text = "1 while the store is connected and fully read: only then does no leader mean that there is none."
     yield _gauge("flink_ha_view_up", text, ["cluster_id", "store"], views)
     found = (([name], int(c.missing is None)) for name, c in clusters if c.view.complete or c.ever_led)
     text = "0 if nothing of the cluster was ever found in the store: check its id."
     yield _gauge("flink_ha_cluster_found", text, ["cluster_id"], found)
+    if finder := snapshot.state.finder:
+        text = "Clusters that were found and are watched."
+        yield GaugeMetricFamily("flink_ha_clusters_watched", text, len(snapshot.state.clusters))
+        text = "Clusters that were found and are not watched, because there are too many."
+        yield GaugeMetricFamily("flink_ha_clusters_left_out", text, finder.left_out)
     left = (([name], headroom) for name, c in clusters if (headroom := zxid_headroom(c)) is not None)
     text = "Transactions until ZooKeeper has to elect a leader of its own, to begin a new epoch."
     yield _gauge("flink_ha_zookeeper_zxid_headroom", text, ["cluster_id"], left)

@@ -23,8 +23,10 @@ from sidecar.core.sanitize import clean, printable
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, facts
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.web.status import clusters
+from sidecar.web.status import clusters, is_well
 
+CLUSTERS_SHOWN: Final = 100
+"""Clusters without a leader, or that cannot be read, come first."""
 DELIVERIES_SHOWN: Final = 20
 TRANSITIONS_SHOWN: Final = 100
 """Of the cluster's components."""
@@ -44,10 +46,13 @@ POLICY: Final = (
 def status(snapshot: Snapshot, episodes: Sequence[EpisodeView], problem: str | None, stale: str | None) -> str:
     """The status page. `problem`: why earlier `episodes` are missing; `stale`: why the page is out of date."""
     outbox = list(snapshot.state.outbox.values())
+    watched, finder = clusters(snapshot), snapshot.state.finder
     return _render(
         "status.html.j2",
         at=timestamp(snapshot.at.wall),
-        clusters=clusters(snapshot),
+        clusters=watched if len(watched) <= CLUSTERS_SHOWN else sorted(watched, key=is_well)[:CLUSTERS_SHOWN],
+        watched=len(watched),
+        finder=finder,
         episodes=episodes,
         problem=problem,
         stale=stale,

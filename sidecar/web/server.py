@@ -37,6 +37,8 @@ _JOIN_SECONDS: Final = 5.0
 DEFAULT_LAST: Final = 100
 MOST_LAST: Final = 1000
 EPISODES_SHOWN: Final = 10
+MOST_NAMED: Final = 20
+"""Clusters that `/readyz` names."""
 """On the status page."""
 _LAST: Final = re.compile(r"last=([0-9]{1,4})")
 _ID: Final = re.compile(r"[0-9a-f-]{4,36}")
@@ -173,10 +175,17 @@ class Application:
             if name in old or not cluster.in_sight
         ]
         if blind:
-            return _line(HTTPStatus.SERVICE_UNAVAILABLE, "the view of the store is incomplete: " + ", ".join(blind))
-        if not clusters:
-            return _line(HTTPStatus.SERVICE_UNAVAILABLE, "starting")
-        return _line(HTTPStatus.OK, "; ".join(["ok", *(f"{name}: {c.missing}" for name, c in clusters if c.missing)]))
+            more = f", and {len(blind) - MOST_NAMED} more" if len(blind) > MOST_NAMED else ""
+            line = f"the view of the store is incomplete: {', '.join(blind[:MOST_NAMED])}{more}"
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, line)
+        if not snapshot.ready:
+            place = snapshot.state.finder and snapshot.state.finder.place
+            line = f"the clusters in {place} cannot be listed" if place else "starting"
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, line)
+        problems = [f"{name}: {c.missing}" for name, c in clusters if c.missing]
+        if (finder := snapshot.state.finder) and (problem := finder.problem(len(clusters))):
+            problems.append(problem)
+        return _line(HTTPStatus.OK, "; ".join(["ok", *problems]))
 
 
 class _RefusedError(Exception):

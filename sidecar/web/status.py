@@ -57,6 +57,11 @@ def clusters(snapshot: Snapshot) -> list[ClusterStatus]:
     ]
 
 
+def is_well(cluster: ClusterStatus) -> bool:
+    """Whether all of the cluster's own components have a leader."""
+    return cluster.store.connected and all(leader.state == "held" for leader in cluster.components)
+
+
 def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> ClusterStatus:
     contenders = contending(cluster.contenders) if cluster.in_sight else None
     if contenders == 0 and (cluster.missing or any(leader.state == "held" for leader in found)):

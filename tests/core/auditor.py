@@ -232,7 +232,8 @@ def _firing(state: State) -> list[Labels]:
 
 
 def _in_sight(alert: Alert, state: State) -> bool:
-    return state.clusters[alert.cluster_id].view.complete or "observer" in alert.labels
+    cluster = state.clusters.get(alert.cluster_id)
+    return cluster is None or cluster.view.complete or "observer" in alert.labels  # one that was removed is over
 
 
 def _check_blindness(before: Alerts, after: State) -> None:

@@ -18,9 +18,9 @@ KEPT: dict[type[Struct], set[str]] = {
 KEPT_IN_PART = {"leases", "contested"}
 """Leases that have run out, so that a new process does not take them for alive; which leaderships are split follows from the components."""
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
-    State: set(),
+    State: {"finder"},
     Alerts: {"evaluated", "beats"},
-    ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing", "handed_over_by"},
+    ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing", "gone", "handed_over_by"},
 }
 
 

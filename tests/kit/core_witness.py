@@ -45,7 +45,8 @@ class Witness:
     def __init__(self, *, consistent: bool = False, cluster_id: str = CLUSTER) -> None:
         self._consistent = consistent
         self._cluster_id = cluster_id
-        self._coverage: Coverage | None = None
+        self._covered_until: str | None = timestamp(START)
+        """None: a cluster that is found begins to be covered then."""
         self._ids: set[str] = set()
         self._asked: set[str] = set()
 
@@ -59,15 +60,21 @@ class Witness:
         earlier = known(before, self._cluster_id)
         if isinstance(observation, Started):  # remembered, but not in sight
             earlier = dict.fromkeys(earlier, UNKNOWN)
-            assert set(known(after, self._cluster_id).values()) == {UNKNOWN}
+            assert set(known(after, self._cluster_id).values()) <= {UNKNOWN}
         transitions = _happened(
             _departed(policy, before, self._cluster_id),
             _departed(policy, after, self._cluster_id),
             [record for record in records if isinstance(record, TransitionRecord)],
         )
+        now = after.clusters.get(self._cluster_id)
+        if now is None:  # it was removed: of what never had a leader nothing is recorded
+            components = before.clusters[self._cluster_id].components if self._cluster_id in before.clusters else {}
+            never_led = {component for component, each in components.items() if each.last_known is None}
+            earlier = {each: sight for each, sight in earlier.items() if sight != UNKNOWN or each not in never_led}
         _check_transitions(earlier, known(after, self._cluster_id), transitions)
-        _check_sight(observation, after.clusters[self._cluster_id].view, transitions)
-        _check_episode(after.clusters[self._cluster_id], records)
+        if now:
+            _check_sight(observation, now.view, transitions)
+            _check_episode(now, records)
         self._check_coverage(after, [record for record in records if isinstance(record, Coverage)])
         self._check_ids(records)
         self._check_evidence(before, after, effects)
@@ -78,10 +85,13 @@ class Witness:
     def _check_coverage(self, after: State, stretches: Sequence[Coverage]) -> None:
         for stretch in stretches:
             assert stretch.from_ <= stretch.to
-            assert stretch.from_ == (self._coverage.to if self._coverage else timestamp(START)), "a gap, or an overlap"
-            self._coverage = stretch
-        if self._coverage:
-            assert timestamp(after.clusters[self._cluster_id].view.since.wall) == self._coverage.to
+            assert stretch.from_ == self._covered_until or not self._covered_until, "a gap, or an overlap"
+            self._covered_until = stretch.to
+        cluster = after.clusters.get(self._cluster_id)
+        if cluster is None:
+            self._covered_until = None
+        elif self._covered_until:
+            assert timestamp(cluster.view.since.wall) == self._covered_until
 
     def _check_evidence(self, before: State, after: State, effects: Sequence[Effect]) -> None:
         """What is asked for is asked for once, and owed until something of it is recorded."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
+from sidecar.core.state import Finder, State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SinkHealth, SnapshotCollector
 from tests.kit.observed_failovers import at
@@ -15,8 +16,8 @@ _SUFFIXES: Final = {"counter": ("_total",), "info": ("_info",), "histogram": ("_
 
 
 def families() -> Iterator[Metric]:
-    """Every family of a sidecar that watches nothing yet."""
-    return SnapshotCollector(lambda: Snapshot(at(0)), {}, lambda: WELL).collect()
+    """Every family of a sidecar that finds its clusters and has found none yet."""
+    return SnapshotCollector(lambda: Snapshot(at(0), State(finder=Finder("here"))), str, lambda: WELL).collect()
 
 
 def sample_names(family: Metric) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ LABELLED = (
 
 def counters(snapshot: Snapshot) -> Samples:
     """Every sample of the counters with labels."""
-    text = renderer(lambda: snapshot, {CLUSTER: "zookeeper"}, lambda: WELL)().decode()
+    text = renderer(lambda: snapshot, lambda _: "zookeeper", lambda: WELL)().decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -103,7 +103,7 @@ def test_nothing_is_counted_that_did_not_begin_at_0() -> None:
     leasing.elect(B)
     holder.sees_changes().waits(120)
     for policy, records in ((sidecar.policy, sidecar.records), (holder.policy, holder.records)):
-        begin = Tally().begun(policy)
+        begin = Tally().begun(policy, policy.stores)
         for before, after in (
             (begin.transitions, begin.with_records(records).transitions),
             (begin.episodes, begin.with_records(records).episodes),
@@ -116,8 +116,8 @@ def test_nothing_is_counted_that_did_not_begin_at_0() -> None:
 def test_a_receiver_that_is_loaded_later_begins_at_0_too() -> None:
     """What has been counted stays as it is."""
     state, effects = play([*first_sight(), *failover(10, term=2)])
-    tally = Tally().begun(POLICY).with_records([e.record for e in effects if isinstance(e, Append)])
-    later = tally.begun(replace(POLICY, receivers={**POLICY.receivers, "new": (Destination("new", 0),)}))
+    tally = Tally().begun(POLICY, POLICY.stores).with_records([e.record for e in effects if isinstance(e, Append)])
+    later = tally.begun(replace(POLICY, receivers={**POLICY.receivers, "new": (Destination("new", 0),)}), POLICY.stores)
     assert {key: count for key, count in later.transitions.items() if count} == {
         key: count for key, count in tally.transitions.items() if count
     }

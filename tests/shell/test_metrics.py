@@ -22,7 +22,7 @@ def scraped(
     """Every sample by name and labels."""
     tally = Tally().with_records([effect.record for effect in effects if isinstance(effect, Append)])
     snapshot = Snapshot(at(second), state, tally, health or Health())
-    text = renderer(lambda: snapshot, {CLUSTER: "zookeeper"}, lambda: sinks)().decode()
+    text = renderer(lambda: snapshot, lambda _: "zookeeper", lambda: sinks)().decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

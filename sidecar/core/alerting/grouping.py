@@ -129,9 +129,9 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
     pending = {
         key: replace(waiting, alert=replace(waiting.alert, labels=_relabelled(waiting.alert, policy, rules[key[0]])))
         for key, waiting in alerts.pending.items()
-        if key[0] in rules and key[1] in policy.stores
+        if key[0] in rules and policy.watches(key[1])
     }
-    failovers = {name: known for name, known in alerts.failovers.items() if name in policy.stores}
+    failovers = {name: known for name, known in alerts.failovers.items() if policy.watches(name)}
     return Alerts(pending, regrouped, failovers)
 
 
@@ -141,7 +141,7 @@ def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Mapping[str, Rule]
     waiting: dict[str, set[str]] = {}
     for fingerprint, group in alerts.groups.items():
         for key, member in group.members.items():
-            if member.alert.rule in rules and member.alert.cluster_id in policy.stores:
+            if member.alert.rule in rules and policy.watches(member.alert.cluster_id):
                 labels = _relabelled(member.alert, policy, rules[member.alert.rule])
                 found[key] = replace(member.alert, labels=labels)
                 waiting.setdefault(key, set()).update([] if member.notified else [fingerprint])
@@ -157,7 +157,7 @@ def labels_of(
         "alert": rule.alert,
         "severity": rule.severity.value,
         "cluster_id": cluster_id,
-        "store": policy.stores[cluster_id].value,
+        "store": policy.store_of(cluster_id).value,
     }
     if component:
         own["component"] = component.component.value

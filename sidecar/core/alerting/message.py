@@ -152,7 +152,7 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
         yield "cause", f"{found.cause} ({found.confidence} confidence)"
     yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
     yield "cluster", ", ".join(names)
-    yield "store", ", ".join(dict.fromkeys(policy.stores[name].value for name in names))
+    yield "store", ", ".join(dict.fromkeys(policy.store_of(name).value for name in names))
     yield "observer", policy.observer
     if episode:
         yield "episode", episode.id
@@ -228,7 +228,7 @@ def _fields(context: _Context) -> dict[str, object]:
         "severity": rule.severity.value,
         "reason": notice.reason.value,
         "cluster_id": clean(first.cluster_id),
-        "store": policy.stores[first.cluster_id].value,
+        "store": policy.store_of(first.cluster_id).value,
         "observer": policy.observer,
         "external_labels": policy.external_labels,
         "component": first.component.component.value if first.component else "",

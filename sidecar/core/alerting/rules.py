@@ -153,6 +153,19 @@ def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState
     return alerts
 
 
+def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
+    """Resolve all alerts of a cluster that was removed, and forget what was counted of it."""
+    members = (member.alert for group in alerts.groups.values() for member in group.members.values())
+    firing = {alert.id for alert in members if alert.cluster_id == name and not alert.ended}
+    alerts = grouping.resolve(alerts, policy, firing, now, lambda alert: alert)
+    return replace(
+        alerts,
+        pending={key: waiting for key, waiting in alerts.pending.items() if key[1] != name},
+        failovers={other: known for other, known in alerts.failovers.items() if other != name},
+        evaluated={other: known for other, known in alerts.evaluated.items() if other != name},
+    )
+
+
 def _trusted_until(policy: Policy, cluster: ClusterState | None, now: Moment) -> int:
     """Until when (steady) the view of a cluster is trusted. A condition fires only if it held for `for` by then."""
     if cluster is None or cluster.confirmed is None:

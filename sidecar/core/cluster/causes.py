@@ -36,6 +36,8 @@ class Cause(StrEnum):
     """The leader's address was deleted or changed, and the leader wrote it again: no election."""
     TAMPERED = "tampered"
     """Something other than a JobManager wrote or deleted."""
+    CLUSTER_REMOVED = "cluster_removed"
+    """A found cluster was removed: no leader follows."""
     OBSERVER_BLIND = "observer_blind"
     """Only this observer was disconnected; nothing happened to Flink."""
     ROLLING_UPGRADE = "rolling_upgrade"
@@ -115,6 +117,8 @@ class Facts(Struct, frozen=True):
     """This version of Flink leaves the same facts after a clean shutdown as after a kill."""
     succeeded: bool = False
     """There is a leader again."""
+    removed: bool = False
+    """The cluster was removed while it had no leader."""
     handed_over_by: str | None = None
     """The observer from whose handover it is known what was before; None: from our own observations."""
 
@@ -130,6 +134,7 @@ class Verdict(Struct, frozen=True):
 def verdict(facts: Facts) -> Verdict:
     """The cause that the facts decide upon, the surest first."""
     for judge in (
+        _by_its_removal,
         _by_who_wrote,
         _by_what_was_written,
         _by_the_store,
@@ -145,6 +150,13 @@ def verdict(facts: Facts) -> Verdict:
         return found
     from_whom = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
     return Verdict(found.cause, found.confidence, (*found.facts, from_whom))
+
+
+def _by_its_removal(facts: Facts) -> Verdict | None:
+    if not facts.removed:
+        return None
+    how = "in order" if facts.orderly else "without removing its addresses"
+    return _sure(Cause.CLUSTER_REMOVED, f"The leader ended {how}, and the cluster was removed from the store.")
 
 
 def _by_who_wrote(facts: Facts) -> Verdict | None:

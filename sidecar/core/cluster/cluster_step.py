@@ -50,13 +50,13 @@ def observe(
         case ViewObserved():
             store_view.view_changed(draft, observation.connection)
         case SnapshotCompleted():
-            if policy.stores[cluster_id] is Store.KUBERNETES:
+            if policy.store_of(cluster_id) is Store.KUBERNETES:
                 configmap_leaders.snapshot_completed(draft)
             store_view.snapshot_completed(draft)
         case NodeObserved() | PlaceRemoved() | NodeRefused() | ChildrenObserved():
             znode_leaders.observed(draft, observation)
         case NotProcessed():
-            (configmap_leaders if policy.stores[cluster_id] is Store.KUBERNETES else znode_leaders).not_processed(
+            (configmap_leaders if policy.store_of(cluster_id) is Store.KUBERNETES else znode_leaders).not_processed(
                 draft, observation
             )
         case ViewConfirmed():

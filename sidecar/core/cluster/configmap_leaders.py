@@ -37,6 +37,8 @@ def config_map_observed(draft: Draft, observed: ConfigMapObserved) -> None:
     if observed.uid is None:
         draft.update(leases={other: lease for other, lease in draft.state.leases.items() if other != name})
     else:
+        if draft.state.gone:
+            draft.update(gone=None)
         lease = _taken(draft, before, observed)
         draft.update(leases={**draft.state.leases, name: lease})
         looked_at = before is not None and before.seen_at >= draft.state.view.connected_at

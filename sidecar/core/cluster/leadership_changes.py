@@ -101,7 +101,7 @@ def _transition(draft: Draft, component: ComponentId, known: ComponentState, see
         id="",
         at=draft.at,
         cluster_id=draft.cluster_id,
-        store=draft.policy.stores[draft.cluster_id],
+        store=draft.policy.store_of(draft.cluster_id),
         component=component,
         kind=kind,
         before=known.leadership,

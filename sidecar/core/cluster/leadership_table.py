@@ -16,7 +16,7 @@ class Sight(StrEnum):
     """A leader where none was known, or one with another session id."""
     NO_LEADER = "no_leader"
     JOB_ENDED = "job_ended"
-    """No leader, and Flink has forgotten the job itself."""
+    """No leader, and Flink has forgotten the job itself; or the whole cluster was removed."""
     NO_VIEW = "no_view"
     """The store cannot be read, or holds unreadable bytes."""
 
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     READDRESSED = "READDRESSED"
     REVOKED = "REVOKED"
     RETIRED = "RETIRED"
-    """The job ended and took its leadership with it."""
+    """The job ended and took its leadership with it; or the cluster was removed."""
     OBSCURED = "OBSCURED"
 
 

@@ -40,11 +40,10 @@ class Envelope(TypedDict):
 
 def envelope(policy: Policy, cluster_id: str, at: Moment) -> Envelope:
     """The envelope of what is recorded of a cluster at one moment."""
-    store = policy.stores.get(cluster_id)
     return {
         "cluster_id": cluster_id,
         "external_labels": policy.external_labels,
-        "store": store.value if store else "",
+        "store": policy.store_of(cluster_id).value if policy.watches(cluster_id) else "",
         "observer": policy.observer,
         "observed_at": timestamp(at.wall),
     }

@@ -178,6 +178,8 @@ class ClusterState(Struct, frozen=True):
     """The view is complete, and older than it may be: a confirmation is overdue."""
 
     missing: Missing | None = None
+    gone: Moment | None = None
+    """Since when nothing of a found cluster exists in the store, although it had a leader then."""
     handed_over_by: str | None = None
     """The observer from whose handover the last known leaders are; None once everything has been read."""
     pods: Pods = {}

@@ -114,7 +114,7 @@ class Policy(Struct, frozen=True):
 
     observer: str
     stores: Mapping[str, Store]
-    """The watched clusters, by cluster id."""
+    """The clusters that are configured, by cluster id."""
     external_labels: dict[str, str] = {}
     trust_window: int = 3 * SECOND
     rules: tuple[Rule, ...] = ()
@@ -131,3 +131,13 @@ class Policy(Struct, frozen=True):
     """The clusters whose leaders' pods are looked up."""
     events: frozenset[str] = frozenset()
     """The clusters whose failovers become Kubernetes Events."""
+    finds: Store | None = None
+    """The store in which clusters are found; None: only those of `stores` are watched."""
+
+    def watches(self, cluster_id: str) -> bool:
+        """Whether the cluster is configured, or may be one that was found."""
+        return cluster_id in self.stores or self.finds is not None
+
+    def store_of(self, cluster_id: str) -> Store:
+        """The store of a watched cluster."""
+        return self.stores[cluster_id] if self.finds is None else self.stores.get(cluster_id, self.finds)

@@ -1,7 +1,7 @@
 """One immutable snapshot of the owner's state, published after each turn, for every other thread."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from itertools import product
 from typing import Final, TypeVar, cast
@@ -64,9 +64,9 @@ class Tally(Struct, frozen=True):
     last_episodes: Mapping[str, EpisodeRecord] = {}
     """The last closed episode of each cluster."""
 
-    def begun(self, policy: Policy) -> "Tally":
-        """The tally with a 0 for each counter of `policy` that has not counted yet: a counter that starts at 1 hides its first increase."""
-        clusters = list(policy.stores)
+    def begun(self, policy: Policy, clusters: Collection[str]) -> "Tally":
+        """The tally with a 0 for each counter of `policy` and `clusters` that has not counted yet: a counter that starts at 1 hides its
+        first increase."""
         receivers = {destination.receiver for at in policy.receivers.values() for destination in at}
         receivers -= {beat.destination.receiver for beat in policy.heartbeats}
         pieces = product(clusters, evidence.EvidenceKind, evidence.CaptureOutcome) if policy.evidence else ()
@@ -79,6 +79,15 @@ class Tally(Struct, frozen=True):
                 self.notifications,
             ),
             evidence=_from_0(pieces, self.evidence),
+        )
+
+    def without(self, clusters: Collection[str]) -> "Tally":
+        """The tally without what was counted of clusters that were removed."""
+        return replace(
+            self,
+            transitions={key: count for key, count in self.transitions.items() if key[0] not in clusters},
+            episodes={key: count for key, count in self.episodes.items() if key[0] not in clusters},
+            evidence={key: count for key, count in self.evidence.items() if key[0] not in clusters},
         )
 
     def with_records(self, records: Iterable[AnyRecord]) -> "Tally":
@@ -132,8 +141,9 @@ class Snapshot(Struct, frozen=True):
     @property
     def ready(self) -> bool:
         """Every watched cluster was read completely, and can be read now."""
-        clusters = self.state.clusters.values()
-        return bool(clusters) and all(cluster.in_sight for cluster in clusters)
+        clusters, finder = self.state.clusters.values(), self.state.finder
+        found = finder.connected if finder else bool(clusters)
+        return found and all(cluster.in_sight for cluster in clusters)
 
 
 def _from_0(known: Iterable[tuple[str, ...]], counted: Mapping[_Labels, int]) -> dict[_Labels, int]:

@@ -14,6 +14,9 @@ from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ChildrenObserved,
+    ClusterFound,
+    ClusterRemoved,
+    ClustersListed,
     ConfigMapObserved,
     ConnectionState,
     DeliveryOutcome,
@@ -62,6 +65,9 @@ IN_A_HURRY = replace(
 )
 
 
+FINDING = replace(IN_A_HURRY, stores={}, finds=Store.KUBERNETES)
+
+
 class Observer:
     """One observer's core, its clock and its disk."""
 
@@ -73,6 +79,8 @@ class Observer:
         self._sent: list[str] = []
         self._asked: list[str] = []
         self.observe(Started(self.now))
+        if policy.finds:
+            self.observe(ClusterFound(self.now, CLUSTER))
         self.observe(ViewObserved(self.now, CLUSTER, ConnectionState.CONNECTED))
 
     def observe(self, observation: Observation) -> None:
@@ -158,6 +166,20 @@ def config_map(name: str, uid: str | None, data: dict[str, str], leader: str | N
     return lambda o: o.observe(ConfigMapObserved(o.now, CLUSTER, name, uid, version, data if uid else {}, leader))
 
 
+def removed(on_purpose: bool) -> Event:
+    return lambda o: o.observe(ClusterRemoved(o.now, CLUSTER, on_purpose))
+
+
+def listed(found: bool | None) -> Event:
+    ids = None if found is None else frozenset([CLUSTER] if found else [])
+    return lambda o: o.observe(ClustersListed(o.now, "here", ids))
+
+
+def found(o: Observer) -> None:
+    o.observe(ClusterFound(o.now, CLUSTER))
+    o.observe(ViewObserved(o.now, CLUSTER, ConnectionState.CONNECTED))
+
+
 def lease(holder: str, duration: str, acquired: int, renewed: int, transitions: str) -> str:
     times = f'"acquireTime":"{acquired}","renewTime":"{renewed}"'
     return f'{{"holderIdentity":"{holder}","leaseDuration":{duration},{times},"leaderTransitions":{transitions}}}'
@@ -229,6 +251,25 @@ def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> No
     observer = Observer()
     for event in events:
         event(observer)
+
+
+FOUND: st.SearchStrategy[Event] = st.one_of(
+    st.just(found), st.just(found), st.builds(removed, st.booleans()), st.builds(listed, st.none() | st.booleans())
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS | FOUND, min_size=20, max_size=60))
+def test_no_coming_and_going_breaks_a_promise(events: list[Event]) -> None:
+    """The same of a cluster that is found, removed at any moment, observed too late, and found again: nothing of it stays behind."""
+    observer = Observer(FINDING)
+    for event in events:
+        event(observer)
+        if CLUSTER not in observer.state.clusters:
+            alerts = observer.state.alerts
+            members = [member for group in alerts.groups.values() for member in group.members.values()]
+            assert all(member.alert.ended for member in members)
+            assert [*alerts.pending, *alerts.failovers, *alerts.evaluated] == []
 
 
 @settings(max_examples=300)

@@ -44,6 +44,8 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
         Cause.JOBMANAGER_LOST,
         Confidence.MEDIUM,
     ),
+    ({"orderly": True, "removed": True}, Cause.CLUSTER_REMOVED, Confidence.HIGH),
+    (IN_KUBERNETES | {"removed": True, "not_renewed_for": LAPSED}, Cause.CLUSTER_REMOVED, Confidence.HIGH),
     (OTHER | {"orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
     ({"orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
     (OTHER | {"orderly": True, "left": 3, "withdrawn": 3}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
