@@ -17,7 +17,7 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
-from sidecar.drivers import Drivers, event_stores_of, ledger_of, pod_directories_of
+from sidecar.drivers import FOUND, Drivers, event_stores_of, ledger_of, ledger_of_found, pod_directories_of
 from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
@@ -42,7 +42,7 @@ log = logging.getLogger("sidecar")
 CLAIM_SECONDS: Final = 20.0
 """How long to wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
-_FIXED: Final = ("observer", "stores", "external_labels", "trust_window", "evidence", "pod_names", "events")
+_FIXED: Final = ("observer", "stores", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events")
 """The parts of the policy that a reload does not change."""
 
 
@@ -84,6 +84,8 @@ def run(load: Callable[[], Settings]) -> int:
         if asked.is_set():  # the settings may have been loaded before that
             reloader.ask()
         clusters = ", ".join(cluster.cluster_id for cluster in settings.clusters)
+        if settings.finder:
+            clusters = f"the clusters that are found in {settings.finder.place}"
         log.info("flink-ha-sidecar %s watches %s as %s", __version__, clusters, settings.observer)
         _log_what_ends_with_the_pod(settings)
         ended.wait()
@@ -152,6 +154,7 @@ def _build(
         settings.destination_urls(),
         lambda delivery_id, attempt: loop.observe(DeliverySettled(clock(), delivery_id, *attempt)),
         ledgers,
+        others=FOUND,
     )
     collector = Collector(
         settings.evidence.folder,
@@ -194,7 +197,7 @@ def _build(
     except OSError as error:
         where = f"{settings.http.host}:{settings.http.port}"
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
-    drivers = Drivers(settings.clusters, clock)
+    drivers = Drivers(settings.clusters, clock, settings.finder)
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.
     web.start()
@@ -216,20 +219,24 @@ def _build(
             loop.observe(PodNamed(clock(), name, own.address, Pod(own.name, own.uid, clock().wall)))
     new = [name for name in policy.stores if not is_watched(state.clusters.get(name))]
     handovers.start(new, lambda name: drivers.start(loop.observe, name))
+    drivers.find(loop.observe)
     reloader.start()
     stopping.add("the drivers", drivers.stop, reloader.stop, at_most=3.0)
     return reloader
 
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
-    """A ledger for each cluster, in its own store, if several sidecars are to notify once."""
+    """A ledger for each cluster, in its own store, and one for all found ones, if several sidecars are to notify once."""
     if settings.ledger is LedgerMode.LOCAL or not settings.receivers:
         return {}
     alone = settings.ledger is LedgerMode.AUTO
-    return {
-        cluster.cluster_id: SharedLedger(ledger_of(cluster), settings.observer, clock, alone_if_refused=alone)
-        for cluster in settings.clusters
-    }
+
+    def shared(store: LedgerStore) -> SharedLedger:
+        return SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
+
+    if settings.finder:
+        return {FOUND: shared(ledger_of_found(settings.finder))}
+    return {cluster.cluster_id: shared(ledger_of(cluster)) for cluster in settings.clusters}
 
 
 def _handover_documents(settings: Settings) -> dict[str, LedgerStore]:

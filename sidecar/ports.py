@@ -8,11 +8,25 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
-from sidecar.core.observations import ClusterObservation
+from sidecar.core.observations import ClusterObservation, FinderObservation
 from sidecar.core.pods import Pod
 
+FinderObserver = Callable[[FinderObservation], None]
+"""As `Observer`, for a driver that finds clusters."""
 Observer = Callable[[ClusterObservation], None]
 """Accepts one observation. Blocks while the inbox is full: a driver calls it only in its own thread, never in a library's callback."""
+
+
+class ClusterFinder(Protocol):
+    """Finds clusters in one store, read-only, and observes each as a LeaderRetrievalDriver does, between `ClusterFound` and
+    `ClusterRemoved`. `ClustersListed` is observed when everything has been read, and when the connection is lost.
+    """
+
+    def start(self, observer: FinderObserver) -> None:
+        """As of LeaderRetrievalDriver."""
+
+    def stop(self) -> None:
+        """As of LeaderRetrievalDriver."""
 
 
 class LeaderRetrievalDriver(Protocol):

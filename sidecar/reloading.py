@@ -17,7 +17,7 @@ LOOK_SECONDS: Final = 5.0
 """How often files are checked for changes."""
 _JOIN_SECONDS: Final = 5.0
 _ALONE: Final = (
-    *("clusters", "observer", "own_pod", "external_labels"),
+    *("clusters", "finder", "observer", "own_pod", "external_labels"),
     *("state_dir", "spool", "ledger", "trust_window", "evidence"),
 )
 NEEDS_RESTART: Final[Mapping[str, Callable[[Settings], object]]] = {

@@ -48,6 +48,8 @@ def check(config: Path | None, **overrides: Any) -> None:
     policy = settings.policy()
     for cluster in settings.clusters:
         click.echo(f"cluster    {cluster.cluster_id}: {cluster.place}")
+    if settings.finder:
+        click.echo(f"clusters   found in {settings.finder.place}")
     click.echo(f"observer   {policy.observer}")
     click.echo(f"rules      {', '.join(rule.alert for rule in policy.rules) or 'none'}")
     routed = sorted({route.receiver for route in every(policy.route)} - {""})

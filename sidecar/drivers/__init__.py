@@ -4,11 +4,19 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sidecar.core.moment import Moment
-from sidecar.ports import EventStore, LeaderRetrievalDriver, LedgerStore, Observer, PodDirectory
-from sidecar.settings import ClusterSettings, KubernetesSettings
+from sidecar.ports import (
+    ClusterFinder,
+    EventStore,
+    FinderObserver,
+    LeaderRetrievalDriver,
+    LedgerStore,
+    Observer,
+    PodDirectory,
+)
+from sidecar.settings import ClusterSettings, FinderSettings, KubernetesSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,14 +24,20 @@ if TYPE_CHECKING:
     from sidecar.drivers.kubernetes import Access
 
 
+FOUND: Final = "all-clusters"
+"""In place of a cluster id, in the name of the ledger of found clusters."""
+
+
 class Drivers:
     """One driver for each cluster; starts and stops them together."""
 
-    def __init__(self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment]) -> None:
-        """`clusters`: at least one."""
+    def __init__(
+        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: FinderSettings | None = None
+    ) -> None:
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
+        self._finder = self._found_by(finder) if finder else None
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -33,11 +47,18 @@ class Drivers:
             for cluster_id in () if self._stopped else cluster_ids or self._drivers:
                 self._drivers[cluster_id].start(observer)
 
+    def find(self, observer: FinderObserver) -> None:
+        """Find clusters and watch them, if there is a finder. After `stop`, nothing starts."""
+        with self._lock:
+            if self._finder and not self._stopped:
+                self._finder.start(observer)
+
     def stop(self) -> None:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
-        stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in self._drivers.values()]
+        drivers = [*self._drivers.values(), *([self._finder] if self._finder else [])]
+        stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in drivers]
         for stop in stops:
             stop.start()
         for stop in stops:
@@ -62,6 +83,19 @@ class Drivers:
             connection_timeout=cluster.connection_timeout,
             security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
+
+    def _found_by(self, finder: FinderSettings) -> ClusterFinder:
+        from sidecar.drivers.kubernetes import Access, KubernetesFinder
+
+        return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
+
+
+def ledger_of_found(finder: FinderSettings) -> LedgerStore:
+    """The ledger that all sidecars share that find the same clusters: one document in their own namespace, for all of these clusters."""
+    from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.ledger import KubernetesLedger
+
+    return KubernetesLedger(Access(finder.kubeconfig, finder.context), finder.home, FOUND)
 
 
 def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDirectory]:

@@ -4,6 +4,7 @@ from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (
     ClusterSettings,
+    FinderSettings,
     KubernetesSettings,
     LedgerMode,
     SaslSettings,
@@ -16,6 +17,7 @@ from sidecar.settings.model import (
 
 __all__ = [
     "ClusterSettings",
+    "FinderSettings",
     "KubernetesSettings",
     "LedgerMode",
     "SaslSettings",

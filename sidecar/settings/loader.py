@@ -13,8 +13,10 @@ from msgspec import structs
 
 from sidecar.core.pods import is_address
 from sidecar.core.policy.labels import OWN_LABELS
+from sidecar.core.policy.policy import Source
 from sidecar.settings.alerting.alerting import read_alerting
 from sidecar.settings.cluster.cluster import find_cluster, names_cluster
+from sidecar.settings.cluster.finder import read_finder
 from sidecar.settings.evidence import read_evidence
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import MILLISECOND, SECOND
@@ -44,9 +46,15 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
     spool = file.section("spool", schema.SPOOL)
     state_dir = (given.get("state_dir") or file.get("state_dir")).path()
     spool_place = _spool_place(given.get("spool") or spool.get("url"))
+    named = _cluster_settings(line), _cluster_settings(environment)
+    finder = None if any(map(names_cluster, named)) else read_finder(file, *named)
+    evidence = read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool_place)
+    if finder and Source.PROCESSES in evidence.sources:
+        raise file.error("evidence", "capture: processes are those of this pod, and belong to no cluster that is found")
     return Settings(
         **structs.asdict(alerting),
-        clusters=_clusters(_cluster_settings(line), _cluster_settings(environment), file),
+        clusters=() if finder else _clusters(*named, file),
+        finder=finder,
         observer=_observer(given.get("observer") or file.find("observer")),
         own_pod=_own_pod(),
         state_dir=state_dir,
@@ -58,7 +66,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         ledger=file.section("ledger", schema.LEDGER).get("mode").choice(LedgerMode),
         trust_window=file.get("trust_window").duration() / SECOND,
         http=_http(file.section("http", schema.HTTP)),
-        evidence=read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool_place),
+        evidence=evidence,
         files=(*([config] if config else []), *rule_files),
     )
 
@@ -74,7 +82,7 @@ def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
 def _clusters(line: NamedSettings, environment: NamedSettings, file: Section) -> tuple[ClusterSettings, ...]:
     """The entries of `clusters`, unless the command line or the environment names another cluster."""
     if "clusters" not in file or names_cluster(line) or names_cluster(environment):
-        return (find_cluster(line, environment, _cluster_in(file)),)
+        return (find_cluster(line, environment, _cluster_in(file, schema.KUBERNETES)),)
     for key in schema.CLUSTER:
         if key in file:
             raise file.error(key, "clusters is given too: move this cluster into the list, or remove the other")
@@ -105,7 +113,7 @@ def _cluster_settings(source: NamedSettings) -> NamedSettings:
     return found
 
 
-def _cluster_in(section: Section) -> NamedSettings:
+def _cluster_in(section: Section, kubernetes_keys: schema.Keys = schema.KUBERNETES_CLUSTER) -> NamedSettings:
     """The settings of one cluster, by the names that `find_cluster` expects."""
     found = {"flink_conf": section.find("flink_conf_dir")}
     if "kubernetes" not in section:
@@ -114,8 +122,8 @@ def _cluster_in(section: Section) -> NamedSettings:
         found |= {"zookeeper" if key == "quorum" else key: zookeeper.find(key) for key in plain}
         found |= security_settings(zookeeper)
     elif "zookeeper" not in section:
-        kubernetes = section.section("kubernetes", schema.KUBERNETES)
-        found |= {key: kubernetes.find(key) for key in schema.KUBERNETES}
+        kubernetes = section.section("kubernetes", kubernetes_keys)
+        found |= {key: kubernetes.find(key) for key in schema.KUBERNETES_CLUSTER}
         found["kubernetes"] = found["cluster_id"]
     else:
         raise section.error("kubernetes", "zookeeper is given too, and a cluster is in one of them: remove the other")

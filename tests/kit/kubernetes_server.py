@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
+from uuid import uuid4
 
 from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
@@ -23,7 +24,7 @@ _BUILD_SECONDS = 570.0  # less than a test may take; `make fetch` has built it b
 _ANSWER_SECONDS = 10.0
 _ADMIN_TOKEN = "admin-of-the-tests"
 _EXEC = "client.authentication.k8s.io/v1"
-USERS = {user: f"token-of-{user}" for user in ("somebody", "reader", "lister", "rotated")}
+USERS = {user: f"token-of-{user}" for user in ("somebody", "reader", "lister", "rotated", "nobody", "finder")}
 """Tokens of those who need to be given permissions."""
 Json = dict[str, Any]
 
@@ -202,6 +203,19 @@ class Kubernetes:
         with suppress(HTTPError):
             self.server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         return Namespace(self.server, name)
+
+    def allow_everywhere(self, user: str, *verbs: str) -> None:
+        """Give `user` a ClusterRole: these verbs on the ConfigMaps of all namespaces."""
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}
+        role = f"{user}-{uuid4()}"
+        self.server.ask("POST", f"{rbac}/clusterroles", {"metadata": {"name": role}, "rules": [rule]})
+        binding = {
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+        }
+        self.server.ask("POST", f"{rbac}/clusterrolebindings", binding)
 
 
 class Namespace:

@@ -96,10 +96,10 @@ http: {{host: 127.0.0.1, port: {self.port}}}
             self.process.wait()
             raise
 
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and body; 0 while nothing answers."""
+    def get(self, path: str, seconds: float = 5) -> tuple[int, str]:
+        """Status and body; 0 while nothing answers in so many seconds."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=seconds) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -4,6 +4,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import quote, urlencode
@@ -33,6 +34,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 }
 _WHOLE_ANSWER_SECONDS = 15.0
 _MOST_BYTES = 64 << 20
+_PAGE = ("limit", "500")
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
 _JSON = "application/json"
@@ -67,12 +69,14 @@ class Selector(Struct, frozen=True):
 
 
 class Api:
-    """The objects of one namespace. Used by one thread; any thread may call `cut`. Every method raises ApiError."""
+    """The objects of one namespace, or of all. Used by one thread; any thread may call `cut`. Every method raises ApiError."""
 
-    def __init__(self, access: Access, namespace: str) -> None:
+    def __init__(self, access: Access, namespace: str | None, *, qualified: bool = False) -> None:
+        """`namespace` None: all. `qualified`: names begin with their namespace, `namespace/name`."""
         self._access = access
         self._namespace = namespace
-        self._path = f"/api/v1/namespaces/{quote(namespace)}"
+        self.qualified = qualified
+        self._path = _path(namespace)
         self._credentials: Credentials | None = None
         self._pool: PoolManager | None = None
         self._refused = False
@@ -81,7 +85,24 @@ class Api:
     def read(self, selector: Selector, *, names_only: bool = False) -> ConfigMapList:
         """The current objects (a consistent read); with `names_only` without their values."""
         response = self._get("list", selector, [], accept=_NAMES_ONLY if names_only else _JSON)
-        return _decoded(response, read_config_map_list, f"cannot list {selector}")
+        return self._listed(response, selector)
+
+    def read_pages(self, selector: Selector) -> ConfigMapList:
+        """As `read`, in several requests: the answer may be long."""
+        page = self._listed(self._get("list", selector, [_PAGE]), selector)
+        found = dict(page.found)
+        while page.rest:
+            page = self._listed(self._get("list", selector, [_PAGE, ("continue", page.rest)]), selector)
+            found |= page.found
+        return ConfigMapList(page.resource_version, found)
+
+    def read_one(self, name: str) -> ConfigMapList:
+        """As `read`, of the ConfigMap with this name, qualified if all are."""
+        namespace, _, plain = name.rpartition("/")
+        selector = Selector(name=plain)
+        path = f"{_path(namespace or self._namespace)}/{selector.resource}?{urlencode(selector.query())}"
+        response = self._request("list", selector, "GET", path, {"Accept": _JSON})
+        return self._listed(response, selector)
 
     def watch(self, selector: Selector, resource_version: str, seconds: int) -> Stream:
         """The changes after `resource_version`, for about `seconds`. The caller closes the stream."""
@@ -121,6 +142,10 @@ class Api:
         self._access.cut()
         if self._stream:
             self._stream.cut()
+
+    def _listed(self, response: Any, selector: Selector) -> ConfigMapList:
+        read = partial(read_config_map_list, qualified=self.qualified)
+        return _decoded(response, read, f"cannot list {selector}")
 
     def _get(self, verb: str, selector: Selector, query: list[tuple[str, str]], accept: str = _JSON) -> Any:
         path = f"{self._path}/{selector.resource}?{urlencode([*selector.query(), *query])}"
@@ -169,12 +194,18 @@ class Api:
             case HTTPStatus.FORBIDDEN:
                 of_one = selector.kind == "ConfigMap" and selector.name and verb != "create"
                 named = f" with resourceNames [{selector.name}]" if of_one else ""
-                role = f"a Role in namespace {self._namespace} that allows the verb {verb} on the resource {selector.resource}{named}"
-                why = f"no permission (403): grant {role}"
+                role = f"Role in namespace {self._namespace}" if self._namespace else "ClusterRole"
+                allowed = f"the verb {verb} on the resource {selector.resource}{named}"
+                why = f"no permission (403): grant a {role} that allows {allowed}"
             case _:
                 why = f"the API server answers {status}"
         detail = f" ({message})" if message else ""
-        return ApiError(f"cannot {verb} {selector} in namespace {self._namespace}: {why}{detail}", status)
+        where = f"namespace {self._namespace}" if self._namespace else "all namespaces"
+        return ApiError(f"cannot {verb} {selector} in {where}: {why}{detail}", status)
+
+
+def _path(namespace: str | None) -> str:
+    return f"/api/v1/namespaces/{quote(namespace)}" if namespace else "/api/v1"
 
 
 def _pool(credentials: Credentials) -> PoolManager:

@@ -26,6 +26,7 @@ from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.configmap_names import LeaderConfigMaps
 from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
 from sidecar.drivers.kubernetes.responses import ConfigMap, Version, WatchEvent, read_watch_event
+from sidecar.drivers.kubernetes.retries import Retries
 from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.ports import Observer
@@ -34,10 +35,6 @@ from sidecar.threads import ServiceThread
 _log = logging.getLogger("sidecar.kubernetes")
 
 _WATCH_SECONDS = (240, 290)
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
-# A pause is a quarter of the outage so far: an outage of two seconds stays below the trust window.
-_GROWTH = 1.3
 _STEADY_SECONDS = 5.0
 _CUT_AGAIN_SECONDS = 0.2
 _STOP_SECONDS = 4.5
@@ -80,7 +77,7 @@ class KubernetesDriver:
         self._view: ConnectionState | None = None
         self._complete = False
         self._listed_at: Moment | None = None  # a list whose changes the watch has not all delivered
-        self._pause = 0.0
+        self._retries = Retries()
         self._throttle = LogThrottle()
         self._observer: Observer | None = None
         self._thread: ServiceThread | None = None
@@ -115,13 +112,13 @@ class KubernetesDriver:
                 _log.exception("reading the ConfigMaps of %s failed", self._cluster_id)
                 self._reported_until = None
                 self._disconnected()
-            self._stopping.wait(self._pause * random.uniform(0.5, 1.0))  # noqa: S311  spreads sidecars over time, hides nothing
+            self._stopping.wait(self._retries.pause())
         self._api.reopen()
 
     def _list_and_watch(self) -> None:
         listed = self._list()
         began = time.monotonic()
-        seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311  the same
+        seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311  spreads sidecars over time, hides nothing
         stream = self._api.watch(listed.selector, listed.resource_version, seconds)
         try:
             self._selector = listed.selector
@@ -133,20 +130,14 @@ class KubernetesDriver:
             stream.close()
         if not self._expectations.caught_up and (stream.silent or not delivered):
             self._reported_until = None  # the watch does not deliver
-        if stream.silent or time.monotonic() - began > _STEADY_SECONDS:
-            self._pause = 0.0
-        else:
-            self._slow_down()
+        self._retries.ended(well=stream.silent or time.monotonic() - began > _STEADY_SECONDS)
         if not stream.silent:
             self._api.reopen()  # every few minutes: a token may be replaced long before the old one expires
-
-    def _slow_down(self) -> None:
-        self._pause = min(max(self._pause * _GROWTH, _FIRST_PAUSE), _LONGEST_PAUSE)
 
     def _failed(self, error: ApiError) -> None:
         if error.status == HTTPStatus.GONE:
             self._reported_until = None
-            self._slow_down()
+            self._retries.ended(well=False)
         else:
             self._warn(str(error))
             self._disconnected()
@@ -156,7 +147,7 @@ class KubernetesDriver:
             _log.warning("cluster %s: %s; retrying", self._cluster_id, problem)
 
     def _disconnected(self) -> None:
-        self._slow_down()
+        self._retries.ended(well=False)
         self._api.reopen()
         self._report_view(self._clock(), ConnectionState.SUSPENDED)
 

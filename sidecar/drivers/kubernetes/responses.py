@@ -38,6 +38,8 @@ class ConfigMapList(Struct, frozen=True):
 
     resource_version: str
     found: dict[str, ConfigMap]
+    rest: str = ""
+    """Where the next page of the list begins; empty: this is the last one."""
 
 
 class WatchEvent(Struct, frozen=True):
@@ -59,10 +61,12 @@ class EventObject(Struct, frozen=True):
 
 class _Metadata(Struct, rename="camel"):
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
+    rest: str = field(default="", name="continue")
 
 
 class _Object(Struct):
@@ -92,13 +96,13 @@ _LIST: Final = msgspec.json.Decoder(_List)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
-def read_config_map_list(body: bytes) -> ConfigMapList:
-    """Raises ValueError."""
+def read_config_map_list(body: bytes, *, qualified: bool = False) -> ConfigMapList:
+    """`qualified`: names begin with their namespace, `namespace/name`. Raises ValueError."""
     answer = _decoded(body, _LIST, "list of ConfigMaps")
     if not answer.metadata.resource_version:
         raise ValueError("no list of ConfigMaps: it has no resource version")
-    found = {item.metadata.name: _config_map(item) for item in answer.items or () if item.is_complete}
-    return ConfigMapList(answer.metadata.resource_version, found)
+    listed = (_config_map(item, qualified=qualified) for item in answer.items or () if item.is_complete)
+    return ConfigMapList(answer.metadata.resource_version, {each.name: each for each in listed}, answer.metadata.rest)
 
 
 def read_config_map(body: bytes) -> ConfigMap:
@@ -109,12 +113,13 @@ def read_config_map(body: bytes) -> ConfigMap:
     return _config_map(answer)
 
 
-def read_watch_event(line: bytes) -> WatchEvent:
-    """Raises ValueError."""
+def read_watch_event(line: bytes, *, qualified: bool = False) -> WatchEvent:
+    """`qualified`: as of a list. Raises ValueError."""
     event = _decoded(line, _EVENT, "event")
     if event.type in {"ADDED", "MODIFIED", "DELETED"} and not event.object.is_complete:
         raise ValueError(f"no event: {event.type} of an object without name, uid or resource version")
-    return WatchEvent(event.type, _config_map(event.object), event.object.code or 0, event.object.message or "")
+    config_map = _config_map(event.object, qualified=qualified)
+    return WatchEvent(event.type, config_map, event.object.code or 0, event.object.message or "")
 
 
 def read_event(body: bytes) -> EventObject:
@@ -141,11 +146,11 @@ def _decoded(data: bytes, decoder: msgspec.json.Decoder[_T], expected: str) -> _
         raise ValueError(f"no {expected}: {error}") from error
 
 
-def _config_map(item: _Object) -> ConfigMap:
+def _config_map(item: _Object, *, qualified: bool = False) -> ConfigMap:
     metadata = item.metadata
     leader = (metadata.annotations or {}).get(LEADER_ANNOTATION)
     return ConfigMap(
-        metadata.name,
+        f"{metadata.namespace}/{metadata.name}" if qualified else metadata.name,
         metadata.uid,
         metadata.resource_version,
         _texts(metadata.labels),

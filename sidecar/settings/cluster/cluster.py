@@ -37,8 +37,8 @@ def names_cluster(source: NamedSettings) -> bool:
 def find_cluster(*sources: NamedSettings) -> ClusterSettings:
     """The cluster that the first of `sources` names. Every other value comes from the first source that has it.
 
-    The keys of a source: `_WAYS`, those of `schema.KUBERNETES`, and those of `schema.ZOOKEEPER` without the quorum (`tls.ca_file` for
-    a key of `tls`). A source that names its cluster in another way (Flink's configuration, not a quorum) means another cluster and is
+    The keys of a source: `_WAYS`, those of `schema.KUBERNETES_CLUSTER`, and those of `schema.ZOOKEEPER` without the quorum (`tls.ca_file`
+    for a key of `tls`). A source that names its cluster in another way (Flink's configuration, not a quorum) means another cluster and is
     skipped. If no source names a cluster, Flink's configuration is searched for. Raises SettingsError.
     """
     for source in sources:
@@ -55,7 +55,7 @@ def find_cluster(*sources: NamedSettings) -> ClusterSettings:
     if "kubernetes" in settings:
         _refuse(schema.ZOOKEEPER, "ZooKeeper", settings, f"Kubernetes ({settings['kubernetes'].location})")
         return read_kubernetes(settings)
-    _refuse(schema.KUBERNETES, "Kubernetes", settings, f"ZooKeeper ({settings['zookeeper'].location})")
+    _refuse(schema.KUBERNETES_CLUSTER, "Kubernetes", settings, f"ZooKeeper ({settings['zookeeper'].location})")
     return _zookeeper(settings, flink_settings)
 
 

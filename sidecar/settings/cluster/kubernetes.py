@@ -31,16 +31,20 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
         )
     cluster_id = settings["cluster_id"].matching(_NAME, "a Kubernetes cluster id: lower-case letters, digits, - and .")
     pod_names, events = (key in settings and settings[key].flag() for key in ("pod_names", "events"))
+    path, context, own = find_access(settings)
+    namespace = read_namespace(settings.get("namespace") or own)
+    return KubernetesSettings(cluster_id, namespace, path, context, pod_names=pod_names, events=events)
+
+
+def find_access(settings: NamedSettings) -> tuple[Path | None, str | None, Setting]:
+    """The kubeconfig and its context (None: the service account of our pod), and the namespace that it names. Raises SettingsError."""
     kubeconfig = settings.get("kubeconfig") or _kubeconfig()
     if kubeconfig is None:
         if "context" in settings:
             raise settings["context"].error("is a context of a kubeconfig, and there is none: give --kubeconfig FILE")
-        own = _namespace(settings.get("namespace") or _own_namespace())
-        return KubernetesSettings(cluster_id, own, pod_names=pod_names, events=events)
+        return None, None, _own_namespace()
     path = readable(kubeconfig)
-    context, namespace = _find_context(path, kubeconfig, settings.get("context"))
-    given = _namespace(settings.get("namespace") or namespace)
-    return KubernetesSettings(cluster_id, given, path, context, pod_names=pod_names, events=events)
+    return path, *_find_context(path, kubeconfig, settings.get("context"))
 
 
 def _kubeconfig() -> Setting | None:
@@ -71,7 +75,8 @@ def _own_namespace() -> Setting:
     return Setting(name or "default", str(file), name)
 
 
-def _namespace(setting: Setting) -> str:
+def read_namespace(setting: Setting) -> str:
+    """The name of a namespace. Raises SettingsError."""
     return setting.matching(_NAMESPACE, "a namespace: lower-case letters, digits and -")
 
 

@@ -26,11 +26,12 @@ ZOOKEEPER: Final[Keys] = {
     "tolerate_suspended_connections": "false",
     **no_default(*ZOOKEEPER_SECURITY),
 }
-KUBERNETES: Final[Keys] = {
+KUBERNETES_CLUSTER: Final[Keys] = {
     **no_default("cluster_id", "namespace", "kubeconfig", "context"),
     "pod_names": "false",
     "events": "false",
 }
+KUBERNETES: Final[Keys] = {**KUBERNETES_CLUSTER, "selector": "type=flink-native-kubernetes", "namespaces": None}
 CLUSTER: Final[Keys] = no_default("flink_conf_dir", "zookeeper", "kubernetes")
 """The keys of each entry of `clusters`; at the top level where there is only one."""
 SPOOL: Final[Keys] = {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"}

@@ -37,6 +37,9 @@ class Section:
     def __contains__(self, key: str) -> bool:
         return key in self._node.entries
 
+    def is_list(self, key: str) -> bool:
+        return isinstance(self._node.entries.get(key), ListNode)
+
     def error(self, key: str, message: str) -> SettingsError:
         line = self._node.lines.get(key)
         file = f"{self._name}:{line}" if line else self._name

@@ -57,7 +57,8 @@ class Attempt(NamedTuple):
 class Notifier:
     """Sends deliveries, `workers` at a time, and reports the result of each attempt.
 
-    `urls` are Apprise URLs by destination, `ledgers` the ledgers by cluster that permit an attempt. An attempt takes at most `time_limit`
+    `urls` are Apprise URLs by destination, `ledgers` the ledgers by cluster that permit an attempt; the one at `others` is that of all
+    other clusters. An attempt takes at most `time_limit`
     seconds. `settle` is called once for every `send`, with the delivery's id and the result: from a worker thread, unless `send` or
     `stop` state otherwise.
     """
@@ -67,6 +68,7 @@ class Notifier:
         urls: Mapping[str, str],
         settle: Callable[[str, Attempt], None],
         ledgers: Mapping[str, SharedLedger] | None = None,
+        others: str = "",
         *,
         time_limit: float = 20.0,
         workers: int = 4,
@@ -74,6 +76,7 @@ class Notifier:
         self._urls = dict(urls)
         self._settle = settle
         self._ledgers = ledgers or {}
+        self._others = others
         self._time_limit = time_limit
         self._workers = workers
         self._threads: list[ServiceThread] = []
@@ -155,7 +158,8 @@ class Notifier:
 
     def _attempt(self, delivery: Delivery) -> Attempt:
         """Send, unless another sidecar has or is about to. Raises nothing: every delivery is settled."""
-        ledger = self._ledgers.get(delivery.cluster_id) if delivery.parts else None
+        others = self._ledgers.get(self._others)
+        ledger = self._ledgers.get(delivery.cluster_id, others) if delivery.parts else None
         if ledger is None:
             return self._send(delivery)
         permit = ledger.claim(delivery) if delivery.is_shared else Permit(possible_duplicate=True)

@@ -60,7 +60,7 @@ def _destinations(settings: Settings, receivers: Collection[str]) -> dict[str, D
 
 
 def _message(settings: Settings, destination: Destination, now: Moment) -> Delivery:
-    clusters = ", ".join(cluster.cluster_id for cluster in settings.clusters)
+    clusters = ", ".join(cluster.cluster_id for cluster in settings.clusters) or "clusters"
     return Delivery(
         id=destination.name,
         destination=destination.name,

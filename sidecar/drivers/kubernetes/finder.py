@@ -1,0 +1,84 @@
+"""Finds the Flink clusters of namespaces by the labels of their ConfigMaps, and watches them."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from sidecar.core.moment import Moment
+from sidecar.core.observations import ClustersListed, FinderObservation
+from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.api import Api, Selector
+from sidecar.drivers.kubernetes.found_clusters import MOST_CLUSTERS, FoundClusters
+from sidecar.drivers.kubernetes.scope import Scope
+from sidecar.ports import FinderObserver
+from sidecar.settings import FinderSettings
+
+_CUT_AGAIN_SECONDS: Final = 0.2
+_STOP_SECONDS: Final = 4.5
+
+_log = logging.getLogger("sidecar.kubernetes")
+
+
+class KubernetesFinder:
+    """A `sidecar.ports.ClusterFinder`: one thread and one open watch for each namespace, or one for all namespaces."""
+
+    def __init__(
+        self, access: Access, settings: FinderSettings, clock: Callable[[], Moment], most: int = MOST_CLUSTERS
+    ) -> None:
+        """`most`: clusters that are watched."""
+        self._clock = clock
+        self._place = settings.place
+        self._found = FoundClusters(most)
+        self._observer: FinderObserver | None = None
+        self._stopping = threading.Event()
+        self._listing = threading.Lock()
+        self._missing_logged = False
+        namespaces: tuple[str | None, ...] = (None,) if settings.namespaces is None else settings.namespaces
+        self._scopes = [
+            Scope(
+                Api(access, namespace, qualified=settings.qualified),
+                Selector(labels=settings.selector),
+                f"namespace {namespace}" if namespace else "all namespaces",
+                self._found,
+                clock,
+                self._report,
+                self._list,
+            )
+            for namespace in namespaces
+        ]
+
+    def start(self, observer: FinderObserver) -> None:
+        if self._observer is None and not self._stopping.is_set():
+            self._observer = observer
+            for scope in self._scopes:
+                scope.thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        running = [scope for scope in self._scopes if scope.thread.ident is not None]
+        deadline = time.monotonic() + _STOP_SECONDS
+        while running and time.monotonic() < deadline:
+            for scope in running:
+                scope.cut()  # repeatedly: a watch may be about to open
+            running[0].thread.join(_CUT_AGAIN_SECONDS)
+            running = [scope for scope in running if scope.thread.is_alive()]
+        if running:
+            _log.warning("abandoned %d requests for ConfigMaps: they did not end in time", len(running))
+
+    def _list(self) -> None:
+        """Report whether everything was read, after that changed. Called by the threads of the scopes."""
+        with self._listing:
+            complete, watched = all(scope.complete for scope in self._scopes), self._found.watched
+            listed = watched if complete else None
+            self._report(ClustersListed(self._clock(), self._place, listed, self._found.left_out))
+            if not complete or watched:
+                return
+            if not self._missing_logged:
+                self._missing_logged = True
+                _log.warning("no Flink cluster was found in %s yet: waiting", self._place)
+
+    def _report(self, observation: FinderObservation) -> None:
+        if self._observer and not self._stopping.is_set():
+            self._observer(observation)

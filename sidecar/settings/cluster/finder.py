@@ -1,0 +1,59 @@
+"""Where clusters are found, in place of a list of them."""
+
+import re
+from collections import ChainMap
+from typing import Final
+
+from sidecar.settings.cluster.kubernetes import find_access, read_namespace
+from sidecar.settings.file import schema
+from sidecar.settings.file.section import Section
+from sidecar.settings.model import FinderSettings
+from sidecar.settings.security import NamedSettings
+
+ALL: Final = "all"
+_FINDING: Final = ("selector", "namespaces")
+_MOST_NAMESPACES: Final = 50
+_SELECTOR = re.compile(r"[A-Za-z0-9_./=!,() -]{1,1000}")
+
+
+def read_finder(file: Section, *overrides: NamedSettings) -> FinderSettings | None:
+    """Where the configuration finds clusters; None: it names them. `overrides`: the command line and the environment.
+
+    Raises SettingsError.
+    """
+    if "kubernetes" not in file:
+        return None
+    section = file.section("kubernetes", schema.KUBERNETES)
+    key = next((key for key in _FINDING if key in section), None)
+    if key is None:
+        return None
+    for other in ("clusters", "flink_conf_dir", "zookeeper"):
+        if other in file:
+            raise file.error(other, f"kubernetes.{key} finds clusters, and names them all: remove one of the two")
+    for name in ("pod_names", "events"):
+        if name in section:
+            raise section.error(name, f"is for clusters that are named, and kubernetes.{key} finds them: remove it")
+    own = {name: setting for name in schema.KUBERNETES_CLUSTER if (setting := section.find(name))}
+    settings = ChainMap(*map(dict, overrides), own)
+    if "cluster_id" in settings:
+        raise settings["cluster_id"].error(
+            f"names one cluster, and kubernetes.{key} finds all of them: remove one of the two"
+        )
+    if "namespace" in settings and "namespaces" in section:
+        raise settings["namespace"].error("namespaces is given too: remove one of the two")
+    kubeconfig, context, home = find_access(settings)
+    selector = section.get("selector").matching(_SELECTOR, "a label selector, as kubectl takes it")
+    namespaces = (
+        _namespaces(section) if "namespaces" in section else (read_namespace(settings.get("namespace") or home),)
+    )
+    return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context)
+
+
+def _namespaces(section: Section) -> tuple[str, ...] | None:
+    if not section.is_list("namespaces"):
+        section.get("namespaces").one_of({ALL}, "choices; otherwise it is a list of namespaces")
+        return None
+    names = tuple(map(read_namespace, section.texts("namespaces")))
+    if not names or len({*names}) < len(names) or len(names) > _MOST_NAMESPACES:
+        raise section.error("namespaces", f"must be {ALL}, or a list of 1 to {_MOST_NAMESPACES} different namespaces")
+    return names

@@ -1,0 +1,161 @@
+"""`run` finds clusters by the labels of their ConfigMaps on a real API server: what happens to each is notified as of a configured one."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
+from sidecar.lab.receivers import HttpReceiver
+from tests.kit.cluster import A, B
+from tests.kit.config_maps import ApiServerWriter, ConfigMaps
+from tests.kit.fake_flink import Flink
+from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.receivers import webhook
+from tests.kit.serving import serving
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
+
+RULES = """\
+rules:
+  - {alert: FlinkLeaderChanged, on: leader_changed}
+  - {alert: FlinkNoLeader, on: vacant, for: 2s}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    users = {"flink": "token-of-flink", "finder": "token-of-finder"}
+    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **users)) as running:
+        yield running
+
+
+class Place:
+    """A namespace in which Flinks run, whose leases last an hour: nobody renews them here."""
+
+    def __init__(self, server: Kubernetes, name: str) -> None:
+        self.name = name
+        namespace = server.namespace(name)
+        namespace.allow("flink", "create", "update", "delete")
+        namespace.allow("finder", "list", "watch")
+        self._writer = ApiServerWriter(server.server.url, server.authority.ca, server.server.users["flink"], name)
+
+    def flink(self, cluster: str) -> Flink:
+        """A cluster with a job, led by A."""
+        maps = ConfigMaps(writer=self._writer, cluster_id=cluster, duration="PT1H")
+        return Flink(maps).grant(A).submit().publish_all(A)
+
+
+def fail_over(flink: Flink) -> None:
+    flink.grant(B).publish_all(B)
+
+
+def remove(flink: Flink, cluster: str) -> None:
+    """As Flink does at the end of an application, and the operator when its resource is deleted."""
+    flink.vacate()
+    flink.config_maps.delete(f"{cluster}-cluster-config-map")
+
+
+def sidecar(
+    server: Kubernetes,
+    folder: Path,
+    receiver: HttpReceiver,
+    places: list[Place],
+    observer: str = "one",
+    ledger: str = "local",
+) -> Sidecar:
+    server.namespace("default").allow("finder", "get", "create", "patch")  # the kubeconfig's: the ledger is there
+    names = json.dumps([place.name for place in places])
+    config = f"kubernetes: {{namespaces: {names}, kubeconfig: {server.kubeconfig('finder')}}}\nledger: {{mode: {ledger}}}\n{RULES}"
+    return Sidecar(folder / observer, config, [receiver.url], observer=observer, group_wait="1s")
+
+
+def found(running: Sidecar) -> set[str]:
+    return {
+        each["cluster_id"] for each in json.loads(running.get("/api/v1/leaders")[1] or "[]") if each["state"] == "held"
+    }
+
+
+def kinds(running: Sidecar, cluster_id: str) -> list[str]:
+    """What happened to the dispatcher's leadership."""
+    seen = (each for each in running.transitions() if each["component"] == "dispatcher")
+    return [each["kind"] for each in seen if each["cluster_id"] == cluster_id]
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    with webhook() as receiving:
+        yield receiving
+
+
+def told(receiver: HttpReceiver) -> list[str]:
+    """Titles, without those that say that they may be a duplicate: on a busy machine an answer comes too late."""
+    return [each.title for each in receiver.received if DUPLICATE_NOTE not in each.body]
+
+
+def test_found_clusters_are_watched_and_retired(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> None:
+    """Two clusters of one name are told apart; a failover is one message; a cluster that is removed, observed or while the sidecar is down,
+    is retired and never paged for; what comes later is watched too.
+    """
+    here, there = Place(server, "team-a"), Place(server, "team-b")
+    flinks = {(place.name, name): place.flink(name) for place in (here, there) for name in ("orders", "billing")}
+    running = sidecar(server, tmp_path, receiver, [here, there])
+    running.start()
+    running.wait_ready()
+    everything = {f"{place}/{name}" for place, name in flinks}
+    wait_for("all clusters", lambda: found(running) == everything)
+
+    fail_over(flinks["team-b", "orders"])
+    (message,) = wait_for("the message", lambda: told(receiver))
+    assert "Flink team-b/orders: " in message
+
+    remove(flinks["team-a", "billing"], "billing")
+    wait_for("its end", lambda: kinds(running, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
+    late = there.flink("late")
+    everything = everything - {"team-a/billing"} | {"team-b/late"}
+    wait_for("the new one", lambda: found(running) == everything)
+    metrics = running.get("/metrics")[1]
+    assert "flink_ha_clusters_watched 4.0" in metrics
+    assert "billing" in metrics
+    assert 'cluster_id="team-a/billing"' not in metrics
+
+    assert running.stop() == 0
+    remove(flinks["team-a", "orders"], "orders")
+    running.start()
+    running.wait_ready()
+    wait_for("its end", lambda: kinds(running, "team-a/orders")[-1:] == ["RETIRED"])
+    fail_over(late)
+    wait_for("the second message", lambda: len(told(receiver)) == 2)
+    assert "Flink team-b/late: " in told(receiver)[1], receiver.received
+    assert running.stop() == 0
+    episodes = [each for each in running.records() if each["type"] == "episode"]
+    assert {each["cluster_id"]: each["cause"] for each in episodes}["team-a/billing"] == "cluster_removed"
+    assert len(told(receiver)) == 2
+
+
+def test_two_finders_are_one_voice(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> None:
+    """Each failover is one message; when one of the two is killed, the other one goes on."""
+    place = Place(server, "team-c")
+    flink = place.flink("orders")
+    pair = [sidecar(server, tmp_path, receiver, [place], observer, "auto") for observer in ("one", "two")]
+    for each in pair:
+        each.start()
+    for each in pair:
+        each.wait_ready()
+    wait_for("the cluster", lambda: all(found(each) == {"orders"} for each in pair))
+    fail_over(flink)
+
+    def outcomes(each: Sidecar) -> set[str]:
+        return {record["outcome"] for record in each.records() if record["type"] == "notification"}
+
+    wait_for("both to have settled it", lambda: all(outcomes(each) & {"delivered", "already_told"} for each in pair))
+    assert len(told(receiver)) <= 1
+    sender = next(each for each in pair if "delivered" in outcomes(each))
+    other = next(each for each in pair if each is not sender)
+    sender.kill()
+    before = len(receiver.received)
+    flink.grant(A).publish_all(A)
+    wait_for("the second message", lambda: len(receiver.received) > before)
+    assert other.stop() == 0
+    assert len(told(receiver)) <= 2

@@ -1,0 +1,270 @@
+"""The finder sees the clusters that come and go on a real API server, each like one that is configured."""
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from uuid import uuid4
+
+import pytest
+from msgspec import json
+
+from sidecar.core.observations import (
+    ClusterFound,
+    ClusterObservation,
+    ClusterRemoved,
+    ConfigMapObserved,
+    ConnectionState,
+    SnapshotCompleted,
+    ViewObserved,
+)
+from sidecar.drivers.kubernetes import Access, KubernetesFinder, api, scope
+from sidecar.drivers.kubernetes.found_clusters import MOST_CLUSTERS
+from sidecar.settings import FinderSettings
+from tests.kit.configmap_recorder import said
+from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
+from tests.kit.finder_recorder import Recorder
+from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, assets
+from tests.kit.serving import serving
+from tests.kit.waiting import wait_for
+
+Find = Callable[..., Recorder]
+DISPATCHER = "org.apache.flink.k8s.leader.dispatcher"
+JOB = "ff595cc2c737b4d30a69e740b7002d50"
+_versions = count(1)
+
+
+def lease(holder: str = "jvm", seconds: float = 15.0) -> str:
+    """Renewed at every call."""
+    return json.encode({"holderIdentity": holder, "leaseDuration": seconds, "renewTime": f"{next(_versions)}"}).decode()
+
+
+class Clusters:
+    """Flinks in one namespace. `labels` are on each of their ConfigMaps, so that a test on a shared server selects its own."""
+
+    def __init__(self, namespace: Namespace, labels: dict[str, str]) -> None:
+        self.namespace = namespace
+        self._labels = labels
+
+    def labels(self, cluster: str) -> dict[str, str]:
+        return {"app": cluster, "type": "flink-native-kubernetes", **self._labels}
+
+    def create(self, cluster: str, *, seconds: float = 15.0) -> Json:
+        held = lease(seconds=seconds)
+        name = f"{cluster}-cluster-config-map"
+        return self.namespace.create(name, {DISPATCHER: "1,a"}, held, self.labels(cluster))
+
+    def renew(self, cluster: str, *, seconds: float = 15.0) -> Json:
+        held = lease(seconds=seconds)
+        name = f"{cluster}-cluster-config-map"
+        return self.namespace.replace(name, {DISPATCHER: "1,a"}, held, self.labels(cluster))
+
+    def delete(self, cluster: str) -> None:
+        self.namespace.delete(f"{cluster}-cluster-config-map")
+
+
+@pytest.fixture
+def mark() -> dict[str, str]:
+    """A label of this test's ConfigMaps."""
+    return {"test": str(uuid4())}
+
+
+@pytest.fixture
+def flinks(kubernetes: Kubernetes, mark: dict[str, str]) -> Clusters:
+    return Clusters(kubernetes.namespace(f"test-{uuid4()}"), mark)
+
+
+@pytest.fixture
+def find(kubernetes: Kubernetes, mark: dict[str, str], flinks: Clusters) -> Iterator[Find]:
+    """Starts finders, and stops them when the test is over."""
+    started: list[Recorder] = []
+
+    def start(
+        *namespaces: str,
+        everywhere: bool = False,
+        user: str = "admin",
+        most: int = MOST_CLUSTERS,
+        on: Kubernetes = kubernetes,
+    ) -> Recorder:
+        where = None if everywhere else namespaces or (flinks.namespace.name,)
+        selector = f"type=flink-native-kubernetes,test={mark['test']}"
+        recorder = Recorder(
+            KubernetesFinder(Access(on.kubeconfig(user)), FinderSettings(selector, where, "home"), now, most)
+        )
+        started.append(recorder)
+        recorder.finder.start(recorder)
+        return recorder
+
+    yield start
+    for recorder in started:
+        recorder.finder.stop()
+
+
+def kinds(told: list[ClusterObservation]) -> list[type]:
+    return [type(each) for each in told]
+
+
+def test_clusters_come_and_go(find: Find, flinks: Clusters) -> None:
+    """Each is whole before anything else is told of it; one that comes later too; one that goes is told as removed, and can come back."""
+    flinks.create("orders")
+    found = find()
+    found.wait_listed({"orders"})
+    whole = [ClusterFound, ViewObserved, ConfigMapObserved, SnapshotCompleted]
+    assert kinds(found.of("orders")) == whole
+    flinks.create("billing")
+    found.wait(lambda: SnapshotCompleted in kinds(found.of("billing")))
+    assert kinds(found.of("billing")) == whole
+    flinks.delete("orders")
+    found.wait(lambda: kinds(found.of("orders"))[len(whole) :] == [ClusterRemoved, ConfigMapObserved])
+    flinks.create("orders")
+    found.wait(lambda: kinds(found.of("orders"))[len(whole) + 2 :] == whole)
+    assert kinds(found.of("billing")) == whole
+
+
+def test_a_name_in_two_namespaces_is_two_clusters(
+    find: Find, flinks: Clusters, kubernetes: Kubernetes, mark: dict[str, str]
+) -> None:
+    """With several namespaces, listed or all, the namespace is part of the id and of the name of the ConfigMap."""
+    other = Clusters(kubernetes.namespace(f"test-{uuid4()}"), mark)
+    here, there = flinks.namespace.name, other.namespace.name
+    flinks.create("orders")
+    other.create("orders")
+    for found in (find(here, there), find(everywhere=True)):
+        found.wait_listed({f"{here}/orders", f"{there}/orders"})
+        (seen,) = (each for each in found.of(f"{there}/orders") if isinstance(each, ConfigMapObserved))
+        assert seen.name == f"{there}/orders-cluster-config-map"
+    alone = find(there)
+    alone.wait_listed({"orders"})
+
+
+def test_what_has_flinks_labels_and_is_no_cluster(
+    find: Find, flinks: Clusters, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Checkpoints, the autoscaler's, one without a lease, one with a broken lease, one of Flink 1.14: none is a cluster, and what looks
+    like one is one line.
+    """
+    labels, create = flinks.labels, flinks.namespace.create
+    create(f"orders-{JOB}-config-map", {"counter": "1"}, labels=labels("orders"))
+    create("autoscaler-orders", {"a": "1"}, labels=labels("orders"))
+    create("a-cluster-config-map", {DISPATCHER: "1,a"}, labels=labels("a"))
+    create("b-cluster-config-map", {DISPATCHER: "1,b"}, "{broken", labels("b"))
+    create("c-cluster-config-map", {DISPATCHER: "1,c"}, lease(), labels("not-c"))
+    create("old-dispatcher-leader", {"address": "a", "sessionId": "1"}, lease(), labels("old"))
+    with caplog.at_level(logging.WARNING):
+        found = find()
+        found.wait_listed(set())
+        create("d-cluster-config-map", {DISPATCHER: "<" * 900_000}, "[" * 20_000, labels("d"))
+        flinks.create("orders")
+        found.wait(lambda: SnapshotCompleted in kinds(found.of("orders")))
+        flinks.namespace.replace("a-cluster-config-map", {DISPATCHER: "2,a"}, labels=labels("a"))
+        flinks.renew("orders")
+        found.wait(lambda: kinds(found.of("orders")).count(ConfigMapObserved) >= 2)
+    assert {each.cluster_id for each in found.all if isinstance(each, ClusterFound)} == {"orders"}
+    assert sorted(line.partition(":")[0] for line in said(caplog, "ignored ConfigMap")) == [
+        f"ignored ConfigMap {name}"
+        for name in ("a-cluster-config-map", "b-cluster-config-map", "d-cluster-config-map", "old-dispatcher-leader")
+    ]
+
+
+def test_the_number_of_clusters_is_bounded(find: Find, flinks: Clusters, caplog: pytest.LogCaptureFixture) -> None:
+    """One line when it is hit, the number of those left out, and a place that becomes free is taken."""
+    for name in ("a", "b", "c", "d"):
+        flinks.create(name)
+    found = find(most=2)
+    found.wait(lambda: [each.left_out for each in found.listed()][-1:] == [2])
+    (watched,) = {each.cluster_ids for each in found.listed() if each.cluster_ids}
+    assert watched is not None
+    assert len(watched) == 2
+    assert len(said(caplog, "2 clusters are watched, the most")) == 1
+    flinks.delete(min(watched))
+    waiting = min({"a", "b", "c", "d"} - watched)
+    found.wait(lambda: ClusterRemoved in kinds(found.of(min(watched))))
+    flinks.renew(waiting)
+    found.wait(lambda: SnapshotCompleted in kinds(found.of(waiting)))
+    found.wait(lambda: found.listed()[-1].left_out == 1)
+
+
+def test_nothing_found_is_said_once(find: Find, flinks: Clusters, caplog: pytest.LogCaptureFixture) -> None:
+    """And the first cluster is found as soon as it exists."""
+    found = find()
+    found.wait_listed(set())
+    flinks.create("orders")
+    found.wait(lambda: SnapshotCompleted in kinds(found.of("orders")))
+    (line,) = said(caplog, "no Flink cluster was found")
+    assert flinks.namespace.name in line
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_missing_permission_is_named_exactly(
+    find: Find, flinks: Clusters, kubernetes: Kubernetes, caplog: pytest.LogCaptureFixture, everywhere: bool
+) -> None:
+    """First the verb list, then watch; a Role where one namespace is watched, a ClusterRole where all are."""
+    user = "finder" if everywhere else "nobody"
+    role = "a ClusterRole" if everywhere else f"a Role in namespace {flinks.namespace.name}"
+    name = f"{flinks.namespace.name}/orders" if everywhere else "orders"
+    flinks.create("orders")
+    found = find(everywhere=everywhere, user=user)
+    for verb in ("list", "watch"):
+        missing = f"no permission (403): grant {role} that allows the verb {verb} on the resource configmaps"
+        found.wait(partial(said, caplog, missing))
+        if everywhere:
+            kubernetes.allow_everywhere(user, verb)
+        else:
+            flinks.namespace.allow(user, verb)
+    found.wait(lambda: SnapshotCompleted in kinds(found.of(name)))
+
+
+@pytest.mark.parametrize("clusters", [2, scope.FEW + 2])
+def test_a_lease_that_is_not_renewed_is_confirmed(find: Find, flinks: Clusters, clusters: int) -> None:
+    """Its ConfigMap is reported again, unchanged, when its lease has run out: the core concludes nothing else from silence. And the view of
+    every cluster is confirmed meanwhile.
+    """
+    names = [f"flink-{number}" for number in range(clusters)]
+    for name in names:
+        flinks.create(name, seconds=1.0)
+    found = find()
+    found.wait_listed({*names})
+    silent, *others = names
+
+    def again() -> bool:
+        for name in others:
+            flinks.renew(name, seconds=1.0)
+        told = [each for each in found.of(silent) if isinstance(each, ConfigMapObserved)]
+        confirmed = {each.cluster_id for each in found.confirmed}
+        return len(told) >= 2 and len({each.resource_version for each in told}) == 1 and confirmed >= {*names}
+
+    wait_for("the lease that has run out", again)
+
+
+def test_a_long_list_is_read_in_pages(find: Find, flinks: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its clusters are found."""
+    monkeypatch.setattr(api, "_PAGE", ("limit", "3"))
+    names = {f"flink-{number}" for number in range(8)}
+    for name in names:
+        flinks.create(name)
+    find().wait_listed(names)
+
+
+def test_what_an_outage_hides_is_told_in_order(
+    find: Find, tmp_path_factory: pytest.TempPathFactory, mark: dict[str, str]
+) -> None:
+    """The API server goes and comes back: every cluster is SUSPENDED, then whole again; a change, a new one and a removal are told."""
+    with serving(Kubernetes(tmp_path_factory.mktemp("outage"), assets())) as server:
+        flinks = Clusters(server.namespace("flink"), mark)
+        for name in ("stays", "changes", "goes"):
+            flinks.create(name)
+        found = find("flink", on=server)
+        found.wait_listed({"stays", "changes", "goes"})
+        server.server.kill()
+        found.wait(lambda: [each.cluster_ids for each in found.listed()][-1:] == [None])
+        assert [found.views(name) for name in ("stays", "goes")] == [[CONNECTED, SUSPENDED]] * 2
+        server.server.start()
+        flinks.renew("changes")
+        flinks.delete("goes")
+        flinks.create("comes")
+        found.wait(lambda: SnapshotCompleted in kinds(found.of("comes")))
+        found.wait(lambda: kinds(found.of("changes")).count(SnapshotCompleted) == 2)
+        assert found.views("stays") == [CONNECTED, SUSPENDED, ConnectionState.CONNECTED]
+        found.wait(lambda: ClusterRemoved in kinds(found.of("goes")))
+        versions = [each.resource_version for each in found.of("changes") if isinstance(each, ConfigMapObserved)]
+        assert len({*versions}) == 2
