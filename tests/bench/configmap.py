@@ -20,13 +20,15 @@ def cluster_config_map(cluster: str) -> str:
 class Clusters:
     """Fake Flinks on one connection to the API server, each in one term of its lease. Sent to another process, they connect anew there."""
 
-    def __init__(self, url: str, authority: Path, token: str) -> None:
+    def __init__(self, url: str, authority: Path, token: str, duration: str = "PT15S") -> None:
+        """`duration`: of leases."""
+        self._duration = duration
         self._writer = ApiServerWriter(url, authority, token)
         self._flinks: dict[str, Flink] = {}
 
     def create(self, cluster: str, session_id: UUID) -> None:
         """In one write, with all that a running cluster has."""
-        kept = ConfigMaps(cluster_id=cluster)
+        kept = ConfigMaps(cluster_id=cluster, duration=self._duration)
         leader = JobManager(_HOST, _SESSION_ID, 0)
         self._flinks[cluster] = Flink(kept).elect(leader).submit()
         kept[cluster_config_map(cluster)].data[f"executionPlan-{JOB}"] = "a" * 200
@@ -38,6 +40,12 @@ class Clusters:
         kept = self._flinks[cluster].config_maps
         with kept.writing(cluster_config_map(cluster)):
             self._lead(kept, cluster, session_id)
+
+    def remove(self, cluster: str) -> None:
+        """The leader withdraws, then the ConfigMap is deleted: as Flink and the operator do it."""
+        flink = self._flinks.pop(cluster)
+        flink.vacate()
+        flink.config_maps.delete(cluster_config_map(cluster))
 
     def _lead(self, kept: ConfigMaps, cluster: str, session_id: UUID) -> None:
         config_map = kept[cluster_config_map(cluster)]

@@ -1,0 +1,115 @@
+"""What an operator applies so that one deployment finds all clusters: it may read ConfigMaps and keep its ledger, and nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.core.observations import SnapshotCompleted
+from sidecar.drivers import FOUND
+from sidecar.drivers.kubernetes import Access, KubernetesFinder
+from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
+from sidecar.ports import LedgerRefusedError
+from sidecar.settings import load
+from tests.deploy.test_manifests import DEPLOY, document, documents
+from tests.kit.driver_recorder import now
+from tests.kit.finder_recorder import Recorder
+from tests.kit.kubernetes_server import Kubernetes, assets
+
+HERE = DEPLOY / "kubernetes" / "all-clusters"
+NAMESPACE = document(HERE / "kustomization.yaml")["namespace"]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+PATHS = {
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Role": f"{RBAC}/namespaces/{{}}/roles",
+    "RoleBinding": f"{RBAC}/namespaces/{{}}/rolebindings",
+    "ClusterRole": f"{RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+}
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+    """An API server to which the manifests have been applied."""
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server.start()
+    server.namespace(NAMESPACE)
+    for manifest in (
+        *documents(HERE / "rbac.yaml"),
+        document(HERE / "ledger.yaml"),
+        document(HERE / "deployment.yaml"),
+    ):
+        for subject in manifest.get("subjects", []):
+            subject["namespace"] = NAMESPACE
+        server.server.ask("POST", f"{PATHS[manifest['kind']].format(NAMESPACE)}?fieldValidation=Strict", manifest)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def account(kubernetes: Kubernetes) -> Path:
+    """A kubeconfig with a token of the service account, as the kubelet would mount it."""
+    path = f"{PATHS['ServiceAccount'].format(NAMESPACE)}/flink-ha-sidecar/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    token = kubernetes.server.ask("POST", path, request)["status"]["token"]
+    return kubernetes.kubeconfig("flink-ha-sidecar", token=token)
+
+
+def test_it_finds_clusters_in_every_namespace(
+    kubernetes: Kubernetes, account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the configuration and the roles that are shipped."""
+    lease = '{"holderIdentity":"jvm","leaseDuration":"PT15S"}'
+    for name in ("team-a", "team-b"):
+        labels = {"app": "orders", "type": "flink-native-kubernetes"}
+        kubernetes.namespace(name).create("orders-cluster-config-map", {}, lease, labels)
+    monkeypatch.setenv("KUBECONFIG", str(account))
+    monkeypatch.setenv("SLACK_URL", "json://127.0.0.1/")
+    settings = load(HERE / "config.yaml", {})
+    assert settings.finder
+    found = Recorder(KubernetesFinder(Access(account), settings.finder, now))
+    found.finder.start(found)
+    try:
+        found.wait_listed({"team-a/orders", "team-b/orders"})
+        found.wait(lambda: any(isinstance(told, SnapshotCompleted) for told in found.of("team-b/orders")))
+    finally:
+        found.finder.stop()
+
+
+def test_it_keeps_the_ledger_that_is_shipped_and_no_other(kubernetes: Kubernetes, account: Path) -> None:
+    """Its name and labels are those of the code; another ConfigMap cannot be written, in whichever namespace."""
+    ledger = document(HERE / "ledger.yaml")["metadata"]
+    assert (ledger["name"], ledger["labels"]) == (ledger_name(FOUND), LABELS)
+    shared = KubernetesLedger(Access(account), NAMESPACE, FOUND)
+    assert shared.write(b"{}", shared.read())
+    assert shared.read().content == b"{}"
+    for namespace, name in ((NAMESPACE, "other"), ("team-a", FOUND)):
+        refused = KubernetesLedger(Access(account), namespace, name)
+        with pytest.raises(LedgerRefusedError):
+            refused.read()
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "allowed"),
+    [
+        ("list", "configmaps", True),
+        ("watch", "configmaps", True),
+        ("update", "configmaps", False),
+        ("list", "secrets", False),
+    ],
+)
+def test_what_it_may_do_elsewhere(kubernetes: Kubernetes, verb: str, resource: str, allowed: bool) -> None:
+    """Read ConfigMaps."""
+    review: dict[str, Any] = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{NAMESPACE}:flink-ha-sidecar",
+            "resourceAttributes": {"namespace": "team-a", "verb": verb, "resource": resource},
+        },
+    }
+    answer = kubernetes.server.ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert answer["status"]["allowed"] is allowed
