@@ -199,7 +199,7 @@ class Loop:
             tally = tally.begun(self._policy, clusters)
         if records:
             tally = tally.with_records(records)
-        if removed := before - clusters:
+        if removed := (before | {record.cluster_id for record in records}) - clusters:
             tally = tally.without(removed)
         # While ticks cannot be processed the snapshot keeps its age: `/livez` fails then.
         self.snapshot = Snapshot(now if time_passes else self.snapshot.at, self._state, tally, health)

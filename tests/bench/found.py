@@ -152,13 +152,12 @@ def come_and_go(flink: Clusters, seconds: float) -> list[tuple[str, UUID]]:
 
 
 def _judged(stage: Stage, sidecar: Sidecar, lived: Sequence[tuple[str, UUID]], clusters: int) -> None:
-    began, last = time.monotonic(), lived[-1][0]
-    while ("RETIRED", None) not in (seen := _seen(sidecar)).get(
-        last, set()
-    ) and time.monotonic() < began + _READY_SECONDS:
+    began, not_retired = time.monotonic(), [name for name, _ in lived]
+    while not_retired and time.monotonic() < began + _READY_SECONDS:
         time.sleep(_SETTLE_SECONDS)
+        seen = _seen(sidecar)
+        not_retired = [name for name, _ in lived if ("RETIRED", None) not in seen.get(name, set())]
     missed = [name for name, session in lived if ("DISCOVERED", str(session)) not in seen.get(name, set())]
-    not_retired = [name for name, _ in lived if ("RETIRED", None) not in seen.get(name, set())]
     notified = [message.title for message in stage.receiver.received if "passing-" in message.title + message.body]
     table = Table("came and went", "missed", "not retired", "messages", "watched at the end", "RSS MiB")
     table.row(

@@ -16,6 +16,7 @@ from tests.deploy.test_manifests import DEPLOY, document, documents
 from tests.kit.driver_recorder import now
 from tests.kit.finder_recorder import Recorder
 from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.waiting import PATIENCE_SECONDS
 
 HERE = DEPLOY / "kubernetes" / "all-clusters"
 NAMESPACE = document(HERE / "kustomization.yaml")["namespace"]
@@ -83,11 +84,11 @@ def test_it_keeps_the_ledger_that_is_shipped_and_no_other(kubernetes: Kubernetes
     """Its name and labels are those of the code; another ConfigMap cannot be written, in whichever namespace."""
     ledger = document(HERE / "ledger.yaml")["metadata"]
     assert (ledger["name"], ledger["labels"]) == (ledger_name(FOUND), LABELS)
-    shared = KubernetesLedger(Access(account), NAMESPACE, FOUND)
+    shared = KubernetesLedger(Access(account), NAMESPACE, FOUND, seconds=PATIENCE_SECONDS)
     assert shared.write(b"{}", shared.read())
     assert shared.read().content == b"{}"
     for namespace, name in ((NAMESPACE, "other"), ("team-a", FOUND)):
-        refused = KubernetesLedger(Access(account), namespace, name)
+        refused = KubernetesLedger(Access(account), namespace, name, seconds=PATIENCE_SECONDS)
         with pytest.raises(LedgerRefusedError):
             refused.read()
 

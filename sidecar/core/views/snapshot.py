@@ -88,6 +88,7 @@ class Tally(Struct, frozen=True):
             transitions={key: count for key, count in self.transitions.items() if key[0] not in clusters},
             episodes={key: count for key, count in self.episodes.items() if key[0] not in clusters},
             evidence={key: count for key, count in self.evidence.items() if key[0] not in clusters},
+            last_episodes={key: last for key, last in self.last_episodes.items() if key not in clusters},
         )
 
     def with_records(self, records: Iterable[AnyRecord]) -> "Tally":
