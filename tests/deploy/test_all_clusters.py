@@ -12,40 +12,30 @@ from sidecar.drivers.kubernetes import Access, KubernetesFinder
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import LedgerRefusedError
 from sidecar.settings import load
-from tests.deploy.test_manifests import DEPLOY, document, documents
+from tests.deploy.manifests import DEPLOY, apply, document, example, of_kind, pod_of
 from tests.kit.driver_recorder import now
 from tests.kit.finder_recorder import Recorder
+from tests.kit.kubectl import Manifest
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.waiting import PATIENCE_SECONDS
 
-HERE = DEPLOY / "kubernetes" / "all-clusters"
-NAMESPACE = document(HERE / "kustomization.yaml")["namespace"]
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-PATHS = {
-    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-    "Role": f"{RBAC}/namespaces/{{}}/roles",
-    "RoleBinding": f"{RBAC}/namespaces/{{}}/rolebindings",
-    "ClusterRole": f"{RBAC}/clusterroles",
-    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
-}
+HERE = DEPLOY / "all-clusters"
+NAMESPACE = document(DEPLOY / "examples" / "all-clusters" / "kustomization.yaml")["namespace"]
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    """An API server to which the manifests have been applied."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
+    """What the example applies."""
+    return example(tmp_path_factory.mktemp("built"), "all-clusters")
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, built: list[Manifest]) -> Iterator[Kubernetes]:
+    """An API server to which the example has been applied."""
     server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
     server.start()
     server.namespace(NAMESPACE)
-    for manifest in (
-        *documents(HERE / "rbac.yaml"),
-        document(HERE / "ledger.yaml"),
-        document(HERE / "deployment.yaml"),
-    ):
-        for subject in manifest.get("subjects", []):
-            subject["namespace"] = NAMESPACE
-        server.server.ask("POST", f"{PATHS[manifest['kind']].format(NAMESPACE)}?fieldValidation=Strict", manifest)
+    apply(server.kubeconfig(), built)
     yield server
     server.kill()
 
@@ -53,7 +43,7 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
 @pytest.fixture
 def account(kubernetes: Kubernetes) -> Path:
     """A kubeconfig with a token of the service account, as the kubelet would mount it."""
-    path = f"{PATHS['ServiceAccount'].format(NAMESPACE)}/flink-ha-sidecar/token"
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/flink-ha-sidecar/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     token = kubernetes.server.ask("POST", path, request)["status"]["token"]
     return kubernetes.kubeconfig("flink-ha-sidecar", token=token)
@@ -80,10 +70,22 @@ def test_it_finds_clusters_in_every_namespace(
         found.finder.stop()
 
 
-def test_it_keeps_the_ledger_that_is_shipped_and_no_other(kubernetes: Kubernetes, account: Path) -> None:
+def test_its_pods_read_that_configuration(built: list[Manifest]) -> None:
+    """And not that for one cluster, whose ConfigMap is gone; they are two observers."""
+    (config,) = (found["metadata"]["name"] for found in built if "config.yaml" in found.get("data", {}))
+    deployment = of_kind(built, "Deployment")
+    pod = pod_of(deployment)
+    assert deployment["spec"]["replicas"] == 2
+    assert {"name": "ha-sidecar-config", "configMap": {"name": config}} in pod["volumes"]
+    assert [variable["name"] for variable in pod["containers"][0]["env"]] == ["FLINK_HA_SIDECAR_OBSERVER"]
+
+
+def test_it_keeps_the_ledger_that_is_shipped_and_no_other(
+    kubernetes: Kubernetes, account: Path, built: list[Manifest]
+) -> None:
     """Its name and labels are those of the code; another ConfigMap cannot be written, in whichever namespace."""
-    ledger = document(HERE / "ledger.yaml")["metadata"]
-    assert (ledger["name"], ledger["labels"]) == (ledger_name(FOUND), LABELS)
+    (labels,) = (each["metadata"]["labels"] for each in built if each["metadata"]["name"] == ledger_name(FOUND))
+    assert labels == LABELS
     shared = KubernetesLedger(Access(account), NAMESPACE, FOUND, seconds=PATIENCE_SECONDS)
     assert shared.write(b"{}", shared.read())
     assert shared.read().content == b"{}"

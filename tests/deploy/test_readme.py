@@ -65,6 +65,8 @@ def test_its_kubectl_commands_are_taken_by_an_api_server(kubernetes: Kubernetes,
     copied(tmp_path)
     (tmp_path / "receivers.env").write_text(RECEIVERS)
     kubeconfig = kubernetes.kubeconfig()
+    for command in commands("kubectl create namespace"):
+        kubectl("--kubeconfig", str(kubeconfig), *shlex.split(command)[1:])
     for example in examples:
         manifests = [found for found in kustomize(tmp_path / example) if found["kind"] != "FlinkDeployment"]
         assert "created" in apply(kubeconfig, manifests, "--dry-run=server")
