@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from sidecar.lab.lab_error import LabError
 
@@ -41,6 +42,18 @@ if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != 
     os._exit(1)
 os.execvp(sys.argv[2], sys.argv[2:])
 """
+
+
+def start_child(
+    command: Sequence[str], log: IO[bytes], environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, which the kernel kills when this process ends. Raises OSError."""
+    trampoline = [sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(os.getpid()), *command]
+    return _starter.submit(
+        lambda: subprocess.Popen(
+            trampoline, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+    ).result()
 
 
 def free_port() -> int:
@@ -105,17 +118,7 @@ class Process:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("ab") as log:
                 self._log_start = log.tell()
-                trampoline = [sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(os.getpid()), *self.command]
-                self._child = _starter.submit(
-                    lambda: subprocess.Popen(
-                        trampoline,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        env=self._environment,
-                        start_new_session=True,
-                    )
-                ).result()
+                self._child = start_child(self.command, log, self._environment)
         except OSError as error:
             raise LabError(f"could not start {self.name}, logging to {self.log}: {error.strerror}") from error
         self.paused = False

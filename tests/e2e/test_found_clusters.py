@@ -1,7 +1,7 @@
 """`run` finds clusters by the labels of their ConfigMaps on a real API server: what happens to each is notified as of a configured one."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,18 +57,23 @@ def remove(flink: Flink, cluster: str) -> None:
     flink.config_maps.delete(f"{cluster}-cluster-config-map")
 
 
-def sidecar(
-    server: Kubernetes,
-    folder: Path,
-    receiver: HttpReceiver,
-    places: list[Place],
-    observer: str = "one",
-    ledger: str = "local",
-) -> Sidecar:
+@pytest.fixture
+def sidecar_of(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> Iterator[Callable[..., Sidecar]]:
+    """Makes sidecars that find clusters, of which none is left running, also where the test fails."""
+    made: list[Sidecar] = []
     server.namespace("default").allow("finder", "get", "create", "patch")  # the kubeconfig's: the ledger is there
-    names = json.dumps([place.name for place in places])
-    config = f"kubernetes: {{namespaces: {names}, kubeconfig: {server.kubeconfig('finder')}}}\nledger: {{mode: {ledger}}}\n{RULES}"
-    return Sidecar(folder / observer, config, [receiver.url], observer=observer, group_wait="1s")
+
+    def make(places: list[Place], observer: str = "one", ledger: str = "local") -> Sidecar:
+        names = json.dumps([place.name for place in places])
+        where = f"kubernetes: {{namespaces: {names}, kubeconfig: {server.kubeconfig('finder')}}}"
+        config = f"{where}\nledger: {{mode: {ledger}}}\n{RULES}"
+        made.append(Sidecar(tmp_path / observer, config, [receiver.url], observer=observer, group_wait="1s"))
+        return made[-1]
+
+    yield make
+    for sidecar in made:
+        if sidecar.process and sidecar.process.poll() is None:
+            sidecar.kill()
 
 
 def found(running: Sidecar) -> set[str]:
@@ -94,13 +99,15 @@ def told(receiver: HttpReceiver) -> list[str]:
     return [each.title for each in receiver.received if DUPLICATE_NOTE not in each.body]
 
 
-def test_found_clusters_are_watched_and_retired(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> None:
+def test_found_clusters_are_watched_and_retired(
+    server: Kubernetes, receiver: HttpReceiver, sidecar_of: Callable[..., Sidecar]
+) -> None:
     """Two clusters of one name are told apart; a failover is one message; a cluster that is removed, observed or while the sidecar is down,
     is retired and never paged for; what comes later is watched too.
     """
     here, there = Place(server, "team-a"), Place(server, "team-b")
     flinks = {(place.name, name): place.flink(name) for place in (here, there) for name in ("orders", "billing")}
-    running = sidecar(server, tmp_path, receiver, [here, there])
+    running = sidecar_of([here, there])
     running.start()
     running.wait_ready()
     everything = {f"{place}/{name}" for place, name in flinks}
@@ -134,11 +141,13 @@ def test_found_clusters_are_watched_and_retired(server: Kubernetes, tmp_path: Pa
     assert len(told(receiver)) == 2
 
 
-def test_two_finders_are_one_voice(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> None:
+def test_two_finders_are_one_voice(
+    server: Kubernetes, receiver: HttpReceiver, sidecar_of: Callable[..., Sidecar]
+) -> None:
     """Each failover is one message; when one of the two is killed, the other one goes on."""
     place = Place(server, "team-c")
     flink = place.flink("orders")
-    pair = [sidecar(server, tmp_path, receiver, [place], observer, "auto") for observer in ("one", "two")]
+    pair = [sidecar_of([place], observer, "auto") for observer in ("one", "two")]
     for each in pair:
         each.start()
     for each in pair:

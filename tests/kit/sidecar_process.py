@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.journal import JournalReader
-from sidecar.lab.processes import free_port
+from sidecar.lab.processes import free_port, start_child
 from tests.kit.waiting import wait_for
 
 COMMAND = (sys.executable, "-m", "sidecar")
@@ -74,9 +74,7 @@ http: {{host: 127.0.0.1, port: {self.port}}}
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, "run", "--config", str(self.config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+            self.process = start_child([*COMMAND, "run", "--config", str(self.config)], log)
 
     def kill(self) -> None:
         """kill -9."""
