@@ -17,6 +17,7 @@ from sidecar.clock import Clock
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.record_lines import record_line
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, Send
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import (
@@ -34,7 +35,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, Coverage
 from sidecar.core.sanitize import clean
 from sidecar.core.state import State
-from sidecar.core.step import Append, Effect, Gather, NamePod, Publish, Send, step
+from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
 

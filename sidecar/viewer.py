@@ -10,13 +10,14 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.effects import Append
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import ConfigMapPosition, Held
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, Started, Ticked, is_trace
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import TransitionRecord
 from sidecar.core.state import State
-from sidecar.core.step import Append, step_all
+from sidecar.core.step import step_all
 from sidecar.core.views.flink_view import FlinkView, LeaderAddress
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot

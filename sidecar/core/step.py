@@ -1,24 +1,21 @@
 """All state changes go through here: `step(policy, state, observation) → (state, effects)`."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules
-from sidecar.core.alerting.alerts import Alerts, Notice, Reason
-from sidecar.core.alerting.message import compose
 from sidecar.core.cluster import cluster_step, evidence_requests, removal
 from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.kubernetes_events import KubernetesEvent, events
+from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.cluster.state import ClusterState, fresh_cluster
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.delivery import notification_records
-from sidecar.core.delivery.ledger_document import MOST_ALERTS
-from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part, Settled, claim, queue, released, with_heartbeats
+from sidecar.core.delivery import new_deliveries, notification_records
+from sidecar.core.delivery.outbox import Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
+from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, Send
 from sidecar.core.evidence import Capture, EvidenceItem
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -38,46 +35,13 @@ from sidecar.core.observations import (
     Ticked,
 )
 from sidecar.core.pods import ip_addresses, with_pod
-from sidecar.core.policy.policy import Heartbeat, Policy, Severity
-from sidecar.core.records import AnyRecord, record_id
+from sidecar.core.policy.policy import Policy
 from sidecar.core.state import Finder, State
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
 
 
-class Append(Struct, frozen=True):
-    """Write a record to the journal."""
-
-    record: AnyRecord
-
-
-class Send(Struct, frozen=True):
-    """Send a delivery, after the journal has recorded that it is being sent."""
-
-    delivery: Delivery
-
-
-class Publish(Struct, frozen=True):
-    """Write a Kubernetes Event."""
-
-    event: KubernetesEvent
-
-
-class NamePod(Struct, frozen=True):
-    """Find out which pod has the IP address `host`. The answer is a `PodNamed`."""
-
-    cluster_id: str
-    host: str
-
-
-class Gather(Struct, frozen=True):
-    """Capture evidence, after the journal has recorded the request."""
-
-    capture: Capture
-
-
-Effect = Append | Send | Gather | Publish | NamePod
 Step = tuple[State, list[Effect]]
 
 
@@ -181,10 +145,12 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
     alerts, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
-    queued = [delivery for notice in notices for delivery in _deliveries(policy, state, notice, now)]
+    queued = [
+        delivery for notice in notices for delivery in new_deliveries.of_notice(policy, state.clusters, notice, now)
+    ]
     outbox, given_up = queue(state.outbox, queued) if queued else (state.outbox, [])
     lost = bool(blind) or (policy.finds is not None and not (state.finder and state.finder.connected))
-    alerts, beats = _heartbeats(policy, alerts, state.clusters, lost, now)
+    alerts, beats = new_deliveries.heartbeats(policy, alerts, state.clusters, lost, now)
     outbox = with_heartbeats(outbox, beats, blind=lost)
     outbox, claimed = claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
@@ -263,78 +229,6 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         new = (each.leader.address for each in own if each.leader)
         effects += (NamePod(cluster_id, host) for host in ip_addresses(new))
     return replace(state, clusters=clusters, alerts=alerts), effects
-
-
-def _deliveries(policy: Policy, state: State, notice: Notice, now: Moment) -> Iterable[Delivery]:
-    message = compose(notice, policy, state.clusters)
-    parts, owed = _parts(notice), notice.owed(MOST_OWED)
-    event = ("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady)
-    for destination in policy.receivers.get(notice.route.receiver, ()):
-        if notice.is_for(destination):
-            yield Delivery(
-                id=record_id(*event, destination.name),
-                destination=destination.name,
-                receiver=destination.receiver,
-                cluster_id=min(alert.cluster_id for alert in notice.alerts),
-                alert=", ".join(dict.fromkeys(alert.rule for alert in notice.alerts)),
-                fingerprint=notice.fingerprint,
-                reason=notice.reason,
-                severity=message.severity,
-                title=message.title,
-                body=message.body,
-                facts=message.facts,
-                link=message.link,
-                episode_id=message.episode_id,
-                parts=parts,
-                owed=owed,
-                repeat_interval=notice.route.repeat_interval,
-                send_resolved=destination.send_resolved,
-                queued_at=now,
-                next_at=now.steady,
-            )
-
-
-def _parts(notice: Notice) -> tuple[Part, ...]:
-    """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
-    if all("observer" in alert.labels for alert in notice.alerts):
-        return ()
-    alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also those of this observer alone
-    return tuple(
-        Part(each.id, each.began.wall, each.ended.wall if each.ended else 0, each.is_event, each.subjects, each.certain)
-        for each in alerts[:MOST_ALERTS]
-    )
-
-
-def _heartbeats(
-    policy: Policy, alerts: Alerts, clusters: Collection[str], lost: bool, now: Moment
-) -> tuple[Alerts, list[Delivery]]:
-    """Heartbeats due now. None while blind, so that the receiver's dead man's switch fires; a missed one is not sent later."""
-    last = alerts.beats
-    due = [beat for beat in policy.heartbeats if now.steady - last.get(beat.destination.name, 0) >= beat.interval]
-    if not due or lost:
-        return alerts, []
-    beats = {**last, **{beat.destination.name: now.steady for beat in due}}
-    return replace(alerts, beats=beats), [_heartbeat(policy, beat, clusters, now) for beat in due]
-
-
-def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: Moment) -> Delivery:
-    watched = (
-        f"{len(clusters)} cluster{'' if len(clusters) == 1 else 's'}" if policy.finds else ", ".join(policy.stores)
-    )
-    return Delivery(
-        id=record_id("heartbeat", policy.observer, beat.destination.name, now.wall, now.steady),
-        destination=beat.destination.name,
-        receiver=beat.destination.receiver,
-        cluster_id=next(iter(clusters), ""),
-        alert="Heartbeat",
-        fingerprint=record_id("heartbeat", policy.observer, beat.destination.name),
-        reason=Reason.HEARTBEAT,
-        severity=Severity.INFO,
-        title=f"[HEARTBEAT] {policy.observer} watches {watched}",
-        body="This sidecar is running and can read the store.",
-        queued_at=now,
-        next_at=now.steady,
-    )
 
 
 def _settled(policy: Policy, outcomes: Iterable[Settled], at: Moment) -> list[Effect]:

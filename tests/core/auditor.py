@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
@@ -18,7 +19,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import Notification, record_id
 from sidecar.core.state import State
-from sidecar.core.step import Append, Effect, Send, step
+from sidecar.core.step import step
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
 

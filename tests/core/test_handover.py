@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.handover import CLOCK_SKEW, KEPT, MOST_BYTES, HandoverError
 from sidecar.core.moment import SECOND, Moment
@@ -28,7 +29,6 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from sidecar.core.state import State
-from sidecar.core.step import Append, Effect, Send
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, held, play
 
 R = TypeVar("R")

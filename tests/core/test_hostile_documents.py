@@ -12,6 +12,7 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.ledger_document import MOST_BYTES, Claim, Ledger, Standing
 from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.effects import Append
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import LeaderInformation
@@ -28,7 +29,6 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Severity, Store
 from sidecar.core.state import State
-from sidecar.core.step import Append
 from tests.kit import hostile
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import POLICY

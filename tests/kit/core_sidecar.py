@@ -10,6 +10,7 @@ from sidecar.core import handover
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Append, Gather, NamePod, Publish, Send
 from sidecar.core.evidence import Capture
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import ComponentId
@@ -36,7 +37,7 @@ from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Stor
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.state import State
-from sidecar.core.step import Append, Gather, NamePod, Publish, Send, Step, step
+from sidecar.core.step import Step, step
 from tests.kit.cluster import CLUSTER, START, A, B, JobManager
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.fake_flink import Flink

@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar.clock import Clock
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.effects import Append
 from sidecar.core.flink.leadership import Component
 from sidecar.core.policy.policy import Destination, Policy, Source
-from sidecar.core.step import Append
 from sidecar.core.views.snapshot import Snapshot, Tally
 from sidecar.journal import Journal
 from sidecar.loop import Loop

@@ -5,10 +5,10 @@ from uuid import UUID
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from sidecar.core.effects import Append, Effect
 from sidecar.core.observations import ConnectionState, StoreObserved, Ticked, ViewObserved
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
-from sidecar.core.step import Append, Effect
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.sinks.metrics import SinkHealth, renderer
 from tests.kit.java_serialization import connection_info

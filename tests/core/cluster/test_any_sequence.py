@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sidecar.core.effects import Gather, Send
 from sidecar.core.evidence import CaptureOutcome as EvidenceOutcome
 from sidecar.core.evidence import EvidenceItem, EvidenceKind
 from sidecar.core.flink.leadership import ZNodePosition
@@ -34,7 +35,6 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Destination, Policy, Source, Store
 from sidecar.core.policy.routing import Route
 from sidecar.core.state import State
-from sidecar.core.step import Gather, Send
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import OPS, POLICY
 from tests.kit.core_witness import Witness

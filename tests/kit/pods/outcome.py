@@ -13,7 +13,7 @@ from tests.kit.waiting import PATIENCE_SECONDS, wait_for
 
 QUIET_SECONDS: Final = 10.0
 """For how long nothing may follow the one message: longer than `group_interval` of the tests."""
-MARGIN_SECONDS: Final = 3.0
+MARGIN_SECONDS: Final = 1.0
 """By how much a bound may be wrong: a sidecar counts from when it observes a write, which is late on a machine that starts several JVMs."""
 _NAMES: Final = {"resourcemanager": "resource_manager", "dispatcher": "dispatcher", "restserver": "rest_server"}
 _HANDOVER_SECONDS: Final = 12.0

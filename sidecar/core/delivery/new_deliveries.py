@@ -1,0 +1,87 @@
+"""New deliveries: of what the rules want notified, and heartbeats."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Alerts, Notice, Reason
+from sidecar.core.alerting.message import compose
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery.ledger_document import MOST_ALERTS
+from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Heartbeat, Policy, Severity
+from sidecar.core.records import record_id
+
+
+def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
+    """One delivery for each destination of the notice's receiver."""
+    message = compose(notice, policy, clusters)
+    parts, owed = _parts(notice), notice.owed(MOST_OWED)
+    event = ("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady)
+    for destination in policy.receivers.get(notice.route.receiver, ()):
+        if notice.is_for(destination):
+            yield Delivery(
+                id=record_id(*event, destination.name),
+                destination=destination.name,
+                receiver=destination.receiver,
+                cluster_id=min(alert.cluster_id for alert in notice.alerts),
+                alert=", ".join(dict.fromkeys(alert.rule for alert in notice.alerts)),
+                fingerprint=notice.fingerprint,
+                reason=notice.reason,
+                severity=message.severity,
+                title=message.title,
+                body=message.body,
+                facts=message.facts,
+                link=message.link,
+                episode_id=message.episode_id,
+                parts=parts,
+                owed=owed,
+                repeat_interval=notice.route.repeat_interval,
+                send_resolved=destination.send_resolved,
+                queued_at=now,
+                next_at=now.steady,
+            )
+
+
+def _parts(notice: Notice) -> tuple[Part, ...]:
+    """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
+    if all("observer" in alert.labels for alert in notice.alerts):
+        return ()
+    alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also those of this observer alone
+    return tuple(
+        Part(each.id, each.began.wall, each.ended.wall if each.ended else 0, each.is_event, each.subjects, each.certain)
+        for each in alerts[:MOST_ALERTS]
+    )
+
+
+def heartbeats(
+    policy: Policy, alerts: Alerts, clusters: Collection[str], lost: bool, now: Moment
+) -> tuple[Alerts, list[Delivery]]:
+    """Heartbeats due now. None while blind, so that the receiver's dead man's switch fires; a missed one is not sent later."""
+    last = alerts.beats
+    due = [beat for beat in policy.heartbeats if now.steady - last.get(beat.destination.name, 0) >= beat.interval]
+    if not due or lost:
+        return alerts, []
+    beats = {**last, **{beat.destination.name: now.steady for beat in due}}
+    return replace(alerts, beats=beats), [_heartbeat(policy, beat, clusters, now) for beat in due]
+
+
+def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: Moment) -> Delivery:
+    watched = (
+        f"{len(clusters)} cluster{'' if len(clusters) == 1 else 's'}" if policy.finds else ", ".join(policy.stores)
+    )
+    return Delivery(
+        id=record_id("heartbeat", policy.observer, beat.destination.name, now.wall, now.steady),
+        destination=beat.destination.name,
+        receiver=beat.destination.receiver,
+        cluster_id=next(iter(clusters), ""),
+        alert="Heartbeat",
+        fingerprint=record_id("heartbeat", policy.observer, beat.destination.name),
+        reason=Reason.HEARTBEAT,
+        severity=Severity.INFO,
+        title=f"[HEARTBEAT] {policy.observer} watches {watched}",
+        body="This sidecar is running and can read the store.",
+        queued_at=now,
+        next_at=now.steady,
+    )

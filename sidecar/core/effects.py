@@ -1,0 +1,42 @@
+"""What the shell has to do after a step: values, which `sidecar.loop` carries out."""
+
+from msgspec import Struct
+
+from sidecar.core.cluster.kubernetes_events import KubernetesEvent
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.evidence import Capture
+from sidecar.core.records import AnyRecord
+
+
+class Append(Struct, frozen=True):
+    """Write a record to the journal."""
+
+    record: AnyRecord
+
+
+class Send(Struct, frozen=True):
+    """Send a delivery, after the journal has recorded that it is being sent."""
+
+    delivery: Delivery
+
+
+class Publish(Struct, frozen=True):
+    """Write a Kubernetes Event."""
+
+    event: KubernetesEvent
+
+
+class NamePod(Struct, frozen=True):
+    """Find out which pod has the IP address `host`. The answer is a `PodNamed`."""
+
+    cluster_id: str
+    host: str
+
+
+class Gather(Struct, frozen=True):
+    """Capture evidence, after the journal has recorded the request."""
+
+    capture: Capture
+
+
+Effect = Append | Send | Gather | Publish | NamePod
