@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 import sidecar
 from sidecar.drivers.kubernetes.ledger import ledger_name
-from sidecar.settings import load
+from sidecar.settings import KubernetesSettings, load
 from tests.deploy.manifests import CHART, apply, document, example, of_kind, pod_of, without_hashes
 from tests.deploy.test_kubernetes_manifests import CLUSTER_ID, NAMESPACE
 from tests.deploy.test_manifests import mounts
@@ -35,6 +35,8 @@ EVERYTHING: Values = {
     **CLAIMS,
     "serviceAccount": {"annotations": {"example.com/role": "a"}},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "podNames": True,
+    "events": True,
     "labels": {"team": "streaming"},
     "annotations": {"example.com/owner": "streaming"},
     "podLabels": {"sidecar.istio.io/inject": "false"},
@@ -60,6 +62,14 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
     server.namespace(NAMESPACE)
     yield server
     server.kill()
+
+
+def in_a_pod(folder: Path) -> dict[str, object]:
+    """What the pod's environment says of the cluster; its account is a kubeconfig here."""
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text("{current-context: pod, contexts: [{name: pod, context: {}}]}")
+    place = {"cluster_id": CLUSTER_ID, "namespace": NAMESPACE, "kubeconfig": str(kubeconfig)}
+    return {"kubernetes": True, **place}
 
 
 def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
@@ -96,6 +106,28 @@ def test_flink_before_1_15_is_what_kustomize_applies(tmp_path: Path) -> None:
     assert (
         of_kind(rendered({**REQUIRED, "flinkBefore115": True}), "Role")["rules"] == of_kind(kustomized, "Role")["rules"]
     )
+
+
+@pytest.mark.parametrize(("value", "component"), [("podNames", "pod-names"), ("events", "events")])
+def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, component: str
+) -> None:
+    """The Role and its binding; the chart switches it on, too."""
+    kustomized = comparable(example(tmp_path, "kubernetes", f"kubernetes/{component}"))
+    helmed = comparable(rendered({**REQUIRED, value: True}))
+    name = f"{RELEASE}-{component}"
+    for kind in ("Role", "RoleBinding"):
+        theirs, ours = kustomized[kind, name], helmed[kind, name]
+        for subject in (*theirs.get("subjects", ()), *ours.get("subjects", ())):
+            subject.pop("namespace", None)
+        assert ours == theirs
+    (config,) = (found["data"]["config.yaml"] for found in helmed.values() if "config.yaml" in found.get("data", {}))
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    monkeypatch.setenv("SLACK_URL", "json://127.0.0.1/")
+    settings = load(tmp_path / "config.yaml", in_a_pod(tmp_path))
+    (cluster,) = settings.clusters
+    assert isinstance(cluster, KubernetesSettings)
+    assert (cluster.pod_names, cluster.events) == (value == "podNames", value == "events")
 
 
 def test_the_audit_is_what_kustomize_applies(tmp_path: Path) -> None:
@@ -137,7 +169,7 @@ def test_the_most_is_taken_by_the_api_server(kubernetes: Kubernetes) -> None:
     """All fields of all values are known to it, but for the Prometheus operator's own kind."""
     manifests = [found for found in rendered(EVERYTHING) if found["kind"] != "PodMonitor"]
     assert (
-        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 11
+        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 15
     )
 
 
@@ -175,7 +207,7 @@ def test_its_configuration_is_accepted(tmp_path: Path, monkeypatch: pytest.Monke
     text = found["data"]["config.yaml"].replace("/etc/flink-ha-sidecar-receivers", str(tmp_path))
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "PAGER_URL").write_text("slack://T0000000/B0000000/not-a-real-token")
-    settings = load(tmp_path / "config.yaml", {"zookeeper": "zookeeper:2181"})
+    settings = load(tmp_path / "config.yaml", in_a_pod(tmp_path))
     assert (settings.trust_window, settings.http.host, settings.http.port) == (5, "0.0.0.0", 9300)  # noqa: S104  in the pod
     assert settings.external_labels == {"env": "prod"}
     assert settings.destination_urls() == {"oncall#0": "slack://T0000000/B0000000/not-a-real-token"}

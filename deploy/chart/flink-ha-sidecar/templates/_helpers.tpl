@@ -54,8 +54,48 @@ annotations: {{- toYaml . | nindent 2 }}
   "http" (dict "host" "0.0.0.0" "port" 9250)
   "receivers" .Values.receivers
 -}}
+{{- $kubernetes := dict -}}
+{{- if .Values.podNames }}{{ $_ := set $kubernetes "pod_names" true }}{{ end -}}
+{{- if .Values.events }}{{ $_ := set $kubernetes "events" true }}{{ end -}}
+{{- with $kubernetes }}{{ $_ := set $config "kubernetes" . }}{{ end -}}
 {{- with .Values.externalLabels }}{{ $_ := set $config "external_labels" . }}{{ end -}}
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- end -}}
+
+{{- /* Of a dictionary with root, feature and rule: what a feature that is switched on may do more. */ -}}
+{{- define "flink-ha-sidecar.role" -}}
+{{- $name := printf "%s-%s" (include "flink-ha-sidecar.name" .root) .feature }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}
+  {{- with .root.Values.labels }}
+  labels: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .root.Values.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+rules:
+  - {{ .rule }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}
+  {{- with .root.Values.labels }}
+  labels: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .root.Values.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "flink-ha-sidecar.serviceAccount" .root }}
+    namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
 {{- define "flink-ha-sidecar.securityContext" -}}
