@@ -177,7 +177,7 @@ class _Kept:
 
     def read(self, stopping: threading.Event) -> bytes | None:
         """The document that a previous sidecar left; None: there is none that can be used."""
-        deadline, pause = time.monotonic() + READ_SECONDS, 0.5
+        deadline, pause, waiting = time.monotonic() + READ_SECONDS, 0.5, False
         while not stopping.is_set():
             try:
                 content, found = self._read()
@@ -185,6 +185,9 @@ class _Kept:
                 if isinstance(error, LedgerRefusedError) or time.monotonic() + pause >= deadline:
                     self._fail(error)
                     return None
+                if not waiting:
+                    waiting = True
+                    _log.warning("cluster %s: waiting for the store, to read the handover: %s", self.name, error)
                 stopping.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  jitter
                 pause = min(pause * 2, 10.0)
             except HandoverError as error:

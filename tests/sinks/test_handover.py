@@ -196,15 +196,17 @@ def test_who_loses_a_race_writes_on_top_of_it() -> None:
 def test_a_store_that_gives_nothing_does_not_keep_a_cluster_from_being_watched(
     fault: LedgerError, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says what is missing, once."""
+    """The log says what is missing, once; before that, what is waited for, unless waiting is in vain."""
     store = Memory(Shared())
     store.fault = fault
     world = World(State())
     with caplog.at_level(logging.WARNING), running(store, world, new=True):
         until(lambda: world.watched)
     assert world.observed == []
-    [line] = caplog.messages
+    *waiting, line = caplog.messages
     assert line.endswith(f"starts without what this one knows: {fault}")
+    refused = isinstance(fault, LedgerRefusedError)
+    assert waiting == ([] if refused else [f"cluster {CLUSTER}: waiting for the store, to read the handover: {fault}"])
 
 
 def test_a_sidecar_that_is_still_running_is_followed() -> None:
@@ -228,14 +230,14 @@ def test_a_sidecar_that_is_still_running_is_followed() -> None:
     assert (read.alive, read.ended) == (later.alive, True)
 
 
-def test_a_store_that_is_back_in_time_is_read() -> None:
-    """Before the cluster is watched."""
+def test_a_store_that_is_back_in_time_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Before the cluster is watched. The log names the store's problem at once."""
     store = Memory(Shared())
     store.shared.document = Document(handover.written(CLUSTER, handover.of(POLICY, led_by(1), CLUSTER, CLOCK())), 1)
     store.fault = LedgerError("no answer in 5 s")
     world = World(State())
     with running(store, world, new=True):
-        until(lambda: store.reads)
+        until(lambda: "no answer in 5 s" in caplog.text)
         assert world.watched == []
         store.fault = None
         until(lambda: world.watched)
