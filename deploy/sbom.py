@@ -1,4 +1,4 @@
-"""Prints what an image is made of, as CycloneDX 1.5: Debian's packages, Python's, Spark's jars. Run in the build, it asks nobody.
+"""Prints what an image is made of, as CycloneDX 1.5: Debian's packages, Python's, Spark's jars. It runs in the build and needs no network.
 
 The same image gives the same text: there is no time in it and no random number.
 """
