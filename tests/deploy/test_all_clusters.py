@@ -43,10 +43,7 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory, built: list[Manifest]) 
 @pytest.fixture
 def account(kubernetes: Kubernetes) -> Path:
     """A kubeconfig with a token of the service account, as the kubelet would mount it."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/flink-ha-sidecar/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = kubernetes.server.ask("POST", path, request)["status"]["token"]
-    return kubernetes.kubeconfig("flink-ha-sidecar", token=token)
+    return kubernetes.service_account(NAMESPACE, "flink-ha-sidecar")
 
 
 def test_it_finds_clusters_in_every_namespace(

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from sidecar.core.effects import Append
 from sidecar.core.moment import SECOND, Moment
@@ -35,6 +35,7 @@ _TICK = SECOND // 4
 
 D = TypeVar("D", bound=LeaderRetrievalDriver)
 R = TypeVar("R", bound=Callable[[ClusterObservation], None])
+T = TypeVar("T")
 
 
 def now() -> Moment:
@@ -42,17 +43,16 @@ def now() -> Moment:
     return Moment(time.monotonic_ns() // 1000, time.time_ns() // 1000)
 
 
-class Recorder:
+class Observations(Generic[T]):
     """An observer that keeps what it was told, in order."""
 
-    def __init__(self, driver: ZooKeeperDriver) -> None:
-        self.driver = driver
-        self.all: list[ClusterObservation] = []
+    def __init__(self) -> None:
+        self.all: list[T] = []
         self.confirmed: list[ViewConfirmed] = []
         """Apart from all the rest: these come all the time."""
         self._told = threading.Condition()
 
-    def __call__(self, observation: ClusterObservation) -> None:
+    def __call__(self, observation: T) -> None:
         with self._told:
             if isinstance(observation, ViewConfirmed):
                 self.confirmed.append(observation)
@@ -60,13 +60,21 @@ class Recorder:
                 self.all.append(observation)
             self._told.notify_all()
 
-    def wait(self, condition: Callable[[], bool], timeout: float = PATIENCE_SECONDS) -> None:
+    def wait(self, condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until what was told makes `condition` true; fails with what was told when it does not."""
         deadline = time.monotonic() + timeout
         with self._told:
             while not condition():
                 assert time.monotonic() < deadline, f"not within {timeout} s, of {self.all[-12:]}"
                 self._told.wait(0.05)  # not everything that is waited for is told
+
+
+class Recorder(Observations[ClusterObservation]):
+    """What a driver observed."""
+
+    def __init__(self, driver: ZooKeeperDriver) -> None:
+        super().__init__()
+        self.driver = driver
 
     def wait_complete(self, snapshots: int = 1, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until everything has been read for the n-th time."""

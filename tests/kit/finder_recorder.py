@@ -1,38 +1,22 @@
 """What a finder told, by cluster."""
 
-import threading
-import time
-from collections.abc import Callable
-
 from sidecar.core.observations import (
     ClusterObservation,
     ClustersListed,
     ConnectionState,
     FinderObservation,
-    ViewConfirmed,
     ViewObserved,
 )
 from sidecar.ports import ClusterFinder
-from tests.kit.waiting import PATIENCE_SECONDS
+from tests.kit.driver_recorder import Observations
 
 
-class Recorder:
-    """An observer that keeps what it was told, in order."""
+class Recorder(Observations[FinderObservation]):
+    """What a finder observed."""
 
     def __init__(self, finder: ClusterFinder) -> None:
+        super().__init__()
         self.finder = finder
-        self.all: list[FinderObservation] = []
-        self.confirmed: list[ViewConfirmed] = []
-        """Apart from all the rest: these come all the time."""
-        self._told = threading.Condition()
-
-    def __call__(self, observation: FinderObservation) -> None:
-        with self._told:
-            if isinstance(observation, ViewConfirmed):
-                self.confirmed.append(observation)
-            else:
-                self.all.append(observation)
-            self._told.notify_all()
 
     def of(self, cluster_id: str) -> list[ClusterObservation]:
         """What was told of one cluster."""
@@ -43,14 +27,6 @@ class Recorder:
 
     def views(self, cluster_id: str) -> list[ConnectionState]:
         return [each.connection for each in self.of(cluster_id) if isinstance(each, ViewObserved)]
-
-    def wait(self, condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
-        """Wait until what was told makes `condition` true; fails with what was told when it does not."""
-        deadline = time.monotonic() + timeout
-        with self._told:
-            while not condition():
-                assert time.monotonic() < deadline, f"not within {timeout} s, of {self.all[-12:]}"
-                self._told.wait(0.05)
 
     def wait_listed(self, cluster_ids: set[str]) -> None:
         """Wait until everything has been read, and these clusters are what there is."""
