@@ -1,8 +1,10 @@
 """The finder sees the clusters that come and go below a root of a real ZooKeeper, each like one that is configured."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from random import Random
 
 import pytest
 from kazoo.client import KazooClient
@@ -240,3 +242,45 @@ def test_clusters_on_an_old_server_come_and_go(find: Find, old_zookeeper: ZooKee
         found.wait(lambda: removals(found, "orders"))
         orders.submit().elect(A)
         found.wait(lambda: dispatchers(found, "orders")[-1])
+
+
+def test_a_name_that_cannot_be_shown_is_no_cluster(find: Find, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may write below the root names clusters: names are bounded, and one that would change other text is left out, and logged."""
+    for name in ("\N{RIGHT-TO-LEFT OVERRIDE}sredro", "x" * 300, "orders"):
+        run(name)
+    with caplog.at_level(logging.WARNING):
+        find().wait_listed({"orders"})
+    assert [line for line in caplog.messages if line.endswith("cannot be shown")]
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in caplog.text
+
+
+def test_whatever_comes_and_goes_what_is_left_is_known(find: Find, run: Run, flink: KazooClient) -> None:
+    """At random, several at a time, some below others: each cluster that is there is watched with its leader, and no other."""
+    chance = Random(20261123)
+    names = ("a", "b", "a/b", "a/b/c", "leader/x", "jobs/y", "one/two/three/four/five/six")
+    found = find()
+    found.wait_listed(set())
+    there: set[str] = set()
+    for _ in range(60):
+        name = chance.choice(names)
+        if name in there:
+            remove(flink, name)
+            there = {each for each in there if each != name and not each.startswith(f"{name}/")}
+        else:
+            run(name)
+            there.add(name)
+        time.sleep(chance.choice((0.0, 0.0, 0.1, 0.5)))
+
+    def known() -> set[str]:
+        return {name for name in names if whole(found, name) and dispatchers(found, name)[-1]}
+
+    found.wait(lambda: known() == there)
+    confirmed = len(found.confirmed)
+    found.wait(lambda: len(found.confirmed) > confirmed + 2 * len(names))
+    gone = {name for name in names if found.of(name) and isinstance(_last_of_life(found, name), ClusterRemoved)}
+    assert known() == there
+    assert gone == {name for name in names if found.of(name)} - there
+
+
+def _last_of_life(found: Recorder, cluster_id: str) -> ClusterFound | ClusterRemoved:
+    return [each for each in found.of(cluster_id) if isinstance(each, ClusterFound | ClusterRemoved)][-1]

@@ -21,9 +21,9 @@ ROOT: Final = "/"
 _LEADER: Final = znode_paths.LEADER
 _REMAINS: Final = znode_paths.OWN_NAMES - {_LEADER[1:], znode_paths.JOBS[1:]}
 """What only Flink makes: a path that has one of them is, was or will be a cluster's."""
-_MOST_PARTS: Final = 6
-"""Of a path that is listed: a cluster id may be a path itself."""
-_LONGEST_PATH: Final = 500
+_MOST_PARTS: Final = 7
+"""Of a path that is listed: a cluster id may be a path itself, and the last part is `leader`."""
+_LONGEST_PATH: Final = 260
 
 
 class _Folder(Struct, eq=False):
@@ -31,7 +31,7 @@ class _Folder(Struct, eq=False):
     below: frozenset[str] = frozenset()
     """The paths below it that are listed, too."""
     left_out: int = 0
-    """How many more there are: they are too many, or too long."""
+    """How many more there are: they are too many."""
     is_cluster: bool = False
     reading: bool = False
     stale: bool = False
@@ -48,7 +48,7 @@ class Discovery:
         """Their ids: paths without the first slash."""
         self.problem: str | None = None
         """Why the root cannot be listed."""
-        self.refused: str | None = None
+        self.refused: tuple[str, str] | None = None
         """A path below it that could not be listed, and why; whoever logs it sets it to None."""
         self.left_out = 0
         """Paths that are not listed: there are too many."""
@@ -97,7 +97,7 @@ class Discovery:
         if path == ROOT:
             self.problem = problem
         elif problem and not folder.refused:
-            self.refused = f"{path}: {problem}"
+            self.refused = path, problem
         folder.refused = bool(problem) and not isinstance(answer, Absent)
         self._unread.discard(path)
         if folder.stale or isinstance(answer, Present):
@@ -155,12 +155,15 @@ class Discovery:
             wanted = {name for name in wanted if not znode_paths.is_leaders_child(name)}
         prefix = path.rstrip("/")
         below = {f"{prefix}/{name}" for name in wanted if path.count("/") < _MOST_PARTS}
+        for other in [other for other in below if len(other) > _LONGEST_PATH or not other.isprintable()]:
+            below.discard(other)
+            self.refused = other, "its name is too long, or cannot be shown"
         for other in folder.below - below:
             self._drop(other)
         kept = set(folder.below & below)
         self.left_out -= folder.left_out
         for other in sorted(below - kept):
-            if len(other) <= _LONGEST_PATH and len(self._folders) < self._most:
+            if len(self._folders) < self._most:
                 kept.add(other)
                 self._folders[other] = _Folder()
                 self._unread.add(other)

@@ -243,7 +243,9 @@ class ManyClusters:
         self._discovery.answered(path, answer)
         if refused := self._discovery.refused:
             self._discovery.refused = None
-            _log.warning("cannot find clusters below %s%s; retrying", self._where, clean(refused))
+            path, reason = refused
+            if self.throttle.is_due(path):
+                _log.warning("cannot find clusters below %s%s: %s", self._where, clean(path), reason)
         if (problem := self._discovery.problem) and problem != before:
             _log.warning("no cluster can be found below %s in ZooKeeper: %s; retrying", self._where, problem)
             self._complete = False
