@@ -174,7 +174,7 @@ def test_a_root_that_does_not_exist_is_said_once_and_nothing_is_concluded(
         found.wait(lambda: whole(found, "orders"))
     assert found.listed()[-1].cluster_ids is not None
     (line,) = (line for line in caplog.messages if "does not exist" in line)
-    assert line.endswith("/later in ZooKeeper: it does not exist; retrying")
+    assert line.endswith("/later in ZooKeeper: it does not exist: check zookeeper.root; retrying")
 
 
 def test_an_absent_root_is_asked_for_twice_and_then_waited_for() -> None:

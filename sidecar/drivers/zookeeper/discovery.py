@@ -116,7 +116,7 @@ class Discovery:
                 self._arrange(path, folder, names)
             case Absent():
                 self._arrange(path, folder, ())
-                return "it does not exist" if path == ROOT else None
+                return "it does not exist: check zookeeper.root" if path == ROOT else None
             case TooManyChildren(count):
                 return f"its {count} children are too many"
             case Refused(reason):
