@@ -65,7 +65,7 @@ class Slack(Struct, frozen=True, tag="slack"):
 
     token: Secret
     channel: str
-    """`#name` or an id."""
+    """Its id."""
     api_url: str
     """Without a trailing slash."""
 
