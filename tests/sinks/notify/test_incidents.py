@@ -1,6 +1,6 @@
 """One incident stays one: it is opened, updated and closed by one key, at every service in its own way, whatever fails in between.
 
-More random runs, with the sender in a process of its own: `python -m tests.sinks.notify.test_incidents [RUNS]`.
+More random runs: `python -m tests.sinks.notify.test_incidents [RUNS [children]]`; `children`: each attempt in a process of its own, as in `run`.
 """
 
 import sys
@@ -59,13 +59,16 @@ def test_one_incident_is_opened_and_closed_whatever_happens(internet: Internet, 
         play(internet, name, seed)
 
 
+def main(runs: int, *, children: bool) -> None:
+    """Random histories of each service; the first one that fails ends it."""
+    services = (each() for each in SERVICES.values())
+    with TemporaryDirectory() as folder, serving(Internet(Path(folder), *services)) as internet:
+        for name in SERVICES:
+            scenes = [play(internet, name, 1000 + number, children=children) for number in range(runs)]
+            kills = sum(each.kills for each in scenes)
+            attempts = sum(len(sidecar.sent) for each in scenes for sidecar in each.sidecars)
+            print(f"{name}: {runs} runs, {attempts} attempts, {kills} kills: one incident each, closed", flush=True)  # noqa: T201
+
+
 if __name__ == "__main__":
-    runs = int(sys.argv[1]) if sys.argv[1:] else 50
-    with (
-        TemporaryDirectory() as folder,
-        serving(Internet(Path(folder), *(each() for each in SERVICES.values()))) as all_,
-    ):
-        for chosen in SERVICES:
-            scenes = [play(all_, chosen, 1000 + number, children=True) for number in range(runs)]
-            kills, sent = sum(each.kills for each in scenes), sum(len(s.sent) for each in scenes for s in each.sidecars)
-            print(f"{chosen}: {runs} runs, {sent} attempts, {kills} kills: one incident each, closed")  # noqa: T201
+    main(int(sys.argv[1]) if sys.argv[1:] else 50, children="children" in sys.argv[2:])
