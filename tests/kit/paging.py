@@ -22,6 +22,13 @@ TOKEN: Final = "xoxb-1234567890-abcdef"
 CHANNEL: Final = "C0123456789"
 
 
+_OTHERS: Final = (
+    *("api.squadcast.com", "api.incident.io", "alert.victorops.com", "signals.firehydrant.com"),
+    *("api.pagertree.com", "connect.signl4.com", "goalert.example", "bridge.example"),
+)
+"""Hosts of services that a test adds."""
+
+
 class Reply(NamedTuple):
     """An answer of a service."""
 
@@ -243,7 +250,7 @@ class Internet:
 
     def __init__(self, folder: Path, *services: Desk) -> None:
         authority = Authority(folder / "internet")
-        names = [f"DNS:{service.host}" for service in services]
+        names = [f"DNS:{service.host}" for service in services] + [f"DNS:{host}" for host in _OTHERS]
         certificate, key = authority.issue("services", *names)
         self.ca = authority.ca
         self.services = {service.host: service for service in services}

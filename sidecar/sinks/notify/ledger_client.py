@@ -47,6 +47,8 @@ class Permit(Struct, frozen=True):
     possible_duplicate: bool = False
     outcome: DeliveryOutcome | None = None
     detail: str = ""
+    ends: bool = True
+    """Whether nothing of its group fires any more once it is sent, if it is a resolve: other observers may know of more."""
     until: float = math.inf
     """Deadline (monotonic) to start sending: others may take the claim over before the attempt ends."""
 
@@ -228,6 +230,7 @@ class SharedLedger:
         return Permit(
             Claim(self._observer, f"{delivery.id}/{delivery.attempt}"),
             possible_duplicate=doubtful or forgotten,
+            ends=ledgers.ends(found, delivery, self._clock().wall),
             until=until,
         )
 

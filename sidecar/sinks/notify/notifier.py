@@ -17,6 +17,7 @@ from msgspec import convert, json
 from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
+from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
@@ -165,7 +166,12 @@ class Notifier:
         if permit.outcome is not None:
             return Attempt(permit.outcome, permit.detail)
         doubtful = delivery.possible_duplicate or permit.possible_duplicate
-        attempt = self._send(replace(delivery, possible_duplicate=doubtful), permit.until)
+        outgoing = replace(delivery, possible_duplicate=doubtful)
+        if (
+            delivery.in_order and delivery.reason is Reason.RESOLVED and not permit.ends
+        ):  # for others the incident goes on
+            outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
+        attempt = self._send(outgoing, permit.until)
         ledger.settle(delivery, permit.claim, attempt.outcome)
         return attempt._replace(possible_duplicate=doubtful)
 
