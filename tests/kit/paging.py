@@ -175,7 +175,7 @@ class Slack(Desk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
         """Of the channel, the oldest first."""
         self.threads: dict[str, list[dict[str, Any]]] = {}
         self.error = ""
@@ -238,7 +238,7 @@ class Slack(Desk):
     def _note(self) -> None:
         """The incidents as the channel shows them."""
         self.incidents = []
-        for message in self.messages:
+        for message in (each for each in self.messages if "attachments" in each):
             if about := message.get("metadata", {}).get("event_payload"):
                 incident = Incident(about["incident"], message["text"])
                 incident.is_open = about["state"] == "open"

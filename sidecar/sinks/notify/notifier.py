@@ -24,7 +24,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import message
-from sidecar.sinks.notify.ledger_client import Permit, SharedLedger
+from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.message import Alert, Answer, Message, Request
 from sidecar.threads import ServiceThread
 
@@ -162,7 +162,7 @@ class Notifier:
         ledger = self._ledgers.get(delivery.cluster_id, others) if delivery.parts else None
         if ledger is None:
             return self._send(delivery)
-        permit = ledger.claim(delivery) if delivery.is_shared else Permit(possible_duplicate=True)
+        permit = ledger.claim(delivery) if delivery.is_shared else ledger.unclaimed(delivery)
         if permit.outcome is not None:
             return Attempt(permit.outcome, permit.detail)
         doubtful = delivery.possible_duplicate or permit.possible_duplicate
