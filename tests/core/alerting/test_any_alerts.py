@@ -114,7 +114,10 @@ policies = st.builds(
         inhibit_rules=tuple(inhibited),
         receivers={
             "ops": (Destination("ops", 0), Destination("ops", 1, send_resolved=False)),
-            "oncall": (Destination("oncall", 0),),
+            "oncall": (
+                Destination("oncall", 0),
+                Destination("oncall", 1, in_order=True, keeps_incidents=True),
+            ),
         },
         external_labels={"env": env},
         session_timeouts={"default": 20 * SECOND},
