@@ -46,8 +46,8 @@ class Client:
                 cause = chain(error)[-1]
                 why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
                 answered = observed.status is not None  # the request was taken, and the answer broke off
-                outcome = observed.outcome() or ("timed_out" if answered else of_exception(error))
-                return Answer(outcome, self.scrubbed(f"{host} did not answer: {why}"))
+                known = observed.outcome() or ("timed_out" if answered else of_exception(error))
+                return Answer(known, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
             return Reply(body)
         shown = body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
