@@ -135,6 +135,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
+    groups = state.alerts.groups
     state, effects = _gather(policy, state, now)
     state, more = _each_cluster(policy, state, now, cluster_step.tick)
     effects += more
@@ -144,7 +145,8 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
         effects += more
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
-    alerts, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
+    flushed, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
+    alerts = grouping.kept(groups, flushed)
     queued = [
         delivery for notice in notices for delivery in new_deliveries.of_notice(policy, state.clusters, notice, now)
     ]

@@ -27,7 +27,7 @@ from sidecar.sinks.notify import ledger_client, notifier, sender
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.message import Answer
 from sidecar.sinks.notify.notifier import Notifier
-from tests.kit.cluster import CLUSTER, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, A
+from tests.kit.cluster import CLUSTER, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, A, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar
 from tests.kit.fake_flink import Flink
 from tests.kit.memory_ledger import Memory, Shared
@@ -99,11 +99,11 @@ class Scene:
     def now(self) -> int:
         return max(each.now for each in self.sidecars)
 
-    def waits(self, seconds: float) -> None:
-        """All sidecars live through it, second by second, in any order."""
-        for _ in range(round(seconds)):
+    def waits(self, seconds: float, tick: int = 1) -> None:
+        """All sidecars live through it, tick by tick, in any order."""
+        for _ in range(round(seconds / tick)):
             for each in self.moments.sample(self.sidecars, len(self.sidecars)):
-                self._lives(each)
+                self._lives(each, tick)
 
     def sees(self) -> None:
         """Each sidecar that is up reads what changed, a moment apart."""
@@ -116,13 +116,13 @@ class Scene:
                 self.flink.znodes.changed.clear()
                 self.waits(1)
 
-    def _lives(self, sidecar: Watcher) -> None:
+    def _lives(self, sidecar: Watcher, tick: int) -> None:
         if sidecar.now < sidecar.down_until:
-            sidecar.now += SECOND
+            sidecar.now += tick * SECOND
             if sidecar.now >= sidecar.down_until:
                 self._while_it_lives(sidecar, sidecar.restarts)
         else:
-            self._while_it_lives(sidecar, lambda: sidecar.waits(1, tick=1))
+            self._while_it_lives(sidecar, lambda: sidecar.waits(tick, tick=tick))
 
     def _while_it_lives(self, sidecar: Watcher, what: Callable[[], object]) -> None:
         try:
@@ -187,6 +187,24 @@ def played(scene: Callable[[], Scene]) -> Iterator[Scene]:
         yield playing[0]
 
 
+def failovers(scene: Scene) -> None:
+    """Failovers that are over before they are notified, and one that is not, with faults all along; then everything works for a while."""
+    moments = scene.moments
+    scene.kill_chance = 0.25
+    for term in range(1, 4):
+        scene.flink.vacate()
+        scene.sees()
+        scene.waits(moments.choice((0, 1, 40)))
+        scene.flink.elect(job_manager(f"jm-{term % 2}", term))
+        scene.sees()
+        if moments.random() < 0.3:
+            scene.outage(moments.choice((60, 300)))
+        scene.waits(moments.choice((4, 20, 90, 400)))
+    scene.kill_chance = 0.0
+    scene.outage_until = 0
+    scene.waits(1500, tick=10)
+
+
 def one_incident(scene: Scene) -> None:
     """A vacancy that grows, shrinks, is repeated and ends, with faults all along; then everything works for two hours."""
     moments = scene.moments
@@ -210,4 +228,4 @@ def one_incident(scene: Scene) -> None:
     scene.waits(moments.choice((1, 30, 100)))
     scene.kill_chance = 0.0
     scene.outage_until = 0
-    scene.waits(1500)
+    scene.waits(1500, tick=10)

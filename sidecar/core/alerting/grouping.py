@@ -100,6 +100,14 @@ def flush(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -
     return replace(alerts, groups=kept), notices, suppressed
 
 
+def kept(before: Mapping[str, Group], alerts: Alerts) -> Alerts:
+    """The alerts, with the very groups of before where they are equal: an event that was suppressed at once leaves no row to write."""
+    if alerts.groups is before:
+        return alerts
+    same = {key: old for key, old in before.items() if (new := alerts.groups.get(key)) is not old and new == old}
+    return replace(alerts, groups={**alerts.groups, **same}) if same else alerts
+
+
 def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
     """The alerts under another policy, in the groups of the routes that they match now. Alerts of removed rules are dropped.
 

@@ -77,7 +77,7 @@ def _slack(section: Section) -> Slack:
     if not _BOT_TOKEN.fullmatch(token.text):
         raise token.error("is not the token of a bot: it begins with xoxb-")
     channel = section.get("channel").matching(
-        _CHANNEL, "the id of a channel, like C0123456789: Slack shows it in the details of the channel"
+        _CHANNEL, "the id of a channel, like C0123456789: see its details in Slack"
     )
     return Slack(Secret(token.text), channel, http_url(section.get("api_url")).rstrip("/"))
 

@@ -36,6 +36,9 @@ _ASSET: Final = AppriseAsset(
 NotifyBase.overflow_mode = OverflowMode.TRUNCATE
 
 _SERVICES: Final = "https://appriseit.com/services/"
+_BASE_ARGS: Final = ("tag", "tags", "redirect", "schema")
+_OPTION: Final = re.compile(r"(?:^|&)([a-z][a-z_]{0,30})(?==)")
+"""Others may be values that a plugin passes on (`+x`, `-x`, `:x`), or parts of a secret."""
 _SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
 _PERMANENT: Final = 500
 """SMTP codes from here on are permanent refusals."""
@@ -56,8 +59,7 @@ def deliver(message: Message) -> Answer:
     service.socket_read_timeout = message.seconds
     service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
     incidents.prepare(report.scheme, service, message)
-    mail_threads.prepare(report.scheme, service, message)
-    with observing() as observed:
+    with mail_threads.threaded(report.scheme, service, message), observing() as observed:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
         return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {message.notify_type}")
@@ -88,9 +90,26 @@ def _url(endpoint: Endpoint) -> str:
 
 
 def problem(endpoint: Endpoint) -> str | None:
-    """Why nothing can be sent to the URL: one line. Sends nothing."""
-    loaded = _Report(_url(endpoint)).load()
-    return loaded if isinstance(loaded, str) else None
+    """Why nothing can be sent to the URL, or which of its options the service does not have: one line. Sends nothing."""
+    report = _Report(_url(endpoint))
+    loaded = report.load()
+    if isinstance(loaded, str):
+        return loaded
+    name = _unknown_option(_url(endpoint), loaded)
+    return name and f"{report.scheme}:// has no option {name}: see {_SERVICES}{report.scheme}/"
+
+
+def _unknown_option(url: str, service: NotifyBase) -> str | None:
+    """The first option that neither the plugin's description nor its source names: Apprise would ignore it."""
+    known = {*service.template_args, *_BASE_ARGS}
+    sources = "".join(Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in _kinds(service))
+    names = _OPTION.findall(url.partition("?")[2])
+    return next((name for name in names if name not in known and not re.search(rf"[\"']{name}[\"']", sources)), None)
+
+
+def _kinds(service: NotifyBase) -> list[type]:
+    """The plugin's class and those that it is made of."""
+    return [kind for kind in type(service).__mro__ if kind.__module__.startswith("apprise.")]
 
 
 class _Report(logging.Handler):

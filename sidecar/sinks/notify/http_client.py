@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
 from sidecar.sinks.notify.message import Answer
@@ -34,36 +35,38 @@ class Client:
         self._seconds = seconds
         self._secrets = [secret for secret in secrets if len(secret) > 3]
         self._ca_file = ca_file
-        self._session = requests.Session()
-        self._session.auth = _leave  # else a .netrc would replace the header
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> Reply | Answer:
         """The reply, if the status says that the request was accepted; else how the attempt ended."""
         host = urlsplit(url).hostname
         with observing() as observed:
             try:
-                response = self._session.post(
-                    url,
-                    data=content,
-                    headers={"User-Agent": "flink-ha-sidecar", **headers},
-                    timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
-                    verify=self._ca_file or None,
-                    allow_redirects=False,
-                    stream=True,
-                )
-                body = response.raw.read(MOST_BYTES, decode_content=True)
-            except (requests.RequestException, OSError) as error:
+                status, body = self._exchange(url, content, headers)
+            except (requests.RequestException, HTTPError, OSError) as error:
                 cause = chain(error)[-1]
                 why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-                return Answer(
-                    observed.outcome() or of_exception(error), self.scrubbed(f"{host} was not reached: {why}")
-                )
-            finally:
-                self._session.close()
+                answered = observed.status is not None  # the request was taken, and the answer broke off
+                known = observed.outcome() or ("timed_out" if answered else of_exception(error))
+                return Answer(known, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
             return Reply(body)
         shown = body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
-        return Answer(outcome, self.scrubbed(f"{host} answered {response.status_code} {shown}"), observed.retry_after)
+        return Answer(outcome, self.scrubbed(f"{host} answered {status} {shown}"), observed.retry_after)
+
+    def _exchange(self, url: str, content: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Status and body."""
+        with requests.Session() as session:
+            session.auth = _leave  # else a .netrc would replace the header
+            with session.post(
+                url,
+                data=content,
+                headers={"User-Agent": "flink-ha-sidecar", **headers},
+                timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
+                verify=self._ca_file or None,
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                return response.status_code, response.raw.read(MOST_BYTES, decode_content=True)
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""

@@ -78,8 +78,8 @@ def test_a_webhook_has_all_its_settings(write: Write, tmp_path: Path) -> None:
             "FILE:3: receivers[0].slack.token: is not the token of a bot: it begins with xoxb-",
         ),
         (
-            f"slack: {{token: {TOKEN}, channel: '#ops'}}",
-            'FILE:3: receivers[0].slack.channel: "#ops" must be the id of a channel, like C0123456789: see its details in Slack',
+            f"slack: {{token: {TOKEN}, channel: ops}}",
+            'FILE:3: receivers[0].slack.channel: "ops" must be the id of a channel, like C0123456789: see its details in Slack',
         ),
         (f"slack: {{token: {TOKEN}}}", "FILE:3: receivers[0].slack: channel is missing"),
     ],

@@ -19,7 +19,7 @@ from sidecar.sinks.notify import incidents
 from sidecar.sinks.notify.message import Answer, Message
 from sidecar.sinks.notify.sender import send
 from tests.kit import paging
-from tests.kit.incident_scene import VACANT, Scene, one_incident, played
+from tests.kit.incident_scene import CHANGED, VACANT, Scene, failovers, one_incident, played
 from tests.kit.paging import CHANNEL, KEY, TOKEN, Desk, ILert, Internet, Jira, Opsgenie, PagerDuty, Reply
 from tests.kit.receivers import apprise
 from tests.kit.serving import serving
@@ -45,16 +45,21 @@ def internet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
         yield served
 
 
-def play(internet: Internet, name: str, seed: int, *, children: bool = False) -> Scene:
-    """One random history with one vacancy. Raises AssertionError unless the service has had exactly one incident, which is closed."""
+def play(
+    internet: Internet, name: str, seed: int, what: Callable[[Scene], None] = one_incident, *, children: bool = False
+) -> Scene:
+    """One random history. Raises AssertionError unless every incident is closed, and there is one if there can be only one."""
     service = SERVICES[name]
     desk = internet.services[service.host] = service()
+    rules = (VACANT,) if what is one_incident else (VACANT, CHANGED)
     with (
         patch.dict("os.environ", internet.environment),
-        played(lambda: Scene(endpoint_of(service), internet, seed, VACANT, children=children)) as scene,
+        played(lambda: Scene(endpoint_of(service), internet, seed, *rules, children=children)) as scene,
     ):
-        one_incident(scene)
-    assert [each.is_open for each in desk.incidents] == [False], f"{name}, seed {seed}"
+        what(scene)
+    incidents = [each.is_open for each in desk.incidents]
+    assert incidents and not any(incidents), f"{name}, seed {seed}: {incidents}"  # noqa: PT018
+    assert what is not one_incident or len(incidents) == 1, f"{name}, seed {seed}: {len(incidents)} incidents"
     for sidecar in scene.sidecars:
         assert sidecar.state.outbox == {}
     return scene
@@ -65,6 +70,13 @@ def test_one_incident_is_opened_and_closed_whatever_happens(internet: Internet, 
     """Three sidecars, outages of the service, answers that are lost, and kill -9 between request and mark."""
     for seed in range(RUNS):
         play(internet, name, seed)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_failovers_that_are_over_leave_no_open_incident(internet: Internet, name: str) -> None:
+    """No resolve follows them: their incident is closed for them, and not that of what goes on."""
+    for seed in range(2):
+        play(internet, name, seed, failovers)
 
 
 FIRST = Message(
@@ -196,10 +208,14 @@ def main(runs: int, *, children: bool) -> None:
     services = (each() for each in SERVICES.values())
     with TemporaryDirectory() as folder, serving(Internet(Path(folder), *services)) as internet:
         for name in SERVICES:
-            scenes = [play(internet, name, 1000 + number, children=children) for number in range(runs)]
+            scenes = [
+                play(internet, name, 1000 + number, what, children=children)
+                for number in range(runs)
+                for what in (one_incident, failovers)
+            ]
             kills = sum(each.kills for each in scenes)
             attempts = sum(len(sidecar.sent) for each in scenes for sidecar in each.sidecars)
-            print(f"{name}: {runs} runs, {attempts} attempts, {kills} kills: one incident each, closed", flush=True)  # noqa: T201
+            print(f"{name}: {len(scenes)} runs, {attempts} attempts, {kills} kills: every incident closed", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

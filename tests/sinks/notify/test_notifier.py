@@ -430,6 +430,18 @@ def test_check_endpoints_names_unusable_urls(
     assert caplog.text == ""
 
 
+def test_an_option_that_a_service_does_not_have_is_named(web: HttpReceiver, mail: MailReceiver) -> None:
+    """Apprise ignores it: a region or a server that is misspelled would lead the messages elsewhere. A message is sent all the same."""
+    urls = {
+        "misspelled": "pagerduty://0123456789abcdef@0123456789abcdef?regoin=eu",
+        "prefixed": f"{web.url}?-a=T0kenInQuery&+b=x&:c=x&method=PUT&verify=no&rto=3&T0kenInPath",
+        "mail": f"{mail.url}&name=flink&reply=a@example.com",
+    }
+    assert check_endpoints({name: apprise(url) for name, url in urls.items()}) == {
+        "misspelled": "pagerduty:// has no option regoin: see https://appriseit.com/services/pagerduty/"
+    }
+
+
 @pytest.mark.parametrize("url", UNUSABLE)
 def test_a_url_that_nothing_can_be_sent_to_is_undeliverable(notify: MakeNotifier, outbox: Outbox, url: str) -> None:
     """Trying again would not help."""
@@ -536,7 +548,9 @@ def test_apprise_and_the_sidecar_do_not_meet(module: str, absent: str) -> None:
 def test_a_sender_loads_one_plugin(web: HttpReceiver) -> None:
     """All of them would double its memory above a bare interpreter's."""
     code = (
-        "import sys, sidecar.sinks.notify.apprise_sender as sender; print(send_by_url(sys.argv[1], 't', 'b', 'info', 5.0).outcome, "
+        "import sys; from sidecar.endpoints import AppriseUrl; from sidecar.secret import Secret; "
+        "from sidecar.sinks.notify.message import Message; from sidecar.sinks.notify.sender import send; "
+        "print(send(Message(AppriseUrl(Secret(sys.argv[1])), 't', 'b', 5.0, 'FIRST', 'info')).outcome, "
         "*[name for name in sys.modules if name in {'apprise.plugins.custom_json', 'apprise.plugins.discord'}])"
     )
 
