@@ -20,6 +20,7 @@ from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import Notification, record_id
 from sidecar.core.state import State
 from sidecar.core.step import step
+from tests.core.feed_auditor import FeedAuditor
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
 
@@ -70,7 +71,8 @@ class Auditor:
         self._listen(policy, after.alerts, just_seen=not reloaded and not isinstance(observation, Ticked))
         if reloaded:
             self._rekey(after.alerts, policy)
-        queued = [delivery for key, delivery in after.outbox.items() if key not in before.outbox]
+        new = (delivery for key, delivery in after.outbox.items() if key not in before.outbox)
+        queued = [delivery for delivery in new if delivery.reason is not Reason.RESEND]
         self._check_quiet(policy, after, notices, observation.at.wall)
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
@@ -263,6 +265,7 @@ class Audited(Sidecar):
 
     def __init__(self, flink: Flink, policy: Policy) -> None:
         self.audit = Auditor()
+        self.feed = FeedAuditor()
         self.wall_ahead = 0
         self.steps: list[tuple[Policy, Observation]] = []
         self.notices: list[Notice] = []
@@ -289,7 +292,7 @@ class Audited(Sidecar):
             found.append(effects)
             kept, problems = assemble(changes(State(), State(alerts=state.alerts)))
             assert problems == []
-            state = replace(state, alerts=kept.alerts)
+            state = replace(state, alerts=replace(kept.alerts, beats=state.alerts.beats))  # which no disk has
         return found
 
     def _step(self, observation: Observation) -> None:
@@ -309,7 +312,9 @@ class Audited(Sidecar):
             if isinstance(effect, Append):
                 self.records.append(effect.record)
             elif isinstance(effect, Send):
+                self.feed.take(effect.delivery, self.now)
                 self._send(effect.delivery)
+        self.feed.saw(self.policy, self.state, observation)
 
 
 _tell = grouping.flush

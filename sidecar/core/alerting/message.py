@@ -65,6 +65,8 @@ class Message(Struct, frozen=True):
     severity: Severity
     link: str | None = None
     episode_id: str | None = None
+    summary: str = ""
+    """The title without its label."""
 
 
 class MovedJobs(Struct, frozen=True):
@@ -122,6 +124,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         context.rule.severity,
         None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
+        title,
     )
 
 

@@ -1,23 +1,24 @@
-"""New deliveries: of what the rules want notified, and heartbeats."""
+"""New deliveries: of what the rules want notified, heartbeats, and what fires once more."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alerts, Notice, Reason
+from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
 from sidecar.core.alerting.message import compose
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery import feed
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part
 from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Heartbeat, Policy, Severity
+from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Severity
 from sidecar.core.records import record_id
 
 
 def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver."""
     message = compose(notice, policy, clusters)
-    parts, owed = _parts(notice), notice.owed(MOST_OWED)
+    owed = notice.owed(MOST_OWED)
     event = ("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady)
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
@@ -35,8 +36,9 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
                 facts=message.facts,
                 link=message.link,
                 episode_id=message.episode_id,
-                parts=parts,
+                parts=() if destination.feed else _parts(notice),
                 owed=owed,
+                feed=feed.of_notice(policy, clusters, notice, destination.feed) if destination.feed else (),
                 repeat_interval=notice.route.repeat_interval,
                 send_resolved=destination.send_resolved,
                 queued_at=now,
@@ -85,3 +87,44 @@ def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: 
         queued_at=now,
         next_at=now.steady,
     )
+
+
+def resends(policy: Policy, alerts: Alerts, now: Moment) -> tuple[Alerts, list[Delivery]]:
+    """Resends due now, without their alerts: see `complete`. A feed of which nothing fires gets none."""
+    if not alerts.groups:
+        return alerts, []
+    due = [each for each in policy.feeds() if now.steady - alerts.beats.get(each.name, 0) >= feed.RESEND_INTERVAL]
+    if not due:
+        return alerts, []
+    found = {each: [alert for _, alert in feed.firing(policy, alerts, each.receiver)] for each in due}
+    beats = {**alerts.beats, **{each.name: now.steady for each in due}}
+    return replace(alerts, beats=beats), [
+        _resend(policy, each, firing, now) for each, firing in found.items() if firing
+    ]
+
+
+def _resend(policy: Policy, destination: Destination, firing: Sequence[Alert], now: Moment) -> Delivery:
+    return Delivery(
+        id=record_id("resend", policy.observer, destination.name, now.wall, now.steady),
+        destination=destination.name,
+        receiver=destination.receiver,
+        cluster_id=min(alert.cluster_id for alert in firing),
+        alert=", ".join(sorted({alert.rule for alert in firing})),
+        fingerprint=record_id("resend", policy.observer, destination.name),
+        reason=Reason.RESEND,
+        severity=Severity.INFO,
+        title="what fires, sent again",
+        body="",
+        queued_at=now,
+        next_at=now.steady,
+    )
+
+
+def complete(policy: Policy, alerts: Alerts, clusters: Mapping[str, ClusterState], delivery: Delivery) -> Delivery:
+    """The delivery as it is sent: a resend with what fires at that moment. None of it is in the journal."""
+    if delivery.reason is not Reason.RESEND:
+        return delivery
+    for each in policy.feeds():
+        if each.name == delivery.destination and each.feed:
+            return replace(delivery, feed=feed.again(policy, clusters, alerts, each.receiver, each.feed))
+    return delivery

@@ -63,6 +63,7 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
             ("env", "prod"),
         ),
         Severity.WARNING,
+        summary="Flink default: leader of 3 components changed: jm-a → jm-b",
     )
 
 
