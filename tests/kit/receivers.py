@@ -13,10 +13,28 @@ from json import loads
 from random import Random
 from typing import Any, Final, NamedTuple, Self
 
+from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
+from sidecar.secret import Secret
+from sidecar.settings import Settings
 
 _SECONDS: Final = 30.0
 _HANG_SECONDS: Final = 25.0  # longer than an attempt may take
+
+
+def apprise(url: str) -> AppriseUrl:
+    """The endpoint of an Apprise URL."""
+    return AppriseUrl(Secret(url))
+
+
+def apprise_urls(settings: Settings) -> dict[str, str]:
+    """The URL of every destination: all of them are Apprise's."""
+    return {name: _url(endpoint) for name, endpoint in settings.endpoints().items()}
+
+
+def _url(endpoint: Endpoint) -> str:
+    assert isinstance(endpoint, AppriseUrl)
+    return endpoint.url.reveal()
 
 
 @contextmanager

@@ -135,6 +135,8 @@ class Notice(Struct, frozen=True):
     """New alerts first, then resolved ones, then those that are still firing."""
     news: int = 1
     """How many of them are new."""
+    labels: dict[str, str] = {}
+    """Those of the group."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""
@@ -151,6 +153,18 @@ class Notice(Struct, frozen=True):
     @property
     def lasting(self) -> tuple[Alert, ...]:
         return tuple(alert for alert in self.alerts if alert.ended is None)
+
+
+class MessageAlert(Struct, frozen=True):
+    """One alert of a message, for services that take alerts one by one. Times are microseconds since the epoch."""
+
+    id: str
+    labels: dict[str, str]
+    summary: str
+    """One line."""
+    began: int
+    ended: int = 0
+    """0: still firing."""
 
 
 class Suppressed(Struct, frozen=True):

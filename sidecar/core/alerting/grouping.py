@@ -232,7 +232,7 @@ def _flush(
     notice = None
     if news or resolved or again:
         reason = _reason(group, news, resolved)
-        notice = Notice(fingerprint, route, reason, (*news, *resolved, *still), news=len(news))
+        notice = Notice(fingerprint, route, reason, (*news, *resolved, *still), len(news), group.labels)
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert)
         for key, member in group.members.items()

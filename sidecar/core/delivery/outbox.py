@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Member, Reason
+from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
 from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
@@ -50,7 +50,7 @@ class Part(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """One notification for one destination. Texts are plain; the sender looks up the URL."""
+    """One notification for one destination. Texts are plain; the sender looks up the endpoint."""
 
     id: str
     destination: str
@@ -73,6 +73,13 @@ class Delivery(Struct, frozen=True):
     """The alerts that other observers may send too. Empty: the alerts are about this observer alone."""
     owed: tuple[Member, ...] = ()
     """The first MOST_OWED alerts of the message, for a sidecar that takes over before it is delivered."""
+    incident: str = ""
+    """The key of the incident: the same for every message of the group, from every observer. Empty: `fingerprint`."""
+    group_labels: dict[str, str] = {}
+    """What the alerts of the group have in common by the route's `group_by`."""
+    alerts: tuple[MessageAlert, ...] = ()
+    """The first alerts of the message, one by one."""
+    alerts_left_out: int = 0
     feed: tuple[FeedAlert, ...] = ()
     """The alerts, if the destination is a feed. A resend gets its alerts when it is sent."""
     repeat_interval: int = 0

@@ -61,7 +61,13 @@ INHIBIT_RULE: Final[Keys] = no_default("source_matchers", "target_matchers", "eq
 TIME_INTERVAL: Final[Keys] = no_default("name", "time_intervals")
 TIME_RANGE: Final[Keys] = no_default("times", "weekdays", "days_of_month", "months", "years", "location")
 TIMES: Final[Keys] = no_default("start_time", "end_time")
-RECEIVER: Final[Keys] = {**no_default("name", "urls"), "send_resolved": "true", "heartbeat": None}
+WEBHOOK: Final[Keys] = no_default("url", "hmac_secret", "bearer_token", "username", "password", "ca_file")
+SLACK: Final[Keys] = {**no_default("token", "channel"), "api_url": "https://slack.com/api"}
+RECEIVER: Final[Keys] = {
+    **no_default("name", "urls", "webhook", "slack"),
+    "send_resolved": "true",
+    "heartbeat": None,
+}
 RULE_FILE: Final[Keys] = no_default("rules", "route", "inhibit_rules", "time_intervals", "receivers")
 CONFIG: Final[Keys] = {
     **CLUSTER,

@@ -11,7 +11,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Severity
 from sidecar.settings import Settings, SettingsError
 from sidecar.settings.file.settings_error import did_you_mean, quoted
-from sidecar.sinks.notify.notifier import Notifier, check_urls
+from sidecar.sinks.notify.notifier import Notifier, check_endpoints
 
 
 class TestResult(NamedTuple):
@@ -25,14 +25,14 @@ class TestResult(NamedTuple):
 def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[], Moment]) -> Iterator[TestResult]:
     """Send one message to each destination of these receivers (empty: all). Yields the results in the order of the settings.
 
-    Raises SettingsError before anything is sent if there are no receivers, a receiver is unknown, or a URL is unusable.
+    Raises SettingsError before anything is sent if there are no receivers, a receiver is unknown, or an endpoint is unusable.
     """
     destinations = _destinations(settings, receivers)
-    urls = {name: url for name, url in settings.destination_urls().items() if name in destinations}
-    for name, problem in check_urls(urls).items():
+    endpoints = {name: endpoint for name, endpoint in settings.endpoints().items() if name in destinations}
+    for name, problem in check_endpoints(endpoints).items():
         raise SettingsError(f"receiver {name}: {problem}")
     settled: Queue[TestResult] = Queue()
-    notifier = Notifier(urls, lambda name, attempt: settled.put(TestResult(name, attempt.outcome, attempt.detail)))
+    notifier = Notifier(endpoints, lambda name, attempt: settled.put(TestResult(name, attempt.outcome, attempt.detail)))
     notifier.start()
     try:
         now = clock()

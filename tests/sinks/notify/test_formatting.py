@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify import sender
+from sidecar.sinks.notify import apprise_sender as sender
+from sidecar.sinks.notify.message import Answer
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -40,7 +41,7 @@ DISCORD = "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js"
 def send(url: str, title: str = TITLE, body: str = BODY, link: str | None = LINK) -> None:
     """One message, which arrives."""
     answer = sender.send(url, title, body, "failure", 10.0, FACTS, link)
-    assert answer == {"outcome": "delivered", "detail": "", "retry_after": None}
+    assert answer == Answer("delivered")
 
 
 class Elements(HTMLParser):

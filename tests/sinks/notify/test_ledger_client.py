@@ -22,6 +22,7 @@ from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks.notify.ledger_client import FREE, Permit, SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
 from tests.core.delivery.test_ledger_document import OVER, VACANCY, told_of
+from tests.kit.receivers import apprise
 
 NOW = Clock()()
 SOON = NOW.wall + 3600 * SECOND
@@ -173,7 +174,7 @@ def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
     a, b = observers.make("a"), observers.make("b")
     observers.stores["a"].fault = LedgerError("no quorum")
     settled: list[Attempt] = []
-    notifier = Notifier({"ops#0": web.url}, lambda _, each: settled.append(each), {"default": a}, workers=1)
+    notifier = Notifier({"ops#0": apprise(web.url)}, lambda _, each: settled.append(each), {"default": a}, workers=1)
     notifier.start()
     try:
         notifier.send(replace(FIRST, fails_open=True))
@@ -366,7 +367,7 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
     """Its claim may have been taken over: it is released and made again. Here the deadline has passed at once."""
     settled: list[Attempt] = []
     notifier = Notifier(
-        {"ops#0": web.url}, lambda _, each: settled.append(each), {"default": observers.make("a", take_over=0)}
+        {"ops#0": apprise(web.url)}, lambda _, each: settled.append(each), {"default": observers.make("a", take_over=0)}
     )
     notifier.start()
     try:
@@ -390,7 +391,9 @@ def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: Http
     blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)
     for name, found in settled.items():
         ledgers = {"default": observers.make(name)}
-        notifier = Notifier({"ops#0": web.url}, lambda *each, found=found: found.append(each), ledgers, workers=1)
+        notifier = Notifier(
+            {"ops#0": apprise(web.url)}, lambda *each, found=found: found.append(each), ledgers, workers=1
+        )
         notifier.start()
         try:
             for delivery in (FIRST, lone, blind):

@@ -1,7 +1,6 @@
 """A message is delivered only when something was sent: what a plugin calls a success without a request is an outcome of its own."""
 
 from queue import Queue
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,9 +9,10 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Severity
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify import sender
+from sidecar.sinks.notify import apprise_sender as sender
+from sidecar.sinks.notify.message import Answer
 from sidecar.sinks.notify.notifier import Notifier
-from tests.kit.receivers import RawServer
+from tests.kit.receivers import RawServer, apprise
 from tests.sinks.notify.test_ledger_client import FIRST, LATER, Observers
 
 # Apprise's mail plugin imports it before Python 3.13.
@@ -22,7 +22,7 @@ KEY = "T0kenT0kenT0kenT0kenT0kenT0ken12"
 SERVICES = {"opsgenie": f"opsgenie://{KEY}/", "jira": f"jira://{KEY}/"}
 
 
-def send(url: str, notify_type: str) -> dict[str, Any]:
+def send(url: str, notify_type: str) -> Answer:
     """One attempt."""
     return sender.send(url, "title", "body", notify_type, 10.0)
 
@@ -47,11 +47,8 @@ def service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, web
 def test_a_message_without_a_request_is_not_delivered(service: str, web: HttpReceiver, notify_type: str) -> None:
     """These plugins close or comment on what the same process opened; otherwise they do nothing and report success."""
     scheme = service.partition(":")[0]
-    assert send(service, notify_type) == {
-        "outcome": "not_sent",
-        "detail": f"{scheme}:// sends nothing for a message of the type {notify_type}",
-        "retry_after": None,
-    }
+    why = f"{scheme}:// sends nothing for a message of the type {notify_type}"
+    assert send(service, notify_type) == Answer("not_sent", why)
     assert web.received == []
 
 
@@ -60,7 +57,7 @@ def test_a_message_with_a_request_is_delivered(monkeypatch: pytest.MonkeyPatch, 
     answer = b'HTTP/1.1 202 x\r\nContent-Length: 18\r\n\r\n{"requestId": "1"}'
     with RawServer(lambda: [answer]) as server:
         at_home(monkeypatch, server.url.removeprefix("json://").rstrip("/"))
-        assert send(service, "failure")["outcome"] == "delivered"
+        assert send(service, "failure").outcome == "delivered"
         assert server.requests == 1
 
 
@@ -69,12 +66,12 @@ def test_a_failure_without_a_request_is_a_failure(monkeypatch: pytest.MonkeyPatc
     from apprise import NotifyBase
 
     monkeypatch.setattr(NotifyBase, "notify", lambda *_, **__: False)
-    assert send(service, "success")["outcome"] == "failed"
+    assert send(service, "success").outcome == "failed"
 
 
 def test_a_mail_is_sent_without_http(mail: MailReceiver) -> None:
     """SMTP is a connection of its own."""
-    assert send(mail.url, "success")["outcome"] == "delivered"
+    assert send(mail.url, "success").outcome == "delivered"
     assert len(mail.received) == 1
 
 
@@ -86,15 +83,15 @@ def test_a_datagram_is_sent_without_a_connection() -> None:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
         url = f"rsyslog://127.0.0.1:{server.getsockname()[1]}/"
-        assert send(url, "success")["outcome"] == "delivered"
+        assert send(url, "success").outcome == "delivered"
         assert b"title" in server.recv(65536)
 
 
 def test_each_attempt_counts_for_itself(service: str, web: HttpReceiver) -> None:
     """Requests of an earlier attempt do not count."""
     with RawServer(lambda: [b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n"]) as server:
-        assert send(server.url, "info")["outcome"] == "delivered"
-    assert send(service, "success")["outcome"] == "not_sent"
+        assert send(server.url, "info").outcome == "delivered"
+    assert send(service, "success").outcome == "not_sent"
     assert web.received == []
 
 
@@ -110,7 +107,7 @@ def test_others_do_not_try_what_cannot_be_sent() -> None:
 def test_a_heartbeat_that_cannot_be_sent_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """It leaves no record, and its receiver would wait for it for ever."""
     settled: Queue[DeliveryOutcome] = Queue()
-    urls = {"ops#0": SERVICES["opsgenie"]}
+    urls = {"ops#0": apprise(SERVICES["opsgenie"])}
     notifier = Notifier(urls, lambda _, attempt: settled.put(attempt.outcome), time_limit=120.0, workers=1)
     notifier.start()
     try:
