@@ -1,12 +1,12 @@
 """A real Alertmanager (Debian's package), which notifies a webhook, and `amtool`."""
 
+import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import requests
 from msgspec import json
 
 from sidecar.lab.processes import ServerProcess, free_port
@@ -14,6 +14,13 @@ from tests.kit.amtool import find_tool
 
 PACKAGE: Final = "prometheus-alertmanager"
 _ASK_SECONDS: Final = 30.0
+_ROUTE: Final = {
+    "receiver": "webhook",
+    "group_by": ["..."],
+    "group_wait": "1s",
+    "group_interval": "1s",
+    "repeat_interval": "1h",
+}
 # Debian's build opens its own templates there, and it does not start without them.
 _TEMPLATES: Final = Path("/usr/share/prometheus/alertmanager")
 
@@ -21,44 +28,40 @@ _TEMPLATES: Final = Path("/usr/share/prometheus/alertmanager")
 class Alertmanager(ServerProcess):
     """A server on its own, not in a cluster. Its silences and what it has notified of survive a restart; alerts do not."""
 
-    def __init__(self, folder: Path, webhook: str, *, group_wait: str = "1s", group_interval: str = "1s") -> None:
-        """`webhook`: the URL that it notifies, of each alert by itself."""
+    def __init__(
+        self, folder: Path, webhook: str = "http://127.0.0.1:1/", security: Mapping[str, Any] | None = None
+    ) -> None:
+        """`webhook`: the URL that it notifies, of each alert by itself. `security`: its web configuration."""
         super().__init__("Alertmanager", folder / "alertmanager.log")
         self._folder = folder
-        self._route = {
-            "receiver": "webhook",
-            "group_by": ["..."],
-            "group_wait": group_wait,
-            "group_interval": group_interval,
-            "repeat_interval": "1h",
-        }
-        self._receiver = {"name": "webhook", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
+        self._webhook = webhook
+        self._security = security
         self._port = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self._security else 'http'}://127.0.0.1:{self._port}"
 
     def choose_ports(self) -> None:
         self._port = free_port()
 
     def build_command(self) -> Sequence[str]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        config = self._folder / "alertmanager.yml"
-        config.write_bytes(json.encode({"route": self._route, "receivers": [self._receiver]}))  # JSON is YAML
+        config, web = self._folder / "alertmanager.yml", self._folder / "web.yml"
+        config.write_bytes(json.encode({"route": _ROUTE, "receivers": [_receiver(self._webhook)]}))  # JSON is YAML
+        web.write_bytes(json.encode(self._security or {}))
         return (
             *_program(),
             f"--config.file={config}",
+            f"--web.config.file={web}",
             f"--storage.path={self._folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{self._port}",
             "--cluster.listen-address=",
         )
 
     def is_ready(self) -> bool:
-        try:
-            return requests.get(f"{self.url}/-/ready", timeout=_ASK_SECONDS).ok
-        except requests.ConnectionError:
-            return False
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
     def amtool(self, *arguments: str) -> str:
         """What `amtool` prints about this server."""
@@ -75,6 +78,10 @@ class Alertmanager(ServerProcess):
             )
         )
         return found
+
+
+def _receiver(webhook: str) -> dict[str, Any]:
+    return {"name": "webhook", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
 
 
 def _program() -> tuple[str, ...]:

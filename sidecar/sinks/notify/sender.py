@@ -10,11 +10,11 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from sidecar.answering import answer_once
-from sidecar.endpoints import AppriseUrl, Endpoint
+from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.message import Answer, Message
 
-_MODULES: Final[dict[type[Endpoint], str]] = {AppriseUrl: "apprise_sender"}
+_MODULES: Final[dict[type[Endpoint], str]] = {AppriseUrl: "apprise_sender", Alertmanager: "alertmanager_sender"}
 
 
 class _Sender(Protocol):
