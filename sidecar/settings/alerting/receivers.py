@@ -43,8 +43,8 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
 
 
 def _feed(section: Section) -> Feed:
-    for key in schema.RECEIVER.keys() - {"name", "alertmanager"}:
-        if key in section:
+    for key in schema.RECEIVER:
+        if key in section and key not in {"name", "alertmanager"}:
             raise section.error(key, "is not for a receiver with alertmanager: give it a receiver of its own")
     settings = section.section("alertmanager", schema.ALERTMANAGER)
     return Feed(settings.get("event_duration").duration(at_least=60 * SECOND))
