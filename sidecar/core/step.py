@@ -159,7 +159,7 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
         state = replace(state, alerts=alerts, outbox=outbox, alive=alive)
     effects += (Append(notification_records.suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
-    effects += (Send(new_deliveries.complete(policy, alerts, state.clusters, each)) for each in claimed)
+    effects += (Send(each) for each in new_deliveries.complete(policy, alerts, state.clusters, claimed))
     return state, effects
 
 

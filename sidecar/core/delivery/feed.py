@@ -67,7 +67,8 @@ def again(
 
 def _fed(policy: Policy, clusters: Mapping[str, ClusterState], route: Route, alert: Alert, feed: Feed) -> FeedAlert:
     ended = 0 if alert.ended is None or alert.is_event else alert.ended.wall
-    message = compose(Notice("", route, Reason.RESOLVED if ended else Reason.FIRST, (alert,)), policy, clusters)
+    notice = Notice("", route, Reason.RESOLVED if ended else Reason.FIRST, (alert,))
+    message = compose(notice, policy, {name: clusters[name] for name in (alert.cluster_id,) if name in clusters})
     annotations = {
         "summary": message.summary,
         "description": message.body,

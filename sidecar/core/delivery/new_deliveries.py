@@ -1,6 +1,6 @@
 """New deliveries: of what the rules want notified, heartbeats, and what fires once more."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -8,6 +8,7 @@ from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
 from sidecar.core.alerting.message import compose
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery import feed
+from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part
 from sidecar.core.moment import Moment
@@ -124,11 +125,18 @@ def _resend(policy: Policy, destination: Destination, firing: Sequence[Alert], n
     )
 
 
-def complete(policy: Policy, alerts: Alerts, clusters: Mapping[str, ClusterState], delivery: Delivery) -> Delivery:
-    """The delivery as it is sent: a resend with what fires at that moment. None of it is in the journal."""
-    if delivery.reason is not Reason.RESEND:
-        return delivery
-    for each in policy.feeds():
-        if each.name == delivery.destination and each.feed:
-            return replace(delivery, feed=feed.again(policy, clusters, alerts, each.receiver, each.feed))
-    return delivery
+def complete(
+    policy: Policy, alerts: Alerts, clusters: Mapping[str, ClusterState], claimed: Iterable[Delivery]
+) -> Iterator[Delivery]:
+    """The deliveries as they are sent: resends with what fires at that moment. None of it is in the journal."""
+    feeds = {each.name: each for each in policy.feeds()}
+    found: dict[str, tuple[FeedAlert, ...]] = {}
+    for delivery in claimed:
+        destination = feeds.get(delivery.destination) if delivery.reason is Reason.RESEND else None
+        if destination is None or destination.feed is None:
+            yield delivery
+            continue
+        receiver = destination.receiver
+        if receiver not in found:
+            found[receiver] = feed.again(policy, clusters, alerts, receiver, destination.feed)
+        yield replace(delivery, feed=found[receiver])
