@@ -42,7 +42,9 @@ log = logging.getLogger("sidecar")
 CLAIM_SECONDS: Final = 20.0
 """How long to wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
-_FIXED: Final = ("observer", "stores", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events")
+_FIXED: Final = (
+    *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
+)
 """The parts of the policy that a reload does not change."""
 
 

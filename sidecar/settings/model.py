@@ -97,6 +97,12 @@ class ZooKeeperSettings(Struct, frozen=True):
         """Where the leaders are, for log and page."""
         return f"{self.namespace} in ZooKeeper {self.quorum}"
 
+    @property
+    def identity(self) -> str:
+        """The same for all that watch this cluster, and another for every other one."""
+        servers, _, chroot = self.quorum.partition("/")
+        return f"zookeeper {','.join(sorted(servers.split(',')))}/{chroot} {self.namespace}"
+
 
 class KubernetesSettings(Struct, frozen=True):
     """Where one Flink cluster keeps its leaders in Kubernetes, and how the API server is reached."""
@@ -113,6 +119,11 @@ class KubernetesSettings(Struct, frozen=True):
     """Whether the pods of leaders are looked up."""
     events: bool = False
     """Whether failovers become Events."""
+
+    @property
+    def identity(self) -> str:
+        """The same for all that watch this cluster, and another for every other one of its API server."""
+        return f"kubernetes {self.namespace}"
 
     @property
     def tolerate_suspended(self) -> bool:
@@ -224,7 +235,8 @@ class Receiver(Struct, frozen=True):
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(
-            Destination(self.name, index, self.send_resolved, self.feed) for index in range(len(self.endpoints))
+            Destination(self.name, index, self.send_resolved, endpoint.in_order, endpoint.keeps_incidents, self.feed)
+            for index, endpoint in enumerate(self.endpoints)
         )
 
 
@@ -292,6 +304,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             ),
             session_timeouts=session_timeouts(*self.clusters),
             link=self.http.external_url,
+            places={cluster.cluster_id: cluster.identity for cluster in self.clusters},
             evidence=self.evidence.sources,
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             events=frozenset(each.cluster_id for each in kubernetes if each.events),

@@ -73,6 +73,7 @@ def test_a_quorum_is_a_whole_configuration() -> None:
         stores={"default": Store.ZOOKEEPER},
         rules=settings.rules,
         inhibit_rules=settings.inhibit_rules,
+        places={"default": "zookeeper zk/ /flink/default"},
     )
     assert (policy.route, policy.rules[0].alert) == (NO_RECEIVER, "FlinkLeaderChanged")
 
@@ -117,6 +118,7 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
             "ops": (Destination("ops", 0), Destination("ops", 1)),
             "night": (Destination("night", 0, send_resolved=False),),
         },
+        places={"default": "zookeeper zk:2181/ /flink/default"},
     )
 
 

@@ -78,6 +78,8 @@ class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
     members: Mapping[str, Member] = {}
     flush_at: int | None = None
     notified_at: int | None = None
+    thread: str = ""
+    """Identifies its messages from the first one until it is forgotten. The same for observers that began with the same alerts."""
 
 
 PendingKey = tuple[str, str, ComponentId | None]
@@ -137,6 +139,10 @@ class Notice(Struct, frozen=True):
     """How many of them are new."""
     labels: dict[str, str] = {}
     """Those of the group."""
+    thread: str = ""
+    """That of the group."""
+    goes_on: bool = False
+    """Whether an alert of the group that was notified still fires, also if it is suppressed or cannot be observed now."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""

@@ -57,6 +57,8 @@ class Entry(Struct, frozen=True, rename={"sent": "told"}):
     unsure: tuple[str, ...] = ()
     """Alerts of attempts that may have arrived, until they are sent."""
     changed_at: int = 0
+    goes_on: bool = False
+    """Whether the message that was marked last had an alert that goes on: then a resolve of its own closes the incident."""
 
 
 class Ledger(Struct, frozen=True):
@@ -92,7 +94,7 @@ def name_of(delivery: Delivery) -> str:
 
 def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
     entry = ledger.entries.get(name_of(delivery), Entry())
-    if not _has_news(entry, delivery):
+    if not _has_news(entry, delivery) or (delivery.is_closing and entry.goes_on):
         return Standing.TOLD
     if entry.claim is None:
         return Standing.FREE
@@ -152,7 +154,7 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
     other = entry.claim if entry.claim and entry.claim.by != observer else None
     parts = {part.alert_id for part in delivery.parts}
     unsure = tuple(alert for alert in entry.unsure if alert not in parts)
-    return _with(ledger, delivery, Entry(latest, wall, observer, other, unsure), wall)
+    return _with(ledger, delivery, Entry(latest, wall, observer, other, unsure, goes_on=delivery.goes_on), wall)
 
 
 def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, unsure: bool) -> Ledger:
@@ -201,6 +203,7 @@ def _believed(entry: Entry, wall: int) -> Entry:
         claim,
         tuple(dict.fromkeys((*_ids(entry.unsure), *doubted)))[-MOST_ALERTS:],
         entry.changed_at if timely else wall,
+        entry.goes_on,
     )
 
 

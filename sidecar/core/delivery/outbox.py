@@ -20,6 +20,7 @@ EARLY_RETRY: Final = 30 * SECOND
 """A pause ends this long after the last attempt if the destination accepted another message, or a newer one of the group was queued."""
 PROBE_GAP: Final = 5 * SECOND
 """Between a failed attempt and that of another message to the same destination, so that one that is down is not tried for each."""
+_REPLACED: Final = "a newer message of its group decides when the incident ends"
 _ANYTHING: Final = ""
 """Stands for the alerts of a message whose alerts are not known."""
 SENDING_LIMIT: Final = 300 * SECOND
@@ -80,6 +81,14 @@ class Delivery(Struct, frozen=True):
     alerts: tuple[MessageAlert, ...] = ()
     """The first alerts of the message, one by one."""
     alerts_left_out: int = 0
+    thread: str = ""
+    """The identity of the present messages of the group. Empty: `incident`."""
+    in_order: bool = False
+    """It waits for every earlier message of its group."""
+    goes_on: bool = False
+    """Whether the group has an alert that was notified and fires."""
+    is_closing: bool = False
+    """It only closes an incident that no resolve would close: one of events. A newer message of the group takes its place."""
     feed: tuple[FeedAlert, ...] = ()
     """The alerts, if the destination is a feed. A resend gets its alerts when it is sent."""
     repeat_interval: int = 0
@@ -131,6 +140,9 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
     given_up = []
     for delivery in deliveries:
         waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_transient]
+        replaced = [other for other in waiting if other.is_closing and other.fingerprint == delivery.fingerprint]
+        given_up += [Settled(grown.pop(other.id), "gave_up", _REPLACED) for other in replaced]
+        waiting = [other for other in waiting if other not in replaced]
         if len(waiting) >= CAPACITY:
             given_up.append(Settled(grown.pop(waiting.pop(0).id), "gave_up", "the outbox is full"))
         group = [other for other in waiting if other.fingerprint == delivery.fingerprint]
@@ -183,12 +195,13 @@ def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
 def sendable(outbox: Outbox) -> Iterator[Delivery]:
     """The waiting deliveries that do not depend on an earlier one of their group: a resolve never overtakes its alert.
 
-    Two messages depend on each other if they share an alert, or if the alerts of one of them are not known.
+    Two messages depend on each other if they share an alert, if the alerts of one of them are not known, or if one is sent in order.
     """
     ahead: dict[tuple[str, str], set[str]] = {}
     for delivery in outbox.values():
         earlier = ahead.setdefault((delivery.destination, delivery.fingerprint), set())
-        about = {part.alert_id for part in delivery.parts} or {_ANYTHING}
+        about = set() if delivery.in_order else {part.alert_id for part in delivery.parts}
+        about = about or {_ANYTHING}
         depends = earlier and (_ANYTHING in about or _ANYTHING in earlier or not about.isdisjoint(earlier))
         if delivery.stage is Stage.WAITING and not depends:
             yield delivery

@@ -100,6 +100,10 @@ class Destination(Struct, frozen=True):
     receiver: str
     index: int
     send_resolved: bool = True
+    in_order: bool = False
+    """Whether its messages of one group are sent one after the other: each changes what the service shows of the incident."""
+    keeps_incidents: bool = False
+    """Whether the service keeps an incident open until it is closed."""
     feed: Feed | None = None
     """None: it gets messages."""
 
@@ -137,6 +141,8 @@ class Policy(Struct, frozen=True):
     """By cluster: Flink's session timeout in ZooKeeper, if it is known."""
     link: str | None = None
     """The URL of the status page."""
+    places: Mapping[str, str] = {}
+    """By cluster: where in its store it is, so that two clusters of one id have different incidents."""
     evidence: frozenset[Source] = frozenset()
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""

@@ -23,7 +23,7 @@ UNUSED_URL: Final = "json://127.0.0.1"
 
 _KINDS: Final = ("urls", "webhook", "slack", "alertmanager")
 _BOT_TOKEN: Final = re.compile(r"xoxb-[A-Za-z0-9-]{8,200}")
-_CHANNEL: Final = re.compile(r"#[^\s#@/]{1,80}|[CGD][A-Z0-9]{6,20}")
+_CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{6,20}")
 _HEADER_TEXT: Final = re.compile(r"[!-~]{1,4096}")
 
 
@@ -137,7 +137,9 @@ def _slack(section: Section) -> Slack:
     token = section.get("token").secret("token")
     if not _BOT_TOKEN.fullmatch(token.text):
         raise token.error("is not the token of a bot: it begins with xoxb-")
-    channel = section.get("channel").matching(_CHANNEL, "a channel like #alerts, or its id like C0123456789")
+    channel = section.get("channel").matching(
+        _CHANNEL, "the id of a channel, like C0123456789: Slack shows it in the details of the channel"
+    )
     return Slack(Secret(token.text), channel, http_url(section.get("api_url")).rstrip("/"))
 
 

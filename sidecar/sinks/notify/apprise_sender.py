@@ -7,19 +7,18 @@ import logging
 import re
 import sys
 from contextlib import suppress
-from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path
-from smtplib import SMTPRecipientsRefused, SMTPResponseException, SMTPServerDisconnected
+from smtplib import SMTPRecipientsRefused, SMTPResponseException
 from typing import Final
 from urllib.parse import quote, unquote, unquote_plus
 
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
-from urllib3.exceptions import ConnectTimeoutError
 
 from sidecar.endpoints import AppriseUrl, Endpoint
-from sidecar.sinks.notify.formatting import MessageFacts, formatted
-from sidecar.sinks.notify.http_outcome import observing
+from sidecar.sinks.notify import incidents, mail_threads
+from sidecar.sinks.notify.formatting import formatted
+from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
 from sidecar.sinks.notify.message import Answer, Message
 
 MOST_CHARACTERS: Final = 200
@@ -40,53 +39,52 @@ _SERVICES: Final = "https://appriseit.com/services/"
 _SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
 _PERMANENT: Final = 500
 """SMTP codes from here on are permanent refusals."""
-_LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected)
 
 
 def deliver(message: Message) -> Answer:
-    """Send one message once."""
-    return send(
-        _url(message.endpoint),
-        message.title,
-        message.body,
-        message.notify_type,
-        message.seconds,
-        message.facts,
-        message.link,
-    )
+    """Send one message once.
+
+    The service may take `message.seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
+    A success of Apprise without any traffic is `not_sent`, and one whose answer says that the message was refused is `rejected`.
+    """
+    report = _Report(_url(message.endpoint))
+    service = report.load()
+    if isinstance(service, str):
+        return Answer("undeliverable", service)
+    if why := incidents.unsent(report.scheme, message):
+        return Answer("not_sent", why)
+    service.socket_read_timeout = message.seconds
+    service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
+    incidents.prepare(report.scheme, service, message)
+    mail_threads.prepare(report.scheme, service, message)
+    with observing() as observed:
+        delivered = _notify(report.scheme, service, message)
+    if delivered and not observed.exchanges:
+        return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {message.notify_type}")
+    if delivered and (refusal := observed.refusal()):
+        return Answer(
+            "rejected", report.scrubbed(f"{report.scheme}:// answered with {observed.status}, but refused: {refusal}")
+        )
+    if delivered:
+        return Answer("delivered")
+    outcome = observed.outcome() or report.outcome()
+    return Answer(outcome, report.reason(), observed.retry_after)
+
+
+def _notify(scheme: str, service: NotifyBase, message: Message) -> bool:
+    """Whether the service accepted the message."""
+    apprise = Apprise(asset=_ASSET)
+    apprise.add(service)
+    title, body, body_format = formatted(service, message.title, message.body, message.facts, message.link)
+    kind = NotifyType(message.notify_type)
+    if incidents.by_plugin(scheme, message) and not apprise.notify(body, title, kind, body_format=body_format):
+        return False
+    return incidents.follow_up(scheme, service, message, f"{title}\n\n{body}")
 
 
 def _url(endpoint: Endpoint) -> str:
     assert isinstance(endpoint, AppriseUrl)  # noqa: S101  as the child dispatches
     return endpoint.url.reveal()
-
-
-def send(
-    url: str, title: str, body: str, notify_type: str, seconds: float, facts: MessageFacts = (), link: str | None = None
-) -> Answer:
-    """Send one message once.
-
-    The service may take `seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
-    A success of Apprise without any traffic is `not_sent`.
-    """
-    report = _Report(url)
-    service = report.load()
-    if isinstance(service, str):
-        return Answer("undeliverable", service)
-    service.socket_read_timeout = seconds
-    service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
-    apprise = Apprise(asset=_ASSET)
-    apprise.add(service)
-    title, body, body_format = formatted(service, title, body, facts, link)
-    with observing() as observed:
-        delivered = apprise.notify(body, title, NotifyType(notify_type), body_format=body_format)
-    if delivered and not observed.exchanges:
-        why = f"{report.scheme}:// sends nothing for a message of the type {notify_type}"
-        return Answer("not_sent", why)
-    if delivered:
-        return Answer("delivered")
-    outcome = observed.outcome() or report.outcome()
-    return Answer(outcome, report.reason(), observed.retry_after)
 
 
 def problem(endpoint: Endpoint) -> str | None:
@@ -142,20 +140,21 @@ class _Report(logging.Handler):
         """Why sending failed, in one line. Of the URL it holds only the scheme, and the host if the service has one."""
         reason = self._warnings[0] if self._warnings else "Apprise gives no reason"
         if self._error is not None:
-            cause = _chain(self._error)[-1]
+            cause = chain(self._error)[-1]
             why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
             reason += f" ({why})" if why not in reason else ""
-        line = " ".join(_url_parts(self._url, self._host).sub("***", reason).split())
+        return self.scrubbed(reason)
+
+    def scrubbed(self, text: str) -> str:
+        """One line without the parts of the URL."""
+        line = " ".join(_url_parts(self._url, self._host).sub("***", text).split())
         return "".join(char for char in line if char.isprintable())[:MOST_CHARACTERS]
 
     def outcome(self) -> str:
         """A value of `Outcome`, by the exceptions."""
-        chain = _chain(self._error)
-        if any(code >= _PERMANENT for code in _smtp_codes(chain)):
+        if any(code >= _PERMANENT for code in _smtp_codes(chain(self._error))):
             return "rejected"
-        lost = any(isinstance(error, _LOST) for error in chain)
-        unconnected = any(isinstance(error, ConnectTimeoutError) for error in chain)
-        return "timed_out" if lost and not unconnected else "failed"
+        return of_exception(self._error)
 
 
 def _do_not_wait(*_: object, **__: object) -> None:
@@ -196,17 +195,8 @@ def _url_parts(url: str, host: str) -> re.Pattern[str]:
     return re.compile("|".join([*sorted(parts, key=len, reverse=True), "(?!)"]), re.IGNORECASE)
 
 
-def _smtp_codes(chain: list[BaseException]) -> list[int]:
+def _smtp_codes(errors: list[BaseException]) -> list[int]:
     """The codes of a mail server's answers."""
-    codes = [error.smtp_code for error in chain if isinstance(error, SMTPResponseException)]
-    refused = [error.recipients for error in chain if isinstance(error, SMTPRecipientsRefused)]
+    codes = [error.smtp_code for error in errors if isinstance(error, SMTPResponseException)]
+    refused = [error.recipients for error in errors if isinstance(error, SMTPRecipientsRefused)]
     return codes + [code for recipients in refused for code, _ in recipients.values()]
-
-
-def _chain(error: BaseException | None) -> list[BaseException]:
-    """The exception and its causes, the root cause last."""
-    chain: list[BaseException] = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or error.__context__
-    return chain

@@ -49,6 +49,10 @@ class Message(Struct, frozen=True):
     severity: str
     incident: str = ""
     """The key of the incident: the same in all messages about it, from every observer."""
+    thread: str = ""
+    """Identifies the messages of the present incident, as far as observers began with the same alerts. Empty: a message by itself."""
+    goes_on: bool = False
+    """Whether the incident has an alert that still fires."""
     receiver: str = ""
     cluster_id: str = ""
     facts: tuple[tuple[str, str], ...] = ()

@@ -240,6 +240,8 @@ def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str
         delivery.reason,
         delivery.severity,
         incident=delivery.incident or delivery.fingerprint,
+        thread=delivery.thread,
+        goes_on=delivery.goes_on,
         receiver=delivery.receiver,
         cluster_id=delivery.cluster_id,
         facts=delivery.facts,

@@ -10,11 +10,16 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from sidecar.answering import answer_once
-from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint
+from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.message import Answer, Message
 
-_MODULES: Final[dict[type[Endpoint], str]] = {AppriseUrl: "apprise_sender", Alertmanager: "alertmanager_sender"}
+_MODULES: Final[dict[type[Endpoint], str]] = {
+    AppriseUrl: "apprise_sender",
+    Webhook: "webhook",
+    Slack: "slack",
+    Alertmanager: "alertmanager",
+}
 
 
 class _Sender(Protocol):

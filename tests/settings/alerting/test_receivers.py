@@ -26,13 +26,13 @@ def test_the_urls_of_a_receiver_come_first(write: Write) -> None:
     """Deliveries that were queued before a webhook was added keep their destination."""
     found = endpoints(
         write,
-        f"slack: {{token: {TOKEN}, channel: '#ops'}}\n  webhook: {{url: 'https://h/p'}}\n  urls: ['json://a', 'json://b']",
+        f"slack: {{token: {TOKEN}, channel: C0123456789}}\n  webhook: {{url: 'https://h/p'}}\n  urls: ['json://a', 'json://b']",
     )
     assert found == {
         "ops#0": AppriseUrl(Secret("json://a")),
         "ops#1": AppriseUrl(Secret("json://b")),
         "ops#2": Webhook(Secret("https://h/p")),
-        "ops#3": Slack(Secret(TOKEN), "#ops", "https://slack.com/api"),
+        "ops#3": Slack(Secret(TOKEN), "C0123456789", "https://slack.com/api"),
     }
     assert "s3cret" not in repr(found)
     assert "json:" not in repr(found)
@@ -79,12 +79,12 @@ def test_a_webhook_has_all_its_settings(write: Write, tmp_path: Path) -> None:
             'FILE:3: unknown key "ca_fil": did you mean "ca_file"?',
         ),
         (
-            "slack: {token: xoxp-s3cret-s3cret, channel: '#ops'}",
+            "slack: {token: xoxp-s3cret-s3cret, channel: C0123456789}",
             "FILE:3: receivers[0].slack.token: is not the token of a bot: it begins with xoxb-",
         ),
         (
-            f"slack: {{token: {TOKEN}, channel: ops}}",
-            'FILE:3: receivers[0].slack.channel: "ops" must be a channel like #alerts, or its id like C0123456789',
+            f"slack: {{token: {TOKEN}, channel: '#ops'}}",
+            'FILE:3: receivers[0].slack.channel: "#ops" must be the id of a channel, like C0123456789: see its details in Slack',
         ),
         (f"slack: {{token: {TOKEN}}}", "FILE:3: receivers[0].slack: channel is missing"),
         ("alertmanager: {}", "FILE:3: receivers[0].alertmanager: url is missing"),

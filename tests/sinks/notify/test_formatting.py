@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify import apprise_sender as sender
 from sidecar.sinks.notify.message import Answer
+from tests.kit.receivers import send_by_url
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -40,7 +40,7 @@ DISCORD = "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js"
 
 def send(url: str, title: str = TITLE, body: str = BODY, link: str | None = LINK) -> None:
     """One message, which arrives."""
-    answer = sender.send(url, title, body, "failure", 10.0, FACTS, link)
+    answer = send_by_url(url, title, body, "failure", 10.0, FACTS, link)
     assert answer == Answer("delivered")
 
 

@@ -15,10 +15,9 @@ from aiosmtpd.smtp import SMTP
 
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify import apprise_sender as sender
 from sidecar.sinks.notify.http_outcome import MOST_BYTES
 from sidecar.sinks.notify.message import Answer
-from tests.kit.receivers import RawServer
+from tests.kit.receivers import RawServer, send_by_url
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -39,7 +38,7 @@ GARBAGE = (
 
 def send(url: str, seconds: float = 10.0) -> Answer:
     """One attempt."""
-    return sender.send(url, "title", "body", "warning", seconds)
+    return send_by_url(url, "title", "body", "warning", seconds)
 
 
 @pytest.mark.parametrize(

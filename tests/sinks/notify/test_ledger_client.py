@@ -6,7 +6,7 @@ speak with one voice in tests/e2e/test_one_voice.py.
 
 import time
 from collections.abc import Callable
-from threading import Lock, Thread
+from threading import Thread
 
 import pytest
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks.notify.ledger_client import FREE, Permit, SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
 from tests.core.delivery.test_ledger_document import OVER, VACANCY, told_of
+from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.receivers import apprise
 
 NOW = Clock()()
@@ -29,54 +30,6 @@ SOON = NOW.wall + 3600 * SECOND
 """Later than any ledger begins here."""
 FIRST = replace(told_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW, wall=SOON))
 LATER = replace(FIRST, id="later", parts=(replace(OVER, began=SOON, ended=SOON + SECOND),), reason=Reason.RESOLVED)
-
-
-class Shared:
-    """One document in memory."""
-
-    def __init__(self) -> None:
-        self.document = Document()
-        self.lock = Lock()
-
-
-class Memory:
-    """A way to the shared document. `fault` is raised by each call while it is there."""
-
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self.fault: LedgerError | None = None
-        self.races = 0
-        """Writes that lose a conflict."""
-        self.rests = 0
-        self.reads = 0
-        self.slow = 0.0
-        """Seconds that a call takes."""
-
-    def read(self) -> Document:
-        self.reads += 1
-        time.sleep(self.slow)
-        if self.fault:
-            raise self.fault
-        return self.shared.document
-
-    def write(self, content: bytes, over: Document) -> Document | None:
-        if self.fault:
-            raise self.fault
-        with self.shared.lock:
-            if self.races:
-                self.races -= 1
-                found = self.shared.document
-                self.shared.document = Document(found.content, int(found.version or 0) + 1)
-            if over.version != self.shared.document.version:
-                return None
-            self.shared.document = Document(content, int(over.version or 0) + 1)
-            return self.shared.document
-
-    def rest(self) -> None:
-        self.rests += 1
-
-    def stop(self) -> None:
-        """Nothing to give back."""
 
 
 class Observers:

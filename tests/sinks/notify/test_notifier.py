@@ -27,7 +27,7 @@ from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notify.notifier import CAPACITY, Attempt, Notifier, check_endpoints
 from tests import ROOT
-from tests.kit.receivers import apprise, webhook
+from tests.kit.receivers import apprise, send_by_url, webhook
 
 SECRETS = ("s3cretUser", "p4ss/word", "p4ss%2Fword", "T0kenInPath", "T0kenInQuery", "T0kenInHeader")
 WITH_SECRETS = "json://s3cretUser:p4ss%2Fword@{}/T0kenInPath?-key=T0kenInQuery&+X-Token=T0kenInHeader"
@@ -481,15 +481,13 @@ def test_a_reason_that_quotes_the_url_is_scrubbed(monkeypatch: pytest.MonkeyPatc
     """Whatever text a plugin or a service returns. The sender runs in this process, to replace the plugin's text."""
     from apprise.plugins.custom_json import NotifyJSON
 
-    from sidecar.sinks.notify import apprise_sender as sender
-
     def send(self: NotifyJSON, **_: object) -> bool:
         self.logger.warning("refused:\n%s\x1b[2J%s", said, "x" * 1000)
         return False
 
     monkeypatch.setattr(NotifyJSON, "send", send)
 
-    answer = sender.send(WITH_SECRETS.format("127.0.0.1:1"), "title", "body", "info", 5.0)
+    answer = send_by_url(WITH_SECRETS.format("127.0.0.1:1"), "title", "body", "info", 5.0)
 
     assert answer.outcome == "failed"
     assert answer.detail.startswith("refused: ")
@@ -538,7 +536,7 @@ def test_apprise_and_the_sidecar_do_not_meet(module: str, absent: str) -> None:
 def test_a_sender_loads_one_plugin(web: HttpReceiver) -> None:
     """All of them would double its memory above a bare interpreter's."""
     code = (
-        "import sys, sidecar.sinks.notify.apprise_sender as sender; print(sender.send(sys.argv[1], 't', 'b', 'info', 5.0).outcome, "
+        "import sys, sidecar.sinks.notify.apprise_sender as sender; print(send_by_url(sys.argv[1], 't', 'b', 'info', 5.0).outcome, "
         "*[name for name in sys.modules if name in {'apprise.plugins.custom_json', 'apprise.plugins.discord'}])"
     )
 
