@@ -79,7 +79,7 @@ def test_it_reads_as_text(remembered: tuple[Path, Sidecar]) -> None:
     assert lines[0] == "am#0: alerts for an Alertmanager's API, version 2"
     assert any(line.startswith("  alert   firing {alertname=") for line in lines)
     assert "hook#0: slack:// through Apprise" in lines
-    assert any(line.startswith("  title   [WARNING] Flink default") for line in lines)
+    assert any(line.startswith("  title   [WARNING] default") for line in lines)
 
 
 def test_a_failover_is_named_by_its_id_or_read_from_files(remembered: tuple[Path, Sidecar], tmp_path: Path) -> None:
