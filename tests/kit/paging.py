@@ -22,6 +22,13 @@ TOKEN: Final = "xoxb-1234567890-abcdef"
 CHANNEL: Final = "C0123456789"
 
 
+_OTHERS: Final = (
+    *("api.squadcast.com", "api.incident.io", "alert.victorops.com", "signals.firehydrant.com"),
+    *("api.pagertree.com", "connect.signl4.com", "goalert.example", "bridge.example"),
+)
+"""Hosts of services that a test adds."""
+
+
 class Reply(NamedTuple):
     """An answer of a service."""
 
@@ -168,7 +175,7 @@ class Slack(Desk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
         """Of the channel, the oldest first."""
         self.threads: dict[str, list[dict[str, Any]]] = {}
         self.error = ""
@@ -231,7 +238,7 @@ class Slack(Desk):
     def _note(self) -> None:
         """The incidents as the channel shows them."""
         self.incidents = []
-        for message in self.messages:
+        for message in (each for each in self.messages if "attachments" in each):
             if about := message.get("metadata", {}).get("event_payload"):
                 incident = Incident(about["incident"], message["text"])
                 incident.is_open = about["state"] == "open"
@@ -243,7 +250,7 @@ class Internet:
 
     def __init__(self, folder: Path, *services: Desk) -> None:
         authority = Authority(folder / "internet")
-        names = [f"DNS:{service.host}" for service in services]
+        names = [f"DNS:{service.host}" for service in services] + [f"DNS:{host}" for host in _OTHERS]
         certificate, key = authority.issue("services", *names)
         self.ca = authority.ca
         self.services = {service.host: service for service in services}

@@ -56,8 +56,7 @@ def deliver(message: Message) -> Answer:
     service.socket_read_timeout = message.seconds
     service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
     incidents.prepare(report.scheme, service, message)
-    mail_threads.prepare(report.scheme, service, message)
-    with observing() as observed:
+    with mail_threads.threaded(report.scheme, service, message), observing() as observed:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
         return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {message.notify_type}")

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from sidecar.endpoints import Alertmanager, Webhook
 from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
@@ -22,8 +23,9 @@ _MOST_DETAIL: Final = 200
 
 
 class Reply(NamedTuple):
-    """An answer with a status below 300."""
+    """An answer."""
 
+    status: int
     body: bytes
     date: str
     """The service's clock: the header `Date`."""
@@ -45,47 +47,51 @@ class Client:
         self._secrets = [secret for secret in secrets if len(secret) > 3]
         self._ca_file = ca_file
         self._certificate = certificate
-        self._session = requests.Session()
-        self._session.auth = _leave  # else a .netrc would replace the header
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> Reply | Answer:
         """The reply, if the status says that the request was accepted; else how the attempt ended."""
-        return self._exchange("POST", url, content, headers, MOST_BYTES)
+        return self._request("POST", url, content, headers, MOST_BYTES)
 
     def get(self, url: str, headers: Mapping[str, str], most_bytes: int) -> Reply | Answer:
         """As `post`, with the first `most_bytes` of the body."""
-        return self._exchange("GET", url, None, headers, most_bytes)
+        return self._request("GET", url, None, headers, most_bytes)
 
-    def _exchange(
+    def _request(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
     ) -> Reply | Answer:
         host = urlsplit(url).hostname
         with observing() as observed:
             try:
-                response = self._session.request(
-                    method,
-                    url,
-                    data=content,
-                    headers={"User-Agent": "flink-ha-sidecar", **headers},
-                    timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
-                    verify=self._ca_file or None,
-                    cert=self._certificate,
-                    allow_redirects=False,
-                    stream=True,
-                )
-                body = response.raw.read(most_bytes, decode_content=True)
-            except (requests.RequestException, OSError) as error:
+                reply = self._exchange(method, url, content, headers, most_bytes)
+            except (requests.RequestException, HTTPError, OSError) as error:
                 cause = chain(error)[-1]
                 why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-                return Answer(
-                    observed.outcome() or of_exception(error), self.scrubbed(f"{host} was not reached: {why}")
-                )
-            finally:
-                self._session.close()
+                answered = observed.status is not None  # the request was taken, and the answer broke off
+                ended = observed.outcome() or ("timed_out" if answered else of_exception(error))
+                return Answer(ended, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
-            return Reply(body, response.headers.get("Date", ""))
-        shown = body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
-        return Answer(outcome, self.scrubbed(f"{host} answered {response.status_code} {shown}"), observed.retry_after)
+            return reply
+        shown = reply.body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
+        return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {shown}"), observed.retry_after)
+
+    def _exchange(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
+    ) -> Reply:
+        with requests.Session() as session:
+            session.auth = _leave  # else a .netrc would replace the header
+            with session.request(
+                method,
+                url,
+                data=content,
+                headers={"User-Agent": "flink-ha-sidecar", **headers},
+                timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
+                verify=self._ca_file or None,
+                cert=self._certificate,
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                body = response.raw.read(most_bytes, decode_content=True)
+                return Reply(response.status_code, body, response.headers.get("Date", ""))
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""

@@ -17,13 +17,14 @@ from msgspec import convert, json
 from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
+from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import message
-from sidecar.sinks.notify.ledger_client import Permit, SharedLedger
+from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.message import Alert, Answer, FeedAlert, Message, Request
 from sidecar.threads import ServiceThread
 
@@ -161,11 +162,16 @@ class Notifier:
         ledger = self._ledgers.get(delivery.cluster_id, others) if delivery.parts else None
         if ledger is None:
             return self._send(delivery)
-        permit = ledger.claim(delivery) if delivery.is_shared else Permit(possible_duplicate=True)
+        permit = ledger.claim(delivery) if delivery.is_shared else ledger.unclaimed(delivery)
         if permit.outcome is not None:
             return Attempt(permit.outcome, permit.detail)
         doubtful = delivery.possible_duplicate or permit.possible_duplicate
-        attempt = self._send(replace(delivery, possible_duplicate=doubtful), permit.until)
+        outgoing = replace(delivery, possible_duplicate=doubtful)
+        if (
+            delivery.in_order and delivery.reason is Reason.RESOLVED and not permit.ends
+        ):  # for others the incident goes on
+            outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
+        attempt = self._send(outgoing, permit.until)
         ledger.settle(delivery, permit.claim, attempt.outcome)
         return attempt._replace(possible_duplicate=doubtful)
 

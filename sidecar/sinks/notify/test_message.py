@@ -4,12 +4,15 @@ from collections.abc import Callable, Collection, Iterator
 from queue import Queue
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.feed import FIRES_FOR, FeedAlert
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Severity
+from sidecar.core.records import record_id
 from sidecar.settings import Settings, SettingsError
 from sidecar.settings.file.settings_error import did_you_mean, quoted
 from sidecar.sinks.notify.notifier import Notifier, check_endpoints
@@ -40,10 +43,18 @@ def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[]
         for destination in destinations.values():
             notifier.send(_message(settings, destination, now))
         known: dict[str, TestResult] = {}
+        opened: set[str] = set()
+        """Destinations that were sent an incident, which is closed then."""
         for name in destinations:
             while name not in known:
                 tried = settled.get()  # each is settled once, within the time limit of an attempt
-                known[tried.destination] = tried
+                destination = destinations[tried.destination]
+                delivered = tried.outcome is DeliveryOutcome.DELIVERED
+                if destination.keeps_incidents and delivered and tried.destination not in opened:
+                    opened.add(tried.destination)
+                    notifier.send(replace(_message(settings, destination, now), reason=Reason.RESOLVED))
+                else:
+                    known[tried.destination] = tried
             yield known[name]
     finally:
         notifier.stop()
@@ -65,6 +76,7 @@ def _message(settings: Settings, destination: Destination, now: Moment) -> Deliv
     return Delivery(
         id=destination.name,
         destination=destination.name,
+        incident=record_id("test", settings.observer, destination.name, now.wall),
         receiver=destination.receiver,
         cluster_id=clusters,
         alert="Test",

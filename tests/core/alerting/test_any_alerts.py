@@ -115,7 +115,10 @@ policies = st.builds(
         inhibit_rules=tuple(inhibited),
         receivers={
             "ops": (Destination("ops", 0), Destination("ops", 1, send_resolved=False)),
-            "oncall": (Destination("oncall", 0),),
+            "oncall": (
+                Destination("oncall", 0),
+                Destination("oncall", 1, in_order=True, keeps_incidents=True),
+            ),
             AM.receiver: (AM,),
         },
         external_labels={"env": env},

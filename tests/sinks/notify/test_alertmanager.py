@@ -151,11 +151,11 @@ def test_one_that_asks_to_wait() -> None:
 def test_one_that_cannot_be_reached_or_does_not_answer() -> None:
     """The detail has no part of the URL, whose path may be a secret."""
     refused = send(f"http://127.0.0.1:{free_port()}/s3cret", alert("A"))
-    assert refused == Answer("failed", "127.0.0.1 was not reached: Connection refused")
+    assert refused == Answer("failed", "127.0.0.1 did not answer: Connection refused")
     assert send("http://no.such.host.invalid/s3cret", alert("A")).outcome == "failed"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/s3cret"
-        assert send(url, alert("A"), seconds=0.2) == Answer("timed_out", "127.0.0.1 was not reached: timed out")
+        assert send(url, alert("A"), seconds=0.2) == Answer("timed_out", "127.0.0.1 did not answer: timed out")
 
 
 @pytest.mark.parametrize("body", [b"ok", b"{}", b"[1]", b'[{"labels": {"a": []}}]', b"[" * 100_000, b"\xff"])
