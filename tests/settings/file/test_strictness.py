@@ -69,6 +69,10 @@ def test_an_unknown_key_is_told_with_what_was_meant(write: Write, text: str, mes
             "FILE:2: external_labels.severity: alerts already have a label of this name: choose another",
         ),
         (
+            "external_labels:\n  alertname: x\n",
+            "FILE:2: external_labels.alertname: alerts already have a label of this name: choose another",
+        ),
+        (
             "zookeeper: {session_timeout: 1ms}\n",
             'FILE:1: zookeeper.session_timeout: "1ms" is too short: give at least 10ms',
         ),

@@ -18,6 +18,7 @@ from sidecar.sinks.notify.message import Answer, FeedAlert, Message
 from tests.kit.alertmanager import Alertmanager
 from tests.kit.certificates import Authority
 from tests.kit.receivers import webhook
+from tests.kit.sidecar_process import command
 from tests.kit.waiting import wait_for
 
 MINUTE = 60_000_000
@@ -201,6 +202,19 @@ def test_a_token_is_sent_and_a_netrc_is_not(tmp_path: Path, monkeypatch: pytest.
         for endpoint in (Endpoint(Secret(url)), Endpoint(Secret(url), bearer_token=Secret("t0ken"))):
             assert send("", alert("A"), endpoint=endpoint) == Answer("delivered")
     assert received == [None, "Bearer t0ken"]
+
+
+def test_a_test_is_an_alert_that_ends_by_itself(alertmanager: Alertmanager, tmp_path: Path) -> None:
+    """`alert send-test`, in a child process as every alert."""
+    config = tmp_path / "sidecar.yaml"
+    config.write_text(
+        "zookeeper: {quorum: 'zk:2181'}\nobserver: pod-1\nexternal_labels: {env: lab}\n"
+        f"receivers: [{{name: am, alertmanager: {{url: '{alertmanager.url}'}}}}]\n"
+    )
+    ended = command("alert", "send-test", "--config", str(config))
+    assert (ended.returncode, ended.stdout) == (0, "am#0  delivered\n")
+    [found] = alertmanager.alerts("alertname=Test")
+    assert found["labels"] == {"alertname": "Test", "env": "lab", "observer": "pod-1", "severity": "info"}
 
 
 @contextmanager
