@@ -40,8 +40,9 @@ class FeedAlert(Struct, frozen=True):
 def of_notice(
     policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, feed: Feed
 ) -> tuple[FeedAlert, ...]:
-    """The alerts of a notice."""
-    return _folded(_fed(policy, clusters, notice.route, alert, feed) for alert in notice.alerts)
+    """What is new or has ended; what still fires is in every resend."""
+    changed = (alert for place, alert in enumerate(notice.alerts) if place < notice.news or alert.ended)
+    return _folded(_fed(policy, clusters, notice.route, alert, feed) for alert in changed)
 
 
 def firing(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tuple[Route, Alert]]:
@@ -88,15 +89,6 @@ def _fed(policy: Policy, clusters: Mapping[str, ClusterState], route: Route, ale
 
 
 def _folded(alerts: Iterable[FeedAlert]) -> tuple[FeedAlert, ...]:
-    """One alert for each set of labels. What fires counts, since what began: of several that have ended the latest."""
-    found: dict[frozenset[tuple[str, str]], FeedAlert] = {}
-    for alert in alerts:
-        key = frozenset(alert.labels.items())
-        known = found.get(key)
-        if known is None or (alert.fires_for > 0, alert.began, alert.ended) > (
-            known.fires_for > 0,
-            known.began,
-            known.ended,
-        ):
-            found[key] = alert
-    return tuple(found.values())
+    """One alert for each set of labels: the latest that fires, else the latest that has ended."""
+    latest = sorted(alerts, key=lambda alert: (alert.fires_for > 0, alert.began, alert.ended))
+    return tuple({frozenset(alert.labels.items()): alert for alert in latest}.values())
