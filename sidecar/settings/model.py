@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Rule, Source, Store
+from sidecar.core.policy.policy import Destination, Feed, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.endpoints import Endpoint
 from sidecar.secret import Secret
@@ -230,10 +230,12 @@ class Receiver(Struct, frozen=True):
     send_resolved: bool
     heartbeat: int | None = None
     """Microseconds between heartbeats. None: the receiver gets alerts and no heartbeats."""
+    feed: Feed | None = None
+    """None: it gets messages."""
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(
-            Destination(self.name, index, self.send_resolved, endpoint.in_order, endpoint.keeps_incidents)
+            Destination(self.name, index, self.send_resolved, endpoint.in_order, endpoint.keeps_incidents, self.feed)
             for index, endpoint in enumerate(self.endpoints)
         )
 

@@ -34,6 +34,7 @@ SECTIONS: dict[str, Keys] = {
     "`receivers`": schema.RECEIVER,
     "`receivers.webhook`": schema.WEBHOOK,
     "`receivers.slack`": schema.SLACK,
+    "`receivers.alertmanager`": schema.ALERTMANAGER,
 }
 
 
