@@ -17,11 +17,13 @@ GIVES_WAY_AFTER: Final = 3
 """Attempts after which a rejected row makes room for a newer one of its group, which it would delay for a day."""
 GIVE_UP_AFTER: Final = 24 * 3600 * SECOND
 LEDGER_PAUSE: Final = 2 * SECOND
-"""Between two attempts to read an unreachable ledger, or to get a claim that another observer holds."""
+"""Between two attempts to read an unreachable ledger."""
+HELD_PAUSE: Final = 1 * SECOND
+"""Between two attempts to get a claim that another observer holds."""
 LEDGER_PATIENCE: Final = 15 * SECOND
 """How long a message waits for an unreachable ledger before it is sent without a claim, as a possible duplicate."""
 HELD_PATIENCE: Final = 120 * SECOND
-"""How long a message waits while others claim it, before it is sent without a claim. A claim is abandoned or marked within 40 s."""
+"""How long a message waits while others claim it, before it is sent without a claim. A claim is marked or taken over much sooner."""
 
 NOT_RESENT: Final = (
     DeliveryOutcome.FAILED,
@@ -94,7 +96,7 @@ def _waiting_again(outbox: Outbox, delivery: Delivery, settled: DeliverySettled)
 def _waiting_for_ledger(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
     """The outbox in which it waits for the ledger, which is no attempt. Sending without a claim is recorded."""
     now = settled.at.steady
-    next_at = now + LEDGER_PAUSE
+    next_at = now + (HELD_PAUSE if settled.outcome is DeliveryOutcome.HELD else LEDGER_PAUSE)
     held_since = now if delivery.held_since is None else delivery.held_since
     without_since = None
     if settled.outcome is DeliveryOutcome.NO_LEDGER:

@@ -26,6 +26,8 @@ ZOOKEEPER: Final[Keys] = {
     "tolerate_suspended_connections": "false",
     **no_default(*ZOOKEEPER_SECURITY),
 }
+ZOOKEEPER_FINDER: Final[Keys] = {**ZOOKEEPER, "clusters": None}
+"""Of `zookeeper` at the top level, where it may find clusters."""
 KUBERNETES_CLUSTER: Final[Keys] = {
     **no_default("cluster_id", "namespace", "kubeconfig", "context"),
     "pod_names": "false",

@@ -171,11 +171,13 @@ class Notifier:
             delivery.in_order and delivery.reason is Reason.RESOLVED and not permit.ends
         ):  # for others the incident goes on
             outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
-        attempt = self._send(outgoing, permit.until)
+        with ledger.renewing(delivery, permit) as claim:
+            attempt = self._send(outgoing, lambda: claim.until)
         ledger.settle(delivery, permit.claim, attempt.outcome)
         return attempt._replace(possible_duplicate=doubtful)
 
-    def _send(self, delivery: Delivery, until: float = math.inf) -> Attempt:
+    def _send(self, delivery: Delivery, until: Callable[[], float] = lambda: math.inf) -> Attempt:
+        """`until`: when it must have ended (monotonic)."""
         endpoint = self._endpoints.get(delivery.destination)
         if endpoint is None:
             return Attempt(DeliveryOutcome.UNDELIVERABLE, "this destination is not configured any more")
@@ -189,11 +191,13 @@ class Notifier:
             if self._cut_off:
                 child.kill()
         try:
-            if time.monotonic() > until:  # this process was frozen: another sidecar may be about to send it
+            if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit)
+            answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit, until)
         except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
+            if time.monotonic() > until():
+                known = "its claim in the ledger could not be renewed"
             reason = "the sidecar is stopping" if self._cut_off else known
             return Attempt(DeliveryOutcome.TIMED_OUT, f"{reason}; the message may have arrived")
         finally:
