@@ -20,8 +20,10 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.drivers.zookeeper import many_clusters
+from sidecar.drivers.zookeeper.discovery import Discovery
 from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
 from sidecar.drivers.zookeeper.many_clusters import MOST_CLUSTERS
+from sidecar.drivers.zookeeper.session import Absent, Children, Question
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import ZooKeeperFinderSettings
 from tests.integration.conftest import writer
@@ -173,6 +175,39 @@ def test_a_root_that_does_not_exist_is_said_once_and_nothing_is_concluded(
     assert found.listed()[-1].cluster_ids is not None
     (line,) = (line for line in caplog.messages if "does not exist" in line)
     assert line.endswith("/later in ZooKeeper: it does not exist; retrying")
+
+
+def test_an_absent_root_is_asked_for_twice_and_then_waited_for() -> None:
+    """For its children, and for its creation: that question sets the watch. Here without a server, on which it costs nothing that shows."""
+    found = Discovery(10)
+    for happens in (found.read_all, found.read_all, partial(found.happened, "/")):
+        happens()
+        for question in (Question.CHILDREN, Question.EXISTS):
+            assert found.next() == (question, "/")
+            found.answered("/", Absent())
+        assert (found.next(), found.is_complete) == (None, False)
+    found.happened("/")
+    assert found.next() == (Question.CHILDREN, "/")
+    found.answered("/", Children(()))
+    assert found.is_complete
+
+
+def test_a_path_that_came_back_before_its_absence_was_known_is_listed_again() -> None:
+    """Its watch is gone, and the list above it has not changed. Here without a server: no other answers in that order on demand."""
+    found = Discovery(10)
+    found.read_all()
+    found.answered("/", Children(("orders",)))
+    found.answered("/orders", Children(("leader", "jobgraphs")))
+    assert found.clusters == {"orders"}
+    found.happened("/orders")
+    found.happened("/")
+    found.answered("/orders", Absent())
+    while found.next():
+        pass
+    found.answered("/", Children(("orders",)))
+    assert (found.clusters, found.next()) == (set(), (Question.CHILDREN, "/orders"))
+    found.answered("/orders", Children(("leader", "jobgraphs")))
+    assert found.clusters == {"orders"}
 
 
 def test_a_root_that_may_not_be_listed_is_said_and_nothing_is_concluded(

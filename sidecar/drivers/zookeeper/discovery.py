@@ -37,6 +37,8 @@ class _Folder(Struct, eq=False):
     stale: bool = False
     """It changed while it was read."""
     refused: bool = False
+    absent: bool = False
+    """It did not exist when it was last asked for: nothing was watched then."""
 
 
 class Discovery:
@@ -93,7 +95,11 @@ class Discovery:
         if folder is None or isinstance(answer, Interrupted):
             return
         folder.reading = False
+        was_absent, folder.absent = folder.absent, isinstance(answer, Absent)
         problem = self._learn(path, folder, answer)
+        if path == ROOT and folder.absent and not was_absent:
+            folder.reading = True
+            self._queue.append((Question.EXISTS, ROOT))  # its watch reports when the root is created
         if path == ROOT:
             self.problem = problem
         elif problem and not folder.refused:
@@ -110,10 +116,7 @@ class Discovery:
                 self._arrange(path, folder, names)
             case Absent():
                 self._arrange(path, folder, ())
-                if path == ROOT:
-                    folder.reading = True
-                    self._queue.append((Question.EXISTS, ROOT))  # its watch reports when the root is created
-                    return "it does not exist"
+                return "it does not exist" if path == ROOT else None
             case TooManyChildren(count):
                 return f"its {count} children are too many"
             case Refused(reason):
@@ -161,6 +164,9 @@ class Discovery:
         for other in folder.below - below:
             self._drop(other)
         kept = set(folder.below & below)
+        for other in kept:
+            if self._folders[other].absent:  # it came back before its absence was known here
+                self._ask(other)
         self.left_out -= folder.left_out
         for other in sorted(below - kept):
             if len(self._folders) < self._most:
@@ -184,5 +190,5 @@ class Discovery:
         folder = self._folders[path]
         folder.stale = folder.reading
         if not folder.reading:
-            folder.reading = True
+            folder.reading, folder.absent = True, False
             self._queue.append((Question.CHILDREN, path))
