@@ -158,7 +158,7 @@ def external_labels(file: Section) -> dict[str, str]:
     """The labels that every alert and record of this sidecar has."""
     labels = file.labels("external_labels")
     for name, setting in labels.items():
-        if name in OWN_LABELS:
+        if name in OWN_LABELS or name == "alertname":  # as Alertmanagers and webhooks get the label `alert`
             raise setting.error("alerts already have a label of this name: choose another")
     return {name: setting.text for name, setting in labels.items()}
 

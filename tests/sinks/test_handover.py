@@ -28,9 +28,9 @@ from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks import handover as sink
 from sidecar.sinks.handover import Handovers
+from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, held, play
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
-from tests.sinks.notify.test_ledger_client import Memory, Shared
 
 CLOCK = Clock()
 NEXT = replace(POLICY, observer="observer-2")

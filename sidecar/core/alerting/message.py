@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from sidecar.core.alerting import phrases
-from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice, Reason
 from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Verdict, verdict
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.pods import Pods, name_at
-from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
@@ -28,6 +28,8 @@ MOST_JOBS: Final = 10
 """Jobs of a failover that are named."""
 MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
+MOST_ALERTS: Final = 50
+"""Alerts that services get one by one."""
 EXAMPLE: Final[Mapping[str, object]] = {
     "alert": "FlinkLeaderChanged",
     "severity": "warning",
@@ -65,6 +67,10 @@ class Message(Struct, frozen=True):
     severity: Severity
     link: str | None = None
     episode_id: str | None = None
+    alerts: tuple[MessageAlert, ...] = ()
+    """The first MOST_ALERTS of the notice."""
+    summary: str = ""
+    """The title without its label."""
 
 
 class MovedJobs(Struct, frozen=True):
@@ -74,6 +80,8 @@ class MovedJobs(Struct, frozen=True):
     """How many of `total` lost their leader."""
     away: int
     """How many have no leader now."""
+    ended: int
+    """How many have ended since."""
     total: int
     ids: tuple[str, ...]
     """The first few jobs that have no leader now; if all have one, of those that lost it."""
@@ -122,7 +130,14 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         context.rule.severity,
         None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
+        tuple(_apart(alert, text) for alert, text in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        title,
     )
+
+
+def _apart(alert: Alert, text: str) -> MessageAlert:
+    labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
+    return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
 
 def _headlines(notice: Notice) -> Sequence[Alert]:
@@ -181,7 +196,19 @@ def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
     away = [job_id for job_id, known in parts if episodes.is_away(known.absence)]
     moved = len(parts) + episode.jobs_ended
     ids = away or [job_id for job_id, _ in parts]
-    return MovedJobs(moved, len(away), max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS]))
+    return MovedJobs(
+        moved, len(away), episode.jobs_ended, max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])
+    )
+
+
+def _jobs_now(context: _Context) -> str:
+    """For the title of a failover: how its jobs are now."""
+    jobs = context.jobs
+    if context.rule.on is not Trigger.LEADER_CHANGED or not jobs or not jobs.moved:
+        return ""
+    if jobs.away:
+        return f", {jobs.away} of {jobs.moved} jobs without leader"
+    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led again"
 
 
 def _jobs_line(jobs: MovedJobs) -> str:
@@ -209,7 +236,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
     names = {alert.cluster_id for alert in context.notice.alerts}
     where = clean(alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
     over = context.notice.reason is Reason.RESOLVED
-    own = f"Flink {where}: {phrases.headline(rule, alerts, context.pods, over=over)}"
+    own = f"{where}: {phrases.headline(rule, alerts, context.pods, over=over)}{_jobs_now(context)}"
     if rule.summary is None:
         return own, None
     try:

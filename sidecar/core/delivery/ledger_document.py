@@ -63,6 +63,8 @@ class Entry(Struct, frozen=True, rename={"sent": "told"}):
     unsure: tuple[str, ...] = ()
     """Alerts of attempts that may have arrived, until they are sent."""
     changed_at: int = 0
+    lasting: tuple[str, ...] = ()
+    """What fires according to all that was sent: subjects of alerts, else their ids. An observer may know of less."""
 
 
 class Ledger(Struct, frozen=True):
@@ -98,7 +100,7 @@ def name_of(delivery: Delivery) -> str:
 
 def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
     entry = ledger.entries.get(name_of(delivery), Entry())
-    if not _has_news(entry, delivery):
+    if not _has_news(entry, delivery) or (delivery.is_closing and entry.lasting):
         return Standing.TOLD
     if entry.claim is None:
         return Standing.FREE
@@ -137,6 +139,12 @@ def oldest_news(ledger: Ledger, delivery: Delivery) -> int:
     return min((delivery.queued_at.wall, *news))
 
 
+def ends(ledger: Ledger, delivery: Delivery, wall: int) -> bool:
+    """Whether nothing of its group fires any more once it is sent, for no observer."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    return not delivery.goes_on and not _lasting(entry, delivery, wall)
+
+
 def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
     """The ledger with this claim. The notification of a previous claim may have arrived."""
     entry = ledger.entries.get(name_of(delivery), Entry())
@@ -167,7 +175,9 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
     other = entry.claim if entry.claim and entry.claim.by != observer else None
     parts = {part.alert_id for part in delivery.parts}
     unsure = tuple(alert for alert in entry.unsure if alert not in parts)
-    return _with(ledger, delivery, Entry(latest, wall, observer, other, unsure), wall)
+    return _with(
+        ledger, delivery, Entry(latest, wall, observer, other, unsure, lasting=_lasting(entry, delivery, wall)), wall
+    )
 
 
 def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, unsure: bool) -> Ledger:
@@ -217,6 +227,7 @@ def _believed(entry: Entry, wall: int) -> Entry:
         claim,
         tuple(dict.fromkeys((*_ids(entry.unsure), *doubted)))[-MOST_ALERTS:],
         entry.changed_at if timely else wall,
+        _ids(entry.lasting),
     )
 
 
@@ -276,6 +287,19 @@ def _sent(entry: Entry, part: Part) -> int | None:
 def _may_be_another(entry: Entry, part: Part) -> bool:
     """Whether its subject was sent after it began, by an observer that did not know when it began."""
     return entry.at >= part.began and any(entry.sent.get(subject) == 0 for subject in part.subjects)
+
+
+def _lasting(entry: Entry, delivery: Delivery, wall: int) -> tuple[str, ...]:
+    """What fires once the delivery is sent. What fires is repeated, so a repetition names all of it, and an old entry none."""
+    forgotten = wall - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
+    known = () if forgotten or delivery.reason is Reason.REPEAT_INTERVAL_ELAPSED else entry.lasting
+    found = dict.fromkeys(known)
+    for part in delivery.parts:
+        name = part.subjects[0] if part.subjects else part.alert_id
+        found.pop(name, None)
+        if not part.ended:
+            found[name] = None
+    return tuple(found)[-MOST_ALERTS:]
 
 
 def _is_same(claim: Claim, other: Claim) -> bool:

@@ -25,14 +25,22 @@ LEDGER_PATIENCE: Final = 15 * SECOND
 HELD_PATIENCE: Final = 120 * SECOND
 """How long a message waits while others claim it, before it is sent without a claim. A claim is marked or taken over much sooner."""
 
+NOT_RESENT: Final = (
+    DeliveryOutcome.FAILED,
+    DeliveryOutcome.RATE_LIMITED,
+    DeliveryOutcome.TIMED_OUT,
+    DeliveryOutcome.REJECTED,
+)
+"""Outcomes of a resend that are recorded, besides that it was given up."""
+
 
 def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
     """The outbox after an attempt, and the outcome to record. None: there is no such attempt, or it is not recorded."""
     delivery = outbox.get(settled.delivery_id)
     if delivery is None or delivery.stage is not Stage.SENDING:
         return outbox, None
-    if delivery.is_heartbeat:  # neither retried nor recorded: a missing heartbeat is the message
-        return _taken(outbox, delivery, settled), None
+    if delivery.is_transient:
+        return _taken(outbox, delivery, settled), _not_resent(delivery, settled)
     if settled.outcome in {DeliveryOutcome.HELD, DeliveryOutcome.NO_LEDGER}:
         return _waiting_for_ledger(outbox, delivery, settled)
     delivery = replace(delivery, possible_duplicate=delivery.possible_duplicate or settled.possible_duplicate)
@@ -43,6 +51,14 @@ def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | 
     if why := _given_up(outbox, delivery, settled):
         return _taken(outbox, delivery, settled), Settled(delivery, "gave_up", *why)
     return _waiting_again(outbox, delivery, settled), Settled(delivery, settled.outcome, detail)
+
+
+def _not_resent(delivery: Delivery, settled: DeliverySettled) -> Settled | None:
+    """The record of a resend that did not arrive. A heartbeat has none: a missing one is the message."""
+    if delivery.is_heartbeat or settled.outcome not in {*NOT_RESENT, DeliveryOutcome.UNDELIVERABLE}:
+        return None
+    given_up = settled.outcome is DeliveryOutcome.UNDELIVERABLE
+    return Settled(delivery, "gave_up" if given_up else settled.outcome, settled.detail or None)
 
 
 def _given_up(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[str | None] | None:

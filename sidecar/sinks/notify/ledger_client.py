@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.delivery import ledger_document as ledgers
@@ -52,6 +53,8 @@ class Permit(Struct, frozen=True):
     possible_duplicate: bool = False
     outcome: DeliveryOutcome | None = None
     detail: str = ""
+    ends: bool = True
+    """Whether nothing of its group fires any more once it is sent, if it is a resolve: other observers may know of more."""
     until: float = math.inf
     """When sending must have ended (monotonic) if the claim is not renewed: others may take it over soon after."""
 
@@ -114,6 +117,18 @@ class SharedLedger:
                 return self._refused(error)
             except LedgerError as error:
                 return self._unreachable(error)
+
+    def unclaimed(self, delivery: Delivery) -> Permit:
+        """The permit of a notification that has waited too long for its claim: to send it, unless it is known to have been sent."""
+        without = Permit(possible_duplicate=True)
+        with self._lock:
+            try:
+                found = self._found(self._store.read())
+            except LedgerError:
+                return without
+            told = ledgers.standing(found, delivery, self._observer) is Standing.TOLD
+            ends = ledgers.ends(found, delivery, self._clock().wall)
+        return self._already(found, delivery) if told else replace(without, ends=ends)
 
     def renewing(self, delivery: Delivery, permit: Permit) -> RenewedClaim:
         """A context in which the notification may be sent: its claim is renewed meanwhile."""
@@ -241,7 +256,7 @@ class SharedLedger:
         standing = ledgers.standing(found, delivery, self._observer)
         if standing is Standing.TOLD:
             self._held.pop(name, None)
-            return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry else "")
+            return self._already(found, delivery)
         if standing is Standing.HELD:
             assert entry  # noqa: S101  a claim is part of an entry
             assert entry.claim  # noqa: S101  it is held
@@ -260,8 +275,14 @@ class SharedLedger:
         return Permit(
             Claim(self._observer, f"{delivery.id}/{delivery.attempt}", renewed=0),
             possible_duplicate=doubtful or forgotten,
+            ends=ledgers.ends(found, delivery, self._clock().wall),
             until=until,
         )
+
+    @staticmethod
+    def _already(found: Ledger, delivery: Delivery) -> Permit:
+        entry = found.entries.get(ledgers.name_of(delivery))
+        return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry else "")
 
     def _unchanged(self, name: str, claim: Claim) -> float:
         """For how many seconds the claim has been the same each time it was read."""

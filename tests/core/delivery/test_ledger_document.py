@@ -13,6 +13,7 @@ from sidecar.core.delivery.ledger_document import (
     Ledger,
     Standing,
     claimed,
+    ends,
     marked,
     released,
     renewed,
@@ -252,3 +253,23 @@ def test_a_document_is_read_as_it_was_written() -> None:
     found = marked(claimed(Ledger(), told_of(CHANGE, OVER), B, NOW), told_of(CHANGE, OVER), "sidecar-b", NOW)
     found = claimed(found, replace(told_of(VACANCY), destination="ops#1"), replace(A, renewed=3), NOW)
     assert ledger_document.read(ledger_document.written(found, NOW)) == found
+
+
+def test_a_resolve_of_one_who_knows_of_less_does_not_end_the_incident() -> None:
+    """What fires according to others goes on; a repetition names all that fires, and of what nobody has repeated nothing is left."""
+    other = replace(VACANCY, alert_id="other", subjects=("its subject",))
+    over = replace(VACANCY, ended=VACANCY.began + SECOND)
+    both, resolve = told_of(VACANCY, other), replace(told_of(over), reason=Reason.RESOLVED)
+    told = marked(Ledger(), both, "a", NOW)
+    assert not ends(told, resolve, NOW)
+    assert ends(told, replace(resolve, parts=(over, replace(other, alert_id="unlike", ended=NOW))), NOW)
+    assert ends(told, replace(resolve, repeat_interval=SECOND), NOW + 3 * SECOND)
+    again = replace(told_of(VACANCY), reason=Reason.REPEAT_INTERVAL_ELAPSED)
+    assert ends(marked(told, again, "a", NOW), resolve, NOW)
+
+
+def test_an_incident_of_events_is_not_closed_while_something_goes_on() -> None:
+    """What closes it says itself when it is over."""
+    closing = replace(told_of(replace(OVER, alert_id="closing")), is_closing=True)
+    assert standing(Ledger(), closing, "b") is Standing.FREE
+    assert standing(marked(Ledger(), told_of(VACANCY), "a", NOW), closing, "b") is Standing.TOLD
