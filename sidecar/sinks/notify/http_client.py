@@ -60,13 +60,15 @@ class Client:
             with session.post(
                 url,
                 data=content,
-                headers={"User-Agent": "flink-ha-sidecar", **headers},
+                headers={"User-Agent": "flink-ha-sidecar", "Accept-Encoding": "identity", **headers},
                 timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
                 verify=self._ca_file or None,
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                return response.status_code, response.raw.read(MOST_BYTES, decode_content=True)
+                return response.status_code, response.raw.read(
+                    MOST_BYTES, decode_content=False
+                )  # a little gzip may be much
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""
