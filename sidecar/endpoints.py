@@ -70,4 +70,23 @@ class Slack(Struct, frozen=True, tag="slack"):
     """Without a trailing slash."""
 
 
-Endpoint = AppriseUrl | Webhook | Slack
+class Alertmanager(Struct, frozen=True, tag="alertmanager"):
+    """One Alertmanager of a cluster."""
+
+    keeps_incidents: ClassVar[bool] = False
+    in_order: ClassVar[bool] = False
+
+    url: Secret
+    """Where its API is, without `/api/v2` and a trailing slash."""
+    bearer_token: Secret | None = None
+    username: str | None = None
+    """With `password`: basic authentication."""
+    password: Secret | None = None
+    ca_file: str | None = None
+    """PEM; None: the CAs of this system."""
+    certificate_file: str | None = None
+    """Ours, PEM, with `key_file`."""
+    key_file: str | None = None
+
+
+Endpoint = AppriseUrl | Webhook | Slack | Alertmanager

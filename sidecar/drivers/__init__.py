@@ -16,7 +16,7 @@ from sidecar.ports import (
     Observer,
     PodDirectory,
 )
-from sidecar.settings import ClusterSettings, FinderSettings, KubernetesSettings
+from sidecar.settings import AnyFinderSettings, ClusterSettings, KubernetesSettings, ZooKeeperFinderSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ class Drivers:
     """One driver for each cluster; starts and stops them together."""
 
     def __init__(
-        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: FinderSettings | None = None
+        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: AnyFinderSettings | None = None
     ) -> None:
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
@@ -84,14 +84,26 @@ class Drivers:
             security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
 
-    def _found_by(self, finder: FinderSettings) -> ClusterFinder:
+    def _found_by(self, finder: AnyFinderSettings) -> ClusterFinder:
+        if isinstance(finder, ZooKeeperFinderSettings):
+            from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
+
+            return ZooKeeperFinder(finder, self._clock)
         from sidecar.drivers.kubernetes import Access, KubernetesFinder
 
         return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
 
 
-def ledger_of_found(finder: FinderSettings) -> LedgerStore:
-    """The ledger that all sidecars share that find the same clusters: one document in their own namespace, for all of these clusters."""
+def ledger_of_found(finder: AnyFinderSettings) -> LedgerStore:
+    """The ledger that all sidecars share that find the same clusters: one document for all of these clusters, in Kubernetes in the
+    sidecars' own namespace.
+    """
+    if isinstance(finder, ZooKeeperFinderSettings):
+        from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
+        from sidecar.drivers.zookeeper.security import Security
+
+        security = Security(finder.tls, finder.sasl, finder.authorization)
+        return ZooKeeperLedger(finder.quorum, finder.root.rstrip("/"), security=security)
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.ledger import KubernetesLedger
 

@@ -4,6 +4,7 @@ from sidecar.secret import Secret
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (
+    AnyFinderSettings,
     ClusterSettings,
     FinderSettings,
     KubernetesSettings,
@@ -11,11 +12,13 @@ from sidecar.settings.model import (
     SaslSettings,
     Settings,
     TlsSettings,
+    ZooKeeperFinderSettings,
     ZooKeeperSettings,
     session_timeouts,
 )
 
 __all__ = [
+    "AnyFinderSettings",
     "ClusterSettings",
     "FinderSettings",
     "KubernetesSettings",
@@ -25,6 +28,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "TlsSettings",
+    "ZooKeeperFinderSettings",
     "ZooKeeperSettings",
     "load",
     "load_cluster",

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Rule, Source, Store
+from sidecar.core.policy.policy import Destination, Feed, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.endpoints import Endpoint
 from sidecar.secret import Secret
@@ -175,6 +175,30 @@ class FinderSettings(Struct, frozen=True):
         return f"the ConfigMaps with the labels {self.selector} in {where} of Kubernetes"
 
 
+class ZooKeeperFinderSettings(Struct, frozen=True):
+    """Where Flink clusters are found in ZooKeeper: each cluster id below a root."""
+
+    store: ClassVar[Store] = Store.ZOOKEEPER
+
+    quorum: str
+    """`host:port,host:port[/chroot]`, without blanks."""
+    root: str
+    """Flink's root path, with one slash in front and none behind it."""
+    session_timeout: float
+    connection_timeout: float
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+    authorization: Mapping[str, Secret] = {}
+
+    @property
+    def place(self) -> str:
+        """Where clusters are looked for, for log and page."""
+        return f"{self.root} in ZooKeeper {self.quorum}"
+
+
+AnyFinderSettings = FinderSettings | ZooKeeperFinderSettings
+
+
 class SpoolSettings(Struct, frozen=True):
     """Where segments are written, and when a segment is sealed."""
 
@@ -230,10 +254,12 @@ class Receiver(Struct, frozen=True):
     send_resolved: bool
     heartbeat: int | None = None
     """Microseconds between heartbeats. None: the receiver gets alerts and no heartbeats."""
+    feed: Feed | None = None
+    """None: it gets messages."""
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(
-            Destination(self.name, index, self.send_resolved, endpoint.in_order, endpoint.keeps_incidents)
+            Destination(self.name, index, self.send_resolved, endpoint.in_order, endpoint.keeps_incidents, self.feed)
             for index, endpoint in enumerate(self.endpoints)
         )
 
@@ -274,7 +300,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
 
     clusters: tuple[ClusterSettings, ...]
     """Their ids differ. At least one, unless clusters are found."""
-    finder: FinderSettings | None = None
+    finder: AnyFinderSettings | None = None
     """None: only `clusters` are watched."""
     observer: str
     own_pod: OwnPod | None = None

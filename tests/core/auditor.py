@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.delivery.outbox import Delivery, Stage
 from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
@@ -20,6 +20,7 @@ from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import Notification, record_id
 from sidecar.core.state import State
 from sidecar.core.step import step
+from tests.core.feed_auditor import AM, FeedAuditor
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
 
@@ -76,11 +77,13 @@ class Auditor:
         if reloaded:
             self._rekey(after.alerts, policy)
             self._prune_incidents(after)
-        queued = [d for key, d in after.outbox.items() if key not in before.outbox and not d.is_closing]
+        new = (each for key, each in after.outbox.items() if key not in before.outbox)
+        queued = [each for each in new if not each.is_closing and each.reason is not Reason.RESEND]
         self._check_quiet(policy, after, notices, observation.at.wall)
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
-        self._serve(policy, [effect.delivery for effect in effects if isinstance(effect, Send)])
+        sent = (effect.delivery for effect in effects if isinstance(effect, Send))
+        self._serve(policy, [delivery for delivery in sent if delivery.destination != AM.name])
         contested = frozenset[ComponentId]().union(*(cluster.contested for cluster in after.clusters.values()))
         self._check_owed(after.alerts, contested, withdrawn_may_be=not isinstance(observation, Ticked))
         self._check_forgotten(policy, after.alerts, observation.at.steady, reloaded=reloaded)
@@ -163,8 +166,10 @@ class Auditor:
                 (lasting.discard if alert.ended else lasting.add)(alert.id)
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
-    def _serve(self, policy: Policy, sent: Sequence[Delivery]) -> None:
-        """What a service that keeps incidents makes of the messages."""
+    def _serve(self, policy: Policy, after: State, sent: Sequence[Delivery]) -> None:
+        """What a service that keeps incidents makes of the messages. What another policy has forgotten before it was sent, nobody closes."""
+        waiting = {each.fingerprint for each in after.outbox.values() if each.stage is Stage.WAITING}
+        known = after.alerts.groups.keys() | waiting
         keeping = {each.name for found in policy.receivers.values() for each in found if each.keeps_incidents}
         for delivery in sent:
             key = self._keys.setdefault(delivery.fingerprint, delivery.incident)
@@ -173,7 +178,11 @@ class Auditor:
             if delivery.destination in keeping and delivery.reason is Reason.RESOLVED:
                 assert not self._lasting.get(delivery.fingerprint), "closed, and something of it goes on"
                 self._open.pop((delivery.destination, key), None)
-            elif delivery.destination in keeping and delivery.reason is not Reason.SHRANK:
+            elif (
+                delivery.destination in keeping
+                and delivery.fingerprint in known
+                and delivery.reason is not Reason.SHRANK
+            ):
                 self._open[delivery.destination, key] = delivery.fingerprint
 
     def _prune_incidents(self, after: State) -> None:
@@ -295,6 +304,7 @@ class Audited(Sidecar):
 
     def __init__(self, flink: Flink, policy: Policy) -> None:
         self.audit = Auditor()
+        self.feed = FeedAuditor()
         self.wall_ahead = 0
         self.steps: list[tuple[Policy, Observation]] = []
         self.notices: list[Notice] = []
@@ -321,7 +331,7 @@ class Audited(Sidecar):
             found.append(effects)
             kept, problems = assemble(changes(State(), State(alerts=state.alerts)))
             assert problems == []
-            state = replace(state, alerts=kept.alerts)
+            state = replace(state, alerts=replace(kept.alerts, beats=state.alerts.beats))  # which no disk has
         return found
 
     def _step(self, observation: Observation) -> None:
@@ -341,7 +351,9 @@ class Audited(Sidecar):
             if isinstance(effect, Append):
                 self.records.append(effect.record)
             elif isinstance(effect, Send):
+                self.feed.take(effect.delivery, self.now)
                 self._send(effect.delivery)
+        self.feed.saw(self.policy, self.state, observation)
 
 
 _tell = grouping.flush

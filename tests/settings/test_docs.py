@@ -18,7 +18,7 @@ DOCS = ROOT / "docs" / "configuration.md"
 TEXT = DOCS.read_text(encoding="utf-8")
 SECTIONS: dict[str, Keys] = {
     "Top level": schema.CONFIG,
-    "`zookeeper`": schema.ZOOKEEPER,
+    "`zookeeper`": schema.ZOOKEEPER_FINDER,
     "`kubernetes`": schema.KUBERNETES,
     **{f"`zookeeper.{name}`": known for name, known in schema.ZOOKEEPER_SECURITY.items()},
     "`spool`": schema.SPOOL,
@@ -34,6 +34,7 @@ SECTIONS: dict[str, Keys] = {
     "`receivers`": schema.RECEIVER,
     "`receivers.webhook`": schema.WEBHOOK,
     "`receivers.slack`": schema.SLACK,
+    "`receivers.alertmanager`": schema.ALERTMANAGER,
 }
 
 

@@ -20,6 +20,8 @@ class Reason(StrEnum):
     """Some of its alerts are resolved, not all."""
     REPEAT_INTERVAL_ELAPSED = "REPEAT_INTERVAL_ELAPSED"
     RESOLVED = "RESOLVED"
+    RESEND = "RESEND"
+    """Everything that fires, once more, to a feed. Recorded only if it does not arrive."""
     HEARTBEAT = "HEARTBEAT"
     """The sidecar is running and can read the store."""
     SUPPRESSED_BY_INHIBITION = "SUPPRESSED_BY_INHIBITION"
@@ -116,7 +118,7 @@ class Alerts(Struct, frozen=True):
     evaluated: Mapping[str, object] = {}
     """By cluster: its state when the rules were last evaluated."""
     beats: Mapping[str, int] = {}
-    """By destination: when the last heartbeat was queued (steady)."""
+    """By destination: when the last heartbeat or resend was queued (steady)."""
 
     def active(self) -> dict[PendingKey, Alert]:
         """The alerts that are firing."""

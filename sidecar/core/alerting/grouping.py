@@ -240,7 +240,7 @@ def _flush(
     open_to = {key: member for key, member in group.members.items() if key not in suppressed_by}
     news = [m.alert for m in open_to.values() if not m.notified and (not m.alert.ended or _is_fresh(m))]
     resolved = [m.alert for m in open_to.values() if m.notified and m.alert.ended]
-    still = [m.alert for m in open_to.values() if m.notified and not m.alert.ended and _is_observable(m.alert, blind)]
+    still = [m.alert for m in open_to.values() if m.notified and not m.alert.ended and is_observable(m.alert, blind)]
     again = bool(still) and group.notified_at is not None and now.steady >= group.notified_at + route.repeat_interval
     notice = None
     if news or resolved or again:
@@ -303,5 +303,6 @@ def _reason(group: Group, news: Collection[Alert], resolved: Collection[Alert]) 
     return Reason.SHRANK if resolved else Reason.REPEAT_INTERVAL_ELAPSED
 
 
-def _is_observable(alert: Alert, blind: Collection[str]) -> bool:
+def is_observable(alert: Alert, blind: Collection[str]) -> bool:
+    """Whether it is known that the alert still fires. `blind`: the clusters that cannot be read."""
     return alert.cluster_id not in blind or "observer" in alert.labels

@@ -69,6 +69,8 @@ class Message(Struct, frozen=True):
     episode_id: str | None = None
     alerts: tuple[MessageAlert, ...] = ()
     """The first MOST_ALERTS of the notice."""
+    summary: str = ""
+    """The title without its label."""
 
 
 class MovedJobs(Struct, frozen=True):
@@ -129,6 +131,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
         tuple(_apart(alert, text) for alert, text in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        title,
     )
 
 

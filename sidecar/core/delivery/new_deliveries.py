@@ -1,17 +1,19 @@
-"""New deliveries: of what the rules want notified, and heartbeats."""
+"""New deliveries: of what the rules want notified, heartbeats, and what fires once more."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alerts, Notice, Reason
+from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
 from sidecar.core.alerting.message import Message, compose
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery import feed
+from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Heartbeat, Policy, Severity
+from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Severity
 from sidecar.core.records import record_id
 
 EVENT_OPEN: Final = 300 * SECOND
@@ -33,6 +35,9 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
                 in_order=destination.in_order,
                 send_resolved=destination.send_resolved,
             )
+            if destination.feed:
+                fed = feed.of_notice(policy, clusters, notice, destination.feed)
+                to_it = replace(to_it, parts=(), alerts=(), feed=fed)
             yield to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
                 yield _closing(to_it, compose(replace(notice, reason=Reason.RESOLVED), policy, clusters))
@@ -133,3 +138,51 @@ def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: 
         queued_at=now,
         next_at=now.steady,
     )
+
+
+def resends(policy: Policy, alerts: Alerts, now: Moment) -> tuple[Alerts, list[Delivery]]:
+    """Resends due now, without their alerts: see `complete`. A feed of which nothing fires gets none."""
+    if not alerts.groups:
+        return alerts, []
+    due = [each for each in policy.feeds() if now.steady - alerts.beats.get(each.name, 0) >= feed.RESEND_INTERVAL]
+    if not due:
+        return alerts, []
+    found = {each: [alert for _, alert in feed.firing(policy, alerts, each.receiver)] for each in due}
+    beats = {**alerts.beats, **{each.name: now.steady for each in due}}
+    return replace(alerts, beats=beats), [
+        _resend(policy, each, firing, now) for each, firing in found.items() if firing
+    ]
+
+
+def _resend(policy: Policy, destination: Destination, firing: Sequence[Alert], now: Moment) -> Delivery:
+    return Delivery(
+        id=record_id("resend", policy.observer, destination.name, now.wall, now.steady),
+        destination=destination.name,
+        receiver=destination.receiver,
+        cluster_id=min(alert.cluster_id for alert in firing),
+        alert=", ".join(sorted({alert.rule for alert in firing})),
+        fingerprint=record_id("resend", policy.observer, destination.name),
+        reason=Reason.RESEND,
+        severity=Severity.INFO,
+        title="what fires, sent again",
+        body="",
+        queued_at=now,
+        next_at=now.steady,
+    )
+
+
+def complete(
+    policy: Policy, alerts: Alerts, clusters: Mapping[str, ClusterState], claimed: Iterable[Delivery]
+) -> Iterator[Delivery]:
+    """The deliveries as they are sent: resends with what fires at that moment. None of it is in the journal."""
+    feeds = {each.name: each for each in policy.feeds()}
+    found: dict[str, tuple[FeedAlert, ...]] = {}
+    for delivery in claimed:
+        destination = feeds.get(delivery.destination) if delivery.reason is Reason.RESEND else None
+        if destination is None or destination.feed is None:
+            yield delivery
+            continue
+        receiver = destination.receiver
+        if receiver not in found:
+            found[receiver] = feed.again(policy, clusters, alerts, receiver, destination.feed)
+        yield replace(delivery, feed=found[receiver])

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
+from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
 
@@ -88,6 +89,8 @@ class Delivery(Struct, frozen=True):
     """Whether the group has an alert that was notified and fires."""
     is_closing: bool = False
     """It only closes an incident that no resolve would close: one of events. A newer message of the group takes its place."""
+    feed: tuple[FeedAlert, ...] = ()
+    """The alerts, if the destination is a feed. A resend gets its alerts when it is sent."""
     repeat_interval: int = 0
     send_resolved: bool = True
     stage: Stage = Stage.WAITING
@@ -105,6 +108,11 @@ class Delivery(Struct, frozen=True):
     @property
     def is_heartbeat(self) -> bool:
         return self.reason is Reason.HEARTBEAT
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether it is neither retried nor sent late, since the next one replaces it."""
+        return self.reason in {Reason.HEARTBEAT, Reason.RESEND}
 
     @property
     def is_shared(self) -> bool:
@@ -131,7 +139,7 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
     grown = dict(outbox)
     given_up = []
     for delivery in deliveries:
-        waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_heartbeat]
+        waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_transient]
         replaced = [other for other in waiting if other.is_closing and other.fingerprint == delivery.fingerprint]
         given_up += [Settled(grown.pop(other.id), "gave_up", _REPLACED) for other in replaced]
         waiting = [other for other in waiting if other not in replaced]
@@ -144,12 +152,14 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
 
 
 def with_heartbeats(outbox: Outbox, beats: Sequence[Delivery], *, blind: bool) -> Outbox:
-    """The outbox with these heartbeats. A waiting heartbeat is dropped when it is replaced, and while blind."""
+    """The outbox with these heartbeats and resends. A waiting one is dropped when it is replaced, a heartbeat also while blind."""
     replaced = {beat.destination for beat in beats}
     dropped = {
         other.id
         for other in outbox.values()
-        if other.is_heartbeat and other.stage is Stage.WAITING and (blind or other.destination in replaced)
+        if other.is_transient
+        and other.stage is Stage.WAITING
+        and ((blind and other.is_heartbeat) or other.destination in replaced)
     }
     if not beats and not dropped:
         return outbox
@@ -172,7 +182,7 @@ def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
             failed[delivery.destination] = max(failed.get(delivery.destination, delivery), delivery, key=_failed_at)
     changed: dict[str, Delivery] = {}
     ready = {key: delivery for key, delivery in outbox.items() if delivery.destination in due} if due else {}
-    for delivery in sorted(sendable(ready), key=lambda delivery: not delivery.is_heartbeat):
+    for delivery in sorted(sendable(ready), key=lambda delivery: not delivery.is_transient):
         last = failed.get(delivery.destination, delivery)
         is_probe_due = last is delivery or now.steady >= _failed_at(last) + PROBE_GAP
         if delivery.destination not in busy and now.steady >= delivery.next_at and is_probe_due:
@@ -212,11 +222,11 @@ def without_pause(waiting: Iterable[Delivery], now: int) -> dict[str, Delivery]:
 
 
 def released(outbox: Outbox, lost: Collection[str], now: Moment) -> Outbox:
-    """The outbox after the senders of these died. Their heartbeats are dropped: they would be late."""
+    """The outbox after the senders of these died. Their heartbeats and resends are dropped: they would be late."""
     return {
         key: release(delivery, now) if key in lost else delivery
         for key, delivery in outbox.items()
-        if not (key in lost and delivery.is_heartbeat)
+        if not (key in lost and delivery.is_transient)
     }
 
 

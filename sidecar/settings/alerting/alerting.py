@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import LASTING, Rule, Severity, Template, Trigger
+from sidecar.core.policy.routing import with_feeds
 from sidecar.settings.alerting.receivers import NAME, NAME_IS, receiver
 from sidecar.settings.alerting.routes import Known, inhibit_rules, root_route
 from sidecar.settings.alerting.time_intervals import time_intervals
@@ -30,7 +31,7 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     known = Known({name.written: name.text for name in names}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(
         rules=tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert")),
-        route=root_route(documents, known),
+        route=with_feeds(root_route(documents, known), {each.name for each in receivers if each.feed}),
         inhibit_rules=inhibit_rules(documents, known.labels),
         receivers=receivers,
         external_labels=dict(labels),

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
+from sidecar.endpoints import Alertmanager, Webhook
 from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
 from sidecar.sinks.notify.message import Answer
 
@@ -22,53 +23,75 @@ _MOST_DETAIL: Final = 200
 
 
 class Reply(NamedTuple):
-    """An answer with a status below 300."""
+    """An answer."""
 
+    status: int
     body: bytes
+    date: str
+    """The service's clock: the header `Date`."""
 
 
 class Client:
     """Sends requests to one service. `secrets` are left out of every reason, and so is the URL but for its host."""
 
-    def __init__(self, seconds: float, *, secrets: Iterable[str], ca_file: str | None = None) -> None:
-        """`seconds`: how long the service may take to answer."""
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        secrets: Iterable[str],
+        ca_file: str | None = None,
+        certificate: tuple[str, str] | None = None,
+    ) -> None:
+        """`seconds`: how long the service may take to answer. `certificate`: the files of our own and of its key."""
         self._seconds = seconds
         self._secrets = [secret for secret in secrets if len(secret) > 3]
         self._ca_file = ca_file
+        self._certificate = certificate
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> Reply | Answer:
         """The reply, if the status says that the request was accepted; else how the attempt ended."""
+        return self._request("POST", url, content, headers, MOST_BYTES)
+
+    def get(self, url: str, headers: Mapping[str, str], most_bytes: int) -> Reply | Answer:
+        """As `post`, with the first `most_bytes` of the body."""
+        return self._request("GET", url, None, headers, most_bytes)
+
+    def _request(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
+    ) -> Reply | Answer:
         host = urlsplit(url).hostname
         with observing() as observed:
             try:
-                status, body = self._exchange(url, content, headers)
+                reply = self._exchange(method, url, content, headers, most_bytes)
             except (requests.RequestException, HTTPError, OSError) as error:
                 cause = chain(error)[-1]
                 why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
                 answered = observed.status is not None  # the request was taken, and the answer broke off
-                known = observed.outcome() or ("timed_out" if answered else of_exception(error))
-                return Answer(known, self.scrubbed(f"{host} did not answer: {why}"))
+                ended = observed.outcome() or ("timed_out" if answered else of_exception(error))
+                return Answer(ended, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
-            return Reply(body)
-        shown = body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
-        return Answer(outcome, self.scrubbed(f"{host} answered {status} {shown}"), observed.retry_after)
+            return reply
+        shown = reply.body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
+        return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {shown}"), observed.retry_after)
 
-    def _exchange(self, url: str, content: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Status and body."""
+    def _exchange(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
+    ) -> Reply:
         with requests.Session() as session:
             session.auth = _leave  # else a .netrc would replace the header
-            with session.post(
+            with session.request(
+                method,
                 url,
                 data=content,
                 headers={"User-Agent": "flink-ha-sidecar", "Accept-Encoding": "identity", **headers},
                 timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
                 verify=self._ca_file or None,
+                cert=self._certificate,
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                return response.status_code, response.raw.read(
-                    MOST_BYTES, decode_content=False
-                )  # a little gzip may be much
+                body = response.raw.read(most_bytes, decode_content=False)  # a little gzip may be much
+                return Reply(response.status_code, body, response.headers.get("Date", ""))
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""
@@ -78,9 +101,14 @@ class Client:
         return "".join(char for char in " ".join(text.split()) if char.isprintable())[:_MOST_DETAIL]
 
 
-def basic(username: str, password: str) -> str:
-    """The value of the header Authorization."""
-    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
+    """The header, if there are credentials."""
+    if endpoint.bearer_token:
+        return {"Authorization": f"Bearer {endpoint.bearer_token.reveal()}"}
+    if endpoint.username and endpoint.password:
+        user = f"{endpoint.username}:{endpoint.password.reveal()}"
+        return {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
+    return {}
 
 
 def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -23,6 +23,18 @@ class Alert(Struct, frozen=True):
     """0: still firing."""
 
 
+class FeedAlert(Struct, frozen=True):
+    """One alert for an Alertmanager; see `sidecar.core.delivery.feed`."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    began: int
+    ended: int = 0
+    fires_for: int = 0
+    seen: bool = True
+    link: str | None = None
+
+
 class Message(Struct, frozen=True):
     """One notification for one endpoint. Texts may hold what others wrote: printable and bounded, not escaped."""
 
@@ -48,6 +60,8 @@ class Message(Struct, frozen=True):
     group_labels: Mapping[str, str] = {}
     alerts: tuple[Alert, ...] = ()
     alerts_left_out: int = 0
+    feed: tuple[FeedAlert, ...] = ()
+    """All alerts, if the endpoint is an Alertmanager."""
     queued_at: int = 0
     possible_duplicate: bool = False
 

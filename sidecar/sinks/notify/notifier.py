@@ -26,7 +26,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Alert, Answer, Message, Request
+from sidecar.sinks.notify.message import Alert, Answer, FeedAlert, Message, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -174,11 +174,13 @@ class Notifier:
         goes_on = delivery.reason is Reason.RESOLVED and not permit.ends
         if goes_on and delivery.in_order:  # another observer knows of an alert that fires
             outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
-        attempt = self._send(outgoing, permit.until)
+        with ledger.renewing(delivery, permit) as claim:
+            attempt = self._send(outgoing, lambda: claim.until)
         ledger.settle(delivery, permit.claim, attempt.outcome)
         return attempt._replace(possible_duplicate=doubtful)
 
-    def _send(self, delivery: Delivery, until: float = math.inf) -> Attempt:
+    def _send(self, delivery: Delivery, until: Callable[[], float] = lambda: math.inf) -> Attempt:
+        """`until`: when it must have ended (monotonic)."""
         endpoint = self._endpoints.get(delivery.destination)
         if endpoint is None:
             return Attempt(DeliveryOutcome.UNDELIVERABLE, "this destination is not configured any more")
@@ -192,12 +194,14 @@ class Notifier:
             if self._cut_off:
                 child.kill()
         try:
-            if time.monotonic() > until:  # this process was frozen: another sidecar may be about to send it
+            if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit)
+            answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit, until)
             outcome = DeliveryOutcome(answer.outcome)
         except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
+            if time.monotonic() > until():
+                known = "its claim in the ledger could not be renewed"
             reason = "the sidecar is stopping" if self._cut_off else known
             return Attempt(DeliveryOutcome.TIMED_OUT, f"{reason}; the message may have arrived")
         finally:
@@ -258,6 +262,7 @@ def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str
         group_labels=delivery.group_labels,
         alerts=tuple(convert(alert, Alert, from_attributes=True) for alert in delivery.alerts),
         alerts_left_out=delivery.alerts_left_out,
+        feed=tuple(convert(alert, FeedAlert, from_attributes=True) for alert in delivery.feed),
         queued_at=delivery.queued_at.wall,
         possible_duplicate=delivery.possible_duplicate,
     )

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from sidecar.answering import answer_once
-from sidecar.endpoints import AppriseUrl, Endpoint, Slack, Webhook
+from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.message import Answer, Message
 
@@ -18,6 +18,7 @@ _MODULES: Final[dict[type[Endpoint], str]] = {
     AppriseUrl: "apprise_sender",
     Webhook: "webhook",
     Slack: "slack",
+    Alertmanager: "alertmanager",
 }
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery.feed import FIRES_FOR, FeedAlert
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.observations import DeliveryOutcome
@@ -90,6 +91,13 @@ def _message(settings: Settings, destination: Destination, now: Moment) -> Deliv
             ("receiver", destination.name),
             ("sent", timestamp(now.wall)),
         ),
+        feed=(_alert(settings, now),) if destination.feed else (),
         queued_at=now,
         next_at=now.steady,
     )
+
+
+def _alert(settings: Settings, now: Moment) -> FeedAlert:
+    """The test as an Alertmanager gets it: an alert that ends by itself."""
+    labels = {**settings.external_labels, "alertname": "Test", "severity": "info", "observer": settings.observer}
+    return FeedAlert(labels, {"summary": "a test message, nothing happened"}, now.wall, fires_for=FIRES_FOR)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from msgspec import DecodeError, Struct, field, json
 
 from sidecar.endpoints import Endpoint, Webhook
-from sidecar.sinks.notify.http_client import Client, basic
+from sidecar.sinks.notify.http_client import Client, authorization
 from sidecar.sinks.notify.http_outcome import refused
 from sidecar.sinks.notify.message import Alert, Answer, Message
 
@@ -128,11 +128,7 @@ def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _headers(endpoint: Webhook, content: bytes) -> dict[str, str]:
-    headers = {}
-    if endpoint.bearer_token:
-        headers["Authorization"] = f"Bearer {endpoint.bearer_token.reveal()}"
-    if endpoint.username and endpoint.password:
-        headers["Authorization"] = basic(endpoint.username, endpoint.password.reveal())
+    headers = authorization(endpoint)
     if endpoint.hmac_secret:
         headers[SIGNATURE] = signature(endpoint.hmac_secret.reveal(), content, int(time.time()))
     return headers

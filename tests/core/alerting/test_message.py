@@ -64,6 +64,7 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
             ("env", "prod"),
         ),
         Severity.WARNING,
+        summary="default: JobManager failed over: jm-a → jm-b",
     )
 
 
