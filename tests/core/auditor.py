@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.delivery.outbox import Delivery, Stage
 from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
@@ -166,8 +166,10 @@ class Auditor:
                 (lasting.discard if alert.ended else lasting.add)(alert.id)
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
-    def _serve(self, policy: Policy, sent: Sequence[Delivery]) -> None:
-        """What a service that keeps incidents makes of the messages."""
+    def _serve(self, policy: Policy, after: State, sent: Sequence[Delivery]) -> None:
+        """What a service that keeps incidents makes of the messages. What another policy has forgotten before it was sent, nobody closes."""
+        waiting = {each.fingerprint for each in after.outbox.values() if each.stage is Stage.WAITING}
+        known = after.alerts.groups.keys() | waiting
         keeping = {each.name for found in policy.receivers.values() for each in found if each.keeps_incidents}
         for delivery in sent:
             key = self._keys.setdefault(delivery.fingerprint, delivery.incident)
@@ -176,7 +178,11 @@ class Auditor:
             if delivery.destination in keeping and delivery.reason is Reason.RESOLVED:
                 assert not self._lasting.get(delivery.fingerprint), "closed, and something of it goes on"
                 self._open.pop((delivery.destination, key), None)
-            elif delivery.destination in keeping and delivery.reason is not Reason.SHRANK:
+            elif (
+                delivery.destination in keeping
+                and delivery.fingerprint in known
+                and delivery.reason is not Reason.SHRANK
+            ):
                 self._open[delivery.destination, key] = delivery.fingerprint
 
     def _prune_incidents(self, after: State) -> None:

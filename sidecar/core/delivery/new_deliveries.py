@@ -101,7 +101,7 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
     """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
     if all("observer" in alert.labels for alert in notice.alerts):
         return ()
-    alerts = sorted(notice.alerts, key=lambda alert: alert.id)  # also those of this observer alone
+    alerts = sorted(notice.alerts, key=lambda alert: alert.id)
     return tuple(
         Part(each.id, each.began.wall, each.ended.wall if each.ended else 0, each.is_event, each.subjects, each.certain)
         for each in alerts[:MOST_ALERTS]

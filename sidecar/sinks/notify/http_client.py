@@ -83,14 +83,14 @@ class Client:
                 method,
                 url,
                 data=content,
-                headers={"User-Agent": "flink-ha-sidecar", **headers},
+                headers={"User-Agent": "flink-ha-sidecar", "Accept-Encoding": "identity", **headers},
                 timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
                 verify=self._ca_file or None,
                 cert=self._certificate,
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                body = response.raw.read(most_bytes, decode_content=True)
+                body = response.raw.read(most_bytes, decode_content=False)  # a little gzip may be much
                 return Reply(response.status_code, body, response.headers.get("Date", ""))
 
     def scrubbed(self, text: str) -> str:

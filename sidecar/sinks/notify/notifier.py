@@ -7,6 +7,7 @@ hold secrets: a child gets its endpoint on stdin, never in its command line or e
 import logging
 import math
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -40,6 +41,9 @@ _MARK_EVERY: Final = 1.0
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIES, *map(str.upper, _PROXIES))
+
+_ID: Final = re.compile(r"[0-9a-f-]{36}")
+"""A thread comes with a group, and a group may come from a handover, which others can write."""
 
 _log = logging.getLogger(__name__)
 
@@ -167,9 +171,8 @@ class Notifier:
             return Attempt(permit.outcome, permit.detail)
         doubtful = delivery.possible_duplicate or permit.possible_duplicate
         outgoing = replace(delivery, possible_duplicate=doubtful)
-        if (
-            delivery.in_order and delivery.reason is Reason.RESOLVED and not permit.ends
-        ):  # for others the incident goes on
+        goes_on = delivery.reason is Reason.RESOLVED and not permit.ends
+        if goes_on and delivery.in_order:  # another observer knows of an alert that fires
             outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
         with ledger.renewing(delivery, permit) as claim:
             attempt = self._send(outgoing, lambda: claim.until)
@@ -194,6 +197,7 @@ class Notifier:
             if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
             answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit, until)
+            outcome = DeliveryOutcome(answer.outcome)
         except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
             if time.monotonic() > until():
@@ -204,7 +208,6 @@ class Notifier:
             with self._changed:
                 self._sending.discard(child)
             child.end()
-        outcome = DeliveryOutcome(answer.outcome)
         not_sent = outcome is DeliveryOutcome.NOT_SENT
         if not_sent and delivery.is_heartbeat and delivery.destination not in self._heartbeat_warned:
             self._heartbeat_warned.add(delivery.destination)  # unlike an alert, it leaves no record
@@ -250,7 +253,7 @@ def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str
         delivery.reason,
         delivery.severity,
         incident=delivery.incident or delivery.fingerprint,
-        thread=delivery.thread,
+        thread=delivery.thread if _ID.fullmatch(delivery.thread) else "",
         goes_on=delivery.goes_on,
         receiver=delivery.receiver,
         cluster_id=delivery.cluster_id,

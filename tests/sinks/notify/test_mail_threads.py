@@ -2,14 +2,19 @@
 
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from queue import Queue
 
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.observations import DeliveryOutcome
 from sidecar.lab.receivers import MailReceiver
 from sidecar.sinks.notify.message import Answer, Message
+from sidecar.sinks.notify.notifier import Notifier
 from sidecar.sinks.notify.sender import send
 from tests.kit.receivers import apprise
+from tests.sinks.notify.test_notifier import DELIVERY
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -47,3 +52,19 @@ def test_a_message_without_a_thread_is_a_mail_by_itself(mail: MailReceiver) -> N
     (alone,) = mails(mail, replace(FIRST, thread="", reason="RESOLVED"))
     assert alone["Message-ID"] != ROOT
     assert alone["References"] is None
+
+
+@pytest.mark.parametrize("thread", ["x>\r\nBcc: evil@example.com", "A" * 36, "0" * 10_000, ""])
+def test_a_thread_that_is_not_ours_reaches_no_mail(mail: MailReceiver, thread: str) -> None:
+    """It comes with a group of alerts, and a handover that others have written may hold one."""
+    settled: Queue[DeliveryOutcome] = Queue()
+    notifier = Notifier({"ops#0": apprise(mail.url)}, lambda _, attempt: settled.put(attempt.outcome), workers=1)
+    notifier.start()
+    try:
+        notifier.send(replace(DELIVERY, thread=thread, reason=Reason.RESOLVED))
+        assert settled.get(timeout=60) is DeliveryOutcome.DELIVERED
+    finally:
+        notifier.stop()
+    (alone,) = mails(mail)
+    assert alone["References"] is None
+    assert alone["Bcc"] is None

@@ -1,0 +1,103 @@
+"""The key of an incident, and what closes one of which nothing goes on."""
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery.new_deliveries import EVENT_OPEN
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import DeliveryOutcome
+from sidecar.core.policy.policy import Destination, Policy
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, telling, watching
+
+PAGER = Destination("ops", 0, in_order=True, keeps_incidents=True)
+PAGED = telling(PAGER)
+
+
+def first_of(policy: Policy) -> Delivery:
+    """The first message about a failover."""
+    flink, sidecar = watching(policy=policy)
+    fail_over(flink, sidecar)
+    return sidecar.waits(10).sent[0]
+
+
+def paged(sidecar: Sidecar) -> list[tuple[str, bool]]:
+    """Reasons, and whether it only closes."""
+    return [(each.reason.value, each.is_closing) for each in sidecar.sent]
+
+
+def test_every_observer_has_the_same_key() -> None:
+    """And the same identity of the thread, though the message is another."""
+    a, b = first_of(PAGED), first_of(replace(PAGED, observer="sidecar-1"))
+    assert (a.incident, a.thread) == (b.incident, b.thread)
+    assert a.id != b.id
+    assert a.incident != a.fingerprint
+
+
+def test_clusters_of_one_id_have_keys_of_their_own() -> None:
+    """By their place, or by the external labels."""
+    others = (
+        replace(PAGED, places={"default": "zookeeper zk-1:2181/ /flink/default"}),
+        replace(PAGED, places={"default": "zookeeper zk-2:2181/ /flink/default"}),
+        replace(PAGED, external_labels={"env": "test"}),
+    )
+    assert len({first_of(policy).incident for policy in (PAGED, *others)}) == 4
+
+
+def test_a_failover_that_is_over_is_closed_after_five_minutes() -> None:
+    """Not sooner, so that people are paged; once; and only at a service that keeps it open."""
+    flink, sidecar = watching(policy=telling(PAGER, Destination("ops", 1)))
+    fail_over(flink, sidecar)
+    sidecar.waits(EVENT_OPEN / SECOND - 10)
+    assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
+    sidecar.waits(600)
+    assert paged(sidecar)[2:] == [("RESOLVED", True)]
+    opened, _, closing = sidecar.sent
+    assert (closing.destination, closing.incident) == ("ops#0", opened.incident)
+    assert closing.title.startswith("[RESOLVED] ")
+
+
+def test_what_closes_gives_way_to_a_newer_message() -> None:
+    """Which decides when the incident ends; that is on the record."""
+    flink, sidecar = watching(policy=PAGED)
+    fail_over(flink, sidecar)
+    sidecar.waits(100)
+    flink.vacate()
+    sidecar.sees_changes().waits(400)
+    assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
+    assert sidecar.sent[1].goes_on
+    (given_up,) = [each for each in sidecar.notifications() if each.outcome == "gave_up"]
+    assert given_up.detail == "a newer message of its group decides when the incident ends"
+
+
+def test_a_vacancy_is_closed_by_its_resolve() -> None:
+    """Nothing else is needed."""
+    flink, sidecar = watching(policy=PAGED)
+    flink.vacate()
+    sidecar.sees_changes().waits(60)
+    fail_over(flink, sidecar)
+    sidecar.waits(900)
+    assert [reason for reason, closing in paged(sidecar) if not closing][-1] == Reason.RESOLVED
+    assert not any(closing for _, closing in paged(sidecar))
+
+
+def test_messages_that_change_an_incident_are_sent_in_order() -> None:
+    """Though they have no alert in common: the second one waits until the first one is delivered."""
+    flink, sidecar = watching(policy=PAGED)
+    sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
+    fail_over(flink, sidecar)
+    sidecar.waits(100)
+    flink.vacate()
+    sidecar.sees_changes().waits(100)
+    assert len({each.id for each in sidecar.sent}) == 1
+    del sidecar.answers["ops#0"]
+    sidecar.waits(300)
+    assert len({each.id for each in sidecar.sent}) == 2
+
+
+def test_without_resolves_nothing_is_closed() -> None:
+    """`send_resolved: false`."""
+    flink, sidecar = watching(policy=telling(replace(PAGER, send_resolved=False), policy=POLICY))
+    fail_over(flink, sidecar)
+    sidecar.waits(900)
+    assert paged(sidecar) == [("FIRST", False)]
