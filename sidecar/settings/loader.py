@@ -64,6 +64,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
             roll_records=spool.get("roll_records").integer(1, 1_000_000),
         ),
         ledger=file.section("ledger", schema.LEDGER).get("mode").choice(LedgerMode),
+        longest_silence=file.section("silences", schema.SILENCES).get("longest").duration(at_least=SECOND),
         trust_window=file.get("trust_window").duration() / SECOND,
         http=_http(file.section("http", schema.HTTP)),
         evidence=evidence,

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Rule, Source, Store
+from sidecar.core.policy.policy import ALL_FOUND, Destination, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.tls import client_context
 
@@ -286,6 +286,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
     state_dir: Path
     spool: SpoolSettings
     ledger: LedgerMode
+    longest_silence: int
+    """Microseconds."""
     trust_window: float
     http: HttpSettings
     evidence: EvidenceSettings
@@ -310,7 +312,16 @@ class Settings(Alerting, frozen=True, kw_only=True):
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             events=frozenset(each.cluster_id for each in kubernetes if each.events),
             finds=self.finder.store if self.finder else None,
+            silence_documents=self.silence_documents if self.receivers else frozenset(),
+            longest_silence=self.longest_silence,
         )
+
+    @property
+    def silence_documents(self) -> frozenset[str]:
+        """The names of the documents of silences, as in the policy: none if nothing is shared with other sidecars."""
+        if self.ledger is LedgerMode.LOCAL:
+            return frozenset()
+        return frozenset({ALL_FOUND} if self.finder else {cluster.cluster_id for cluster in self.clusters})
 
     def destination_urls(self) -> dict[str, str]:
         """The secret URL of every destination (`ops#0`), also of those that no route names now: deliveries for them may be queued."""

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts
 from sidecar.core.alerting.grouping import labels_of
+from sidecar.core.alerting.silences import Documents
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
@@ -48,6 +49,7 @@ class Groups:
         self.alerts = Alerts()
         self.second = 0
         self.blind: set[str] = set()
+        self.documents: Documents = {}
         self.told: list[tuple[int, str, str, list[str]]] = []
         self.suppressed: list[tuple[int, str, str, str]] = []
 
@@ -80,7 +82,9 @@ class Groups:
     def waits(self, seconds: int) -> "Groups":
         for _ in range(seconds):
             self.second += 1
-            self.alerts, notices, suppressed = grouping.flush(self.alerts, self.policy, self.blind, self.now)
+            self.alerts, notices, suppressed = grouping.flush(
+                self.alerts, self.policy, self.blind, self.now, self.documents
+            )
             for notice in notices:
                 names = [f"{each.id}{' is over' * (each.ended is not None)}" for each in notice.alerts]
                 self.told.append((self.second, notice.route.receiver, notice.reason.value, names))
