@@ -24,7 +24,7 @@ from sidecar.settings.alerting.matchers import matchers
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import did_you_mean
 
-EVERYTHING: Final = Matcher("alert", Operator.MATCHES, ".+")
+EVERYTHING: Final = Matcher("alert", Operator.NOT_EQUAL, "")
 SHORTEST_ID: Final = 4
 """Characters of an id that are enough, if only one begins with them."""
 MOST_CONFLICTS: Final = 20

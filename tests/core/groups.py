@@ -1,6 +1,6 @@
 """Alerts in groups under a clock: what is told, second by second."""
 
-from typing import Final
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -58,28 +58,28 @@ class Groups:
         at = START + self.second * SECOND
         return Moment(at, at)
 
-    def fires(self, *alerts: Alert) -> "Groups":
+    def fires(self, *alerts: Alert) -> Self:
         for each in alerts:
             self.alerts = grouping.fire(self.alerts, self.policy, each, self.now)
         return self
 
-    def ends(self, *alerts: Alert) -> "Groups":
+    def ends(self, *alerts: Alert) -> Self:
         over = {each.id for each in alerts}
         self.alerts = grouping.resolve(self.alerts, self.policy, over, self.now, _as_it_is)
         return self
 
-    def loads(self, policy: Policy) -> "Groups":
+    def loads(self, policy: Policy) -> Self:
         self.policy = policy
         self.alerts = grouping.rerouted(self.alerts, policy, self.now)
         return self
 
-    def is_killed(self) -> "Groups":
+    def is_killed(self) -> Self:
         state, problems = assemble(changes(State(), State(alerts=self.alerts)))
         assert problems == []
         self.alerts = state.alerts
         return self.loads(self.policy)
 
-    def waits(self, seconds: int) -> "Groups":
+    def waits(self, seconds: int) -> Self:
         for _ in range(seconds):
             self.second += 1
             self.alerts, notices, suppressed = grouping.flush(
