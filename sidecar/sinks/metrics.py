@@ -190,7 +190,7 @@ def _silences(snapshot: Snapshot) -> Iterator[Metric]:
     active = (([name], sum(s.is_active(snapshot.at) for s in each.known.values())) for name, each in documents)
     yield _gauge("flink_ha_silences", "Active silences.", ["cluster_id"], active)
     up = (([name], int(each.problem is None)) for name, each in documents if each.answered_at is not None)
-    text = "1 while the silences can be read; else those that are known hold."
+    text = "1 while the silences can be read and used."
     yield _gauge("flink_ha_silences_up", text, ["cluster_id"], up)
 
 
