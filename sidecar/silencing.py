@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.clock import Clock
-from sidecar.core.alerting import silences
-from sidecar.core.alerting.silences import SilencesError, Written, is_vacuous
+from sidecar.core.alerting import silence_document
+from sidecar.core.alerting.silence_document import SilencesError, Written, is_vacuous
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
 from sidecar.core.policy.patterns import PatternError, check
@@ -87,36 +87,47 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
     silence = Written(str(uuid4()), wanted, now, now + duration, author, comment)
 
     def change(found: Mapping[str, Written]) -> Mapping[str, Written]:
-        return silences.added(found, silence, now, settings.longest_silence)
+        return silence_document.added(found, silence, now, settings.longest_silence)
 
     _change_each(stores, names, change, f"silence {silence.id}")
     return _listed(silence, names, now, {})
 
 
-def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired: bool = False) -> list[Listed]:
+class Listing(Struct, frozen=True):
+    """The silences that could be read, and why some could not: one line."""
+
+    silences: Sequence[Listed]
+    problem: str | None
+
+
+def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired: bool = False) -> Listing:
     """All active silences, those that end next first; with `expired`, also those that have ended. `hid`: how many alerts each has hidden.
 
-    Raises SilencesError, SettingsError.
+    Raises SettingsError.
     """
     found: dict[str, Written] = {}
     names: dict[str, list[str]] = {}
     stores = _stores(settings)
-    for name, document in _each(stores, stores, lambda name: _read(stores[name], settings.longest_silence)).items():
+    documents, failed = _each(stores, stores, lambda name: _read(stores[name], settings.longest_silence))
+    for name, document in documents.items():
         for silence in document.values():
             found[silence.id] = silence
             names.setdefault(silence.id, []).append(name)
     now = Clock()().wall
     ordered = sorted(found.values(), key=lambda each: (each.over_at, each.id))
-    return [_listed(each, names[each.id], now, hid) for each in ordered if expired or not each.is_over(now)]
+    rows = [_listed(each, names[each.id], now, hid) for each in ordered if expired or not each.is_over(now)]
+    return Listing(rows, _problem("the silences could not be read", failed))
 
 
 def expire(settings: Settings, name: str) -> str:
     """End the silence whose id begins with `name`, wherever it is; returns its id. Raises SilencesError, SettingsError."""
-    found = [each for each in listed(settings) if each.id.startswith(name)]
+    known = listed(settings)
+    found = [each for each in known.silences if each.id.startswith(name)]
+    if not found and known.problem:
+        raise SilencesError(known.problem)
     if len(name) < SHORTEST_ID or len(found) != 1:
-        problem = f"begin with {clean(name)}" if found else f"begins with {clean(name)}"
-        many = f"{len(found)} active silences" if found else "no active silence"
-        raise SilencesError(f"{many} {problem}: give the whole id that `silence list` prints")
+        many = f"{len(found)} active silences begin" if found else "no active silence begins"
+        raise SilencesError(f"{many} with {clean(name)}: give an id that `silence list` prints")
     [silence] = found
     now = Clock()().wall
 
@@ -149,31 +160,18 @@ def _known(settings: Settings, cluster_id: str, wanted: Iterable[Matcher]) -> li
 
 def _change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, what: str) -> None:
     """Change these documents. Raises SilencesError that says which have changed."""
-    failed: dict[str, Exception] = {}
-
-    def apply(name: str) -> bool:
-        try:
-            _change(stores[name], change)
-        except (LedgerError, SilencesError) as error:
-            failed[name] = error
-            return False
-        return True
-
-    written = [name for name, done in _each(stores, names, apply).items() if done]
-    if failed:
-        name, error = next(iter(failed.items()))
-        more = f", nor {len(failed) - 1} more" if len(failed) > 1 else ""
-        there = f"; it is in {', '.join(written)}" if written else ""
-        raise SilencesError(f"{what} could not be written for cluster {name}{more}: {error}{there}")
+    written, failed = _each(stores, names, lambda name: _change(stores[name], change))
+    if problem := _problem(f"{what} could not be written", failed):
+        raise SilencesError(f"{problem}; written for {', '.join(written)}" if written else problem)
 
 
 def _change(store: LedgerStore, change: _Change) -> None:
     try:
         for _ in range(MOST_CONFLICTS):
             document = store.read()
-            found, _ = silences.read(document.content, _UNBOUNDED)
+            found, _ = silence_document.read(document.content, _UNBOUNDED)
             after = change(found)
-            if after is None or store.write(silences.written(after), document) is not None:
+            if after is None or store.write(silence_document.written(after), document) is not None:
                 return
             time.sleep(0.05)
         raise SilencesError("the document is written by others all the time: try again")
@@ -187,18 +185,35 @@ _UNBOUNDED: Final = 1 << 60
 
 def _read(store: LedgerStore, longest: int) -> dict[str, Written]:
     try:
-        return silences.read(store.read().content, longest)[0]
-    except LedgerError as error:
-        raise SilencesError(str(error)) from error
+        return silence_document.read(store.read().content, longest)[0]
     finally:
         store.stop()
 
 
-def _each(stores: Mapping[str, LedgerStore], names: Collection[str], act: Callable[[str], _R]) -> dict[str, _R]:
-    """What `act` returns for each of these documents, several at a time."""
-    ordered = [name for name in stores if name in names]
+def _each(
+    stores: Mapping[str, LedgerStore], names: Collection[str], act: Callable[[str], _R]
+) -> tuple[dict[str, _R], dict[str, Exception]]:
+    """What `act` returns for each of these documents, several at a time; and why it failed."""
+    done: dict[str, _R] = {}
+    failed: dict[str, Exception] = {}
+
+    def attempt(name: str) -> None:
+        try:
+            done[name] = act(name)
+        except (LedgerError, SilencesError) as error:
+            failed[name] = error
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(ordered, pool.map(act, ordered), strict=True))
+        list(pool.map(attempt, [name for name in stores if name in names]))
+    return done, failed
+
+
+def _problem(what: str, failed: Mapping[str, Exception]) -> str | None:
+    if not failed:
+        return None
+    name = min(failed)
+    more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    return f"{what} for cluster {name}{more}: {failed[name]}"
 
 
 def _listed(silence: Written, clusters: Sequence[str], now: int, hid: Mapping[str, int] | None) -> Listed:

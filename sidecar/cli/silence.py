@@ -1,6 +1,7 @@
 """`silence`."""
 
 import getpass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def add(
     if not texts and not everything:
         raise click.UsageError("give --matcher, or --all to silence all alerts")
     from sidecar import silencing
-    from sidecar.core.alerting.silences import LONGEST_NAME, LONGEST_TEXT
+    from sidecar.core.alerting.silence_document import LONGEST_NAME, LONGEST_TEXT
     from sidecar.settings import load
     from sidecar.settings.file.durations import SECOND
     from sidecar.settings.file.setting import Setting
@@ -76,18 +77,18 @@ def list_(expired: bool, output: Output, config: Path | None, **overrides: Any) 
     "Hid" is the number of alerts that the records of the sidecar in the state folder say it has hidden.
     """
     from sidecar import history, silencing
+    from sidecar.core.alerting.silence_document import SilencesError
     from sidecar.settings import load
 
     settings = load(config, overrides)
     found = silencing.listed(settings, history.hidden(settings.state_dir), expired=expired)
     if output == "json":
-        for each in found:
+        for each in found.silences:
             print_value(each, "", output)
-        return
-    rows = [("ID", "Matchers", "Ends At", "Created By", "Hid", "Comment"), *map(_row, found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    elif found.silences or not found.problem:
+        _print_table([("ID", "Matchers", "Ends At", "Created By", "Hid", "Comment"), *map(_row, found.silences)])
+    if found.problem:
+        raise SilencesError(found.problem)
 
 
 @silence.command()
@@ -102,6 +103,12 @@ def expire(name: str, config: Path | None, **overrides: Any) -> None:
     from sidecar.settings import load
 
     print_line(silencing.expire(load(config, overrides), name))
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _row(each: "Listed") -> tuple[str, ...]:

@@ -8,8 +8,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from sidecar.clock import Clock
-from sidecar.core.alerting import silences
-from sidecar.core.alerting.silences import SilencesError, Written
+from sidecar.core.alerting.silence_document import SilencesError, Written, read
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import SilencesRead
 from sidecar.core.sanitize import clean
@@ -83,7 +82,7 @@ class SilenceReader:
             self._log_problems(document, (f"{error}; known silences hold",))
             return SilencesRead(at, document, None, str(error))
         try:
-            found, problems = silences.read(content, self._longest)
+            found, problems = read(content, self._longest)
         except SilencesError as error:
             found, problems = {}, [f"the document of silences is not used: {error}"]
         self._log_problems(document, problems)

@@ -287,7 +287,8 @@ def test_a_document_that_is_lost_or_garbled_hides_nothing(
     if content:
         ended = command("silence", "list", "--config", str(sidecar.config))
         assert (ended.returncode, ended.stdout) == (1, "")
-        assert ended.stderr == "flink-ha-sidecar: it is not a document of silences: delete it\n"
+        problem = f"the silences could not be read for cluster {place.cluster_id}: it is not a document of silences: delete it"
+        assert ended.stderr == f"flink-ha-sidecar: {problem}\n"
 
 
 def test_a_known_silence_holds_while_the_store_is_out_of_reach(

@@ -7,8 +7,8 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.alerting import silences
-from sidecar.core.alerting.silences import Written
+from sidecar.core.alerting import silence_document
+from sidecar.core.alerting.silence_document import Written
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.delivery.outbox import Delivery
@@ -125,7 +125,7 @@ class Sidecar:
 
     def silenced_by(self, *found: Written) -> None:
         """Have these silences, and no others, in the cluster's document."""
-        self.silences[CLUSTER] = silences.written({silence.id: silence for silence in found})
+        self.silences[CLUSTER] = silence_document.written({silence.id: silence for silence in found})
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

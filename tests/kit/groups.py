@@ -20,6 +20,7 @@ _GROUPS: Final = {
         "integration/test_kubernetes",
         "integration/test_ledgers",
         "integration/test_no_such_cluster",
+        "integration/test_silences",
         "integration/test_trickling_stores",
     ),
     "Spark, compact": tuple(f"audit/test_{name}" for name in ("compact", "retention", "visible_ids")),

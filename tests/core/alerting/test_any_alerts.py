@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from sidecar.core.alerting.silences import Written
+from sidecar.core.alerting.silence_document import Written
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND

@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.alerting.silences import (
-    CLOCK_SKEW,
-    INTERVAL,
+from sidecar.core.alerting.silence_document import (
     KEPT,
     MOST,
     MOST_BYTES,
     MOST_PATTERNS,
-    PATIENCE,
-    Silence,
-    Silences,
     SilencesError,
     Written,
+    added,
+    is_vacuous,
+    read,
+    written,
 )
+from sidecar.core.alerting.silences import CLOCK_SKEW, INTERVAL, PATIENCE, Silence, Silences
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import ALL_FOUND, Policy, Store
@@ -51,7 +51,7 @@ class Silenced(Groups):
 
     def has(self, *found: Written) -> Self:
         self.policy = replace(self.policy, silence_documents=frozenset({CLUSTER}))
-        content = silences.written({each.id: each for each in found})
+        content = written({each.id: each for each in found})
         known = self.documents.get(CLUSTER, Silences())
         self.documents = {CLUSTER: silences.learned(known, content, None, LONGEST, self.now)}
         return self
@@ -271,7 +271,7 @@ def test_the_silences_of_one_cluster_do_not_hide_alerts_of_another() -> None:
 
 def silenced_now(made: Written, at: int = START) -> Silence:
     """As it is known by who reads it at `at`."""
-    content = silences.written({made.id: made})
+    content = written({made.id: made})
     return silences.learned(Silences(), content, None, LONGEST, Moment(at, at)).known[made.id]
 
 
@@ -306,19 +306,19 @@ def test_the_end_is_judged_by_the_wall_clock_and_never_prolonged(wall: int, stea
 def test_no_clock_prolongs_a_silence(steps: list[tuple[int, int]]) -> None:
     """Wherever the wall clock jumps, also while the document is read again."""
     made = silence(lasts=1000)
-    known = silences.learned(Silences(), silences.written({made.id: made}), None, LONGEST, Moment(START, START))
+    known = silences.learned(Silences(), written({made.id: made}), None, LONGEST, Moment(START, START))
     steady = START
     for passes, jump in steps:
         steady += passes * SECOND
         at = Moment(steady, steady + jump * SECOND)
-        known = silences.learned(known, silences.written({made.id: made}), None, LONGEST, at)
+        known = silences.learned(known, written({made.id: made}), None, LONGEST, at)
         assert not known.known[made.id].is_active(at) or steady < START + 1000 * SECOND
 
 
 def test_no_silence_is_longer_than_the_readers_setting() -> None:
     """Whatever a document says."""
     made = silence(lasts=10 * LONGEST / SECOND)
-    found, problems = silences.read(silences.written({made.id: made}), 3600 * SECOND)
+    found, problems = read(written({made.id: made}), 3600 * SECOND)
     assert (found[made.id].ends_at, problems) == (START + 3600 * SECOND, [])
 
 
@@ -359,7 +359,7 @@ def fields(**other: object) -> dict[str, object]:
 def test_one_bad_silence_is_left_out(other: dict[str, object]) -> None:
     """It silences nothing, and takes no other with it."""
     good = silence(number=2)
-    found, problems = silences.read(document(fields(**other), good), LONGEST)
+    found, problems = read(document(fields(**other), good), LONGEST)
     assert [*found] == [good.id]
     assert len(problems) == 1
     assert problems[0].startswith("silence 1 of the document is not used: ")
@@ -375,14 +375,14 @@ def test_a_document_with_too_much_is_not_used() -> None:
         document(*(silence(*[pattern] * 10, number=number) for number in range(1, MOST_PATTERNS // 10 + 2))),
     ):
         with pytest.raises(SilencesError):
-            silences.read(content, LONGEST)
+            read(content, LONGEST)
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     """In one line."""
     try:
-        found, problems = silences.read(content, LONGEST)
+        found, problems = read(content, LONGEST)
     except SilencesError as error:
         problems, found = [str(error)], {}
     assert found == {}
@@ -393,19 +393,19 @@ def test_a_silence_is_added_beside_the_others() -> None:
     """Those that ended more than a day ago are dropped; where there are too many, those that have ended."""
     old, ended, active = silence(number=1, lasts=1), silence(number=2, lasts=3600), silence(number=3, lasts=1e6)
     now = START + KEPT + 2 * SECOND
-    found = silences.added({each.id: each for each in (old, ended, active)}, silence(number=4), now, LONGEST)
+    found = added({each.id: each for each in (old, ended, active)}, silence(number=4), now, LONGEST)
     assert [*found] == [ended.id, active.id, silence(number=4).id]
     full = {each.id: each for each in (silence(number=number, lasts=1e6) for number in range(1, MOST + 1))}
     with pytest.raises(SilencesError, match="there are 100 silences already: expire one"):
-        silences.added(full, silence(number=0), START, LONGEST)
+        added(full, silence(number=0), START, LONGEST)
     one_ended = {**full, silence(number=9).id: replace(silence(number=9), expired_at=START)}
-    assert silence(number=9).id not in silences.added(one_ended, silence(number=0), START + 1, LONGEST)
+    assert silence(number=9).id not in added(one_ended, silence(number=0), START + 1, LONGEST)
 
 
 def test_the_document_says_what_was_written() -> None:
     """Back and forth."""
     made = silence(Matcher("cluster_id", Operator.NOT_EQUAL, 'o"\\x'), author="änn")
-    assert silences.read(silences.written({made.id: made}), LONGEST) == ({made.id: made}, [])
+    assert read(written({made.id: made}), LONGEST) == ({made.id: made}, [])
 
 
 @pytest.mark.parametrize(
@@ -426,12 +426,12 @@ def test_the_document_says_what_was_written() -> None:
 )
 def test_a_matcher_that_selects_nothing_is_known(matcher: Matcher, vacuous: bool) -> None:
     """As Alertmanager demands one that is not true of an absent label; and one that is not true of any value."""
-    assert silences.is_vacuous(matcher) is vacuous
+    assert is_vacuous(matcher) is vacuous
 
 
 def test_the_bounds_hold_together() -> None:
     """A full document can be written, and the reads that a group waits for are made ahead of it."""
     full = {each.id: each for each in (silence(number=number) for number in range(1, MOST + 1))}
-    assert len(silences.written(full)) < MOST_BYTES
+    assert len(written(full)) < MOST_BYTES
     assert silences.AHEAD < INTERVAL < CLOCK_SKEW
     assert len(ALL_FOUR) == 4
