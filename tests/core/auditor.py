@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.alerting.silences import PATIENCE, Documents
+from sidecar.core.alerting.silences import CLOCK_SKEW, PATIENCE, Documents
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.flink.leadership import Component, ComponentId
@@ -267,9 +267,12 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
 
 
 def _is_silenced(state: State, alert: Alert, at: Moment) -> bool:
-    """Judged by the matchers as rules have them, over Python's own regular expressions."""
+    """Judged by the matchers as rules have them, over Python's own regular expressions; and by both clocks."""
     return any(
-        silence.is_active(at) and all(matcher.matches(alert.labels) for matcher in silence.matchers)
+        silence.starts_at - CLOCK_SKEW <= at.wall < silence.ends_at
+        and at.steady < silence.until
+        and not silence.expired_at
+        and all(matcher.matches(alert.labels) for matcher in silence.matchers)
         for each in state.silences.values()
         for silence in each.known.values()
     )

@@ -325,5 +325,6 @@ def test_the_http_port_creates_no_silence(place: Place, start: Start) -> None:
         request = urllib.request.Request(f"http://127.0.0.1:{sidecar.port}/api/v1/silences", data=b"{}", method=method)
         with pytest.raises(urllib.error.HTTPError) as error:
             urllib.request.urlopen(request, timeout=5)
-        assert error.value.code == 405
+        with error.value as answer:
+            assert answer.code == 405
     assert shown(sidecar) == []

@@ -288,6 +288,10 @@ class AnyAlerts(RuleBasedStateMachine):
     def silences_are_out_of_reach_or_garbled(self, content: bytes | None) -> None:
         self.sidecar.silences[CLUSTER] = content
 
+    @rule(hangs=st.booleans())
+    def silences_are_not_answered(self, hangs: bool) -> None:
+        self.sidecar.store_hangs = hangs
+
     def delivers_all(self) -> None:
         """A destination takes one message a tick: a storm takes as many ticks as it has messages, and as those that come meanwhile."""
         for _ in range(1000):
@@ -305,6 +309,7 @@ class AnyAlerts(RuleBasedStateMachine):
         self.contends(2)
         self.sidecar.connects()
         self.sidecar.silenced_by(*self.silences)
+        self.sidecar.store_hangs = False
         self.sidecar.waits(30, tick=1).waits(5 * 3600, tick=200).waits(2, tick=0.5)
         self.delivers_all()
         alerts = self.sidecar.state.alerts

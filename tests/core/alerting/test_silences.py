@@ -198,13 +198,8 @@ def test_without_the_store_and_without_a_journal_nothing_is_silenced() -> None:
 
 def test_a_document_that_does_not_answer_delays_a_message_by_the_patience() -> None:
     """A hanging store: the message is due after five seconds, and sent three seconds later."""
-
-    class Hanging(Sidecar):
-        def _read_silences(self, document: str) -> None:
-            pass
-
-    flink, _ = watching(policy=SILENCED)
-    sidecar = Hanging(flink, SILENCED).connects().waits(60)
+    flink, sidecar = watching(policy=SILENCED)
+    sidecar.store_hangs = True
     fail_over(flink, sidecar)
     sidecar.waits(5 + PATIENCE / SECOND - 0.5)
     assert sidecar.told() == []
