@@ -17,7 +17,15 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
-from sidecar.drivers import FOUND, Drivers, event_stores_of, ledger_of, ledger_of_found, pod_directories_of
+from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.drivers import (
+    Drivers,
+    event_stores_of,
+    ledger_of,
+    ledger_of_found,
+    pod_directories_of,
+    silence_stores_of,
+)
 from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
@@ -30,6 +38,7 @@ from sidecar.sinks.handover import Handovers
 from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Notifier, check_endpoints
+from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
@@ -44,6 +53,7 @@ CLAIM_SECONDS: Final = 20.0
 _CLAIM_PAUSE: Final = 0.2
 _FIXED: Final = (
     *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
+    *("silence_documents", "longest_silence"),
 )
 """The parts of the policy that a reload does not change."""
 
@@ -156,7 +166,7 @@ def _build(
         settings.endpoints(),
         lambda delivery_id, attempt: loop.observe(DeliverySettled(clock(), delivery_id, *attempt)),
         ledgers,
-        others=FOUND,
+        others=ALL_FOUND,
     )
     collector = Collector(
         settings.evidence.folder,
@@ -168,6 +178,9 @@ def _build(
     )
     events = Events(event_stores_of(settings.clusters))
     pods = PodNames(pod_directories_of(settings.clusters), clock)
+    silences = SilenceReader(
+        silence_stores_of(settings) if settings.receivers else {}, clock, settings.silences.longest
+    )
     reloader = Reloader(settings, loaded, adopt, report)
     loop = Loop(
         policy,
@@ -178,6 +191,7 @@ def _build(
         gather=collector.gather,
         publish=events.publish,
         name_pod=pods.find,
+        read_silences=silences.read,
         sealed=lambda: spool.sealed,
         died=owner_died,
     )
@@ -210,12 +224,12 @@ def _build(
     loop.start()
     stopping.add("the owner", loop.stop)
     stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
-    notifier.start()
-    collector.start()
-    events.start()
+    for start in (notifier.start, collector.start, events.start):
+        start()
     pods.start(loop.observe)
-    ends = (notifier.stop, collector.stop, events.stop, pods.stop)
-    stopping.add("sending, capturing and naming pods", *ends, at_most=4.0)
+    silences.start(loop.observe)
+    ends = (notifier.stop, collector.stop, events.stop, pods.stop, silences.stop)
+    stopping.add("sending, capturing, naming pods and reading silences", *ends, at_most=4.0)
     if own := settings.own_pod:
         for name in policy.stores:
             loop.observe(PodNamed(clock(), name, own.address, Pod(own.name, own.uid, clock().wall)))
@@ -237,7 +251,7 @@ def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
         return SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
 
     if settings.finder:
-        return {FOUND: shared(ledger_of_found(settings.finder))}
+        return {ALL_FOUND: shared(ledger_of_found(settings.finder))}
     return {cluster.cluster_id: shared(ledger_of(cluster)) for cluster in settings.clusters}
 
 

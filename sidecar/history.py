@@ -1,14 +1,14 @@
-"""`timeline`, `explain` and `annotate`: read one sidecar's journal, whether or not that sidecar runs."""
+"""`timeline`, `explain`, `annotate` and `silence list`: read one sidecar's journal, whether or not that sidecar runs."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from sidecar.clock import Clock
 from sidecar.core.moment import timestamp
-from sidecar.core.records import Annotation, AnyRecord
+from sidecar.core.records import Annotation, AnyRecord, Notification
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.explain import find
 from sidecar.journal import FILE, JournalError, JournalReader, append
@@ -41,6 +41,15 @@ def latest(state_dir: Path, number: int) -> Latest:
         last.append(record)
         clusters.add(record.cluster_id)
     return Latest(last, frozenset(clusters))
+
+
+def hidden(state_dir: Path) -> Mapping[str, int] | None:
+    """How many alerts each silence has hidden; None: there is no journal that can be read."""
+    try:
+        found = (each.silence_id for each in records(state_dir) if isinstance(each, Notification))
+        return Counter(silence_id for silence_id in found if silence_id)
+    except JournalError:
+        return None
 
 
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None) -> Annotation:

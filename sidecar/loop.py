@@ -17,7 +17,7 @@ from sidecar.clock import Clock
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.record_lines import record_line
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, Send
+from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import (
@@ -70,11 +70,13 @@ class Loop:
         gather: Callable[[Capture], None],
         publish: Callable[[KubernetesEvent], None],
         name_pod: Callable[[str, str], None],
+        read_silences: Callable[[str], None],
         sealed: Callable[[], int],
         died: Callable[[], None],
     ) -> None:
-        """`send` accepts a claimed delivery, `gather` a request to capture, `publish` an Event, `name_pod` a cluster and an IP address;
-        `sealed` returns the last record that is in a segment; `died` is called when the thread fails. None of them may block."""
+        """`send` accepts a claimed delivery, `gather` a request to capture, `publish` an Event, `name_pod` a cluster and an IP address,
+        `read_silences` the name of a document; `sealed` returns the last record that is in a segment; `died` is called when the thread
+        fails. None of them may block."""
         self._policy = policy
         self._journal = journal
         self._state = state
@@ -83,6 +85,7 @@ class Loop:
         self._gather = gather
         self._publish = publish
         self._name_pod = name_pod
+        self._read_silences = read_silences
         self._sealed = sealed
         self._died = died
         self._inbox: Queue[Observation] = Queue(INBOX)
@@ -214,6 +217,8 @@ class Loop:
                     self._publish(event)
                 case NamePod(cluster_id, host):
                     self._name_pod(cluster_id, host)
+                case ReadSilences(document):
+                    self._read_silences(document)
 
 
 def _about(observation: Observation) -> str:

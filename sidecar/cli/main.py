@@ -16,6 +16,7 @@ from sidecar.cli.logs import LineFormatter
 from sidecar.cli.replay import replay
 from sidecar.cli.rules import rules
 from sidecar.cli.run import config, run
+from sidecar.cli.silence import silence
 from sidecar.cli.view import watch, who
 from sidecar.tls import trust_authorities
 
@@ -34,7 +35,7 @@ def cli(debug: bool) -> None:
     logging.getLogger("sidecar").setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-for command in (run, watch, who, timeline, explain, annotate, config, rules, replay, alert, audit, demo):
+for command in (run, watch, who, timeline, explain, annotate, config, rules, replay, alert, silence, audit, demo):
     cli.add_command(command)
 
 

@@ -33,10 +33,16 @@ class NamePod(Struct, frozen=True):
     host: str
 
 
+class ReadSilences(Struct, frozen=True):
+    """Read a document of silences. The answer is a `SilencesRead`."""
+
+    document: str
+
+
 class Gather(Struct, frozen=True):
     """Capture evidence, after the journal has recorded the request."""
 
     capture: Capture
 
 
-Effect = Append | Send | Gather | Publish | NamePod
+Effect = Append | Send | Gather | Publish | NamePod | ReadSilences

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct, json
 
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
+from sidecar.core.alerting.silences import Documents, Silence, Silences
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, View
@@ -37,6 +38,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "failovers": (str, Failovers),
     "delivery": (str, Delivery),
     "capture": (str, Capture),
+    "silence": (tuple[str, str], Silence),
 }
 """Key and value of each kind of row."""
 # Built by the import: msgspec 0.22 crashes when two threads are the first to decode one type.
@@ -61,6 +63,8 @@ def changes(before: State, after: State) -> Iterator[Row]:
     yield from _diff("failovers", before.alerts.failovers, after.alerts.failovers)
     yield from _diff("delivery", before.outbox, after.outbox)
     yield from _diff("capture", before.captures, after.captures)
+    if before.silences is not after.silences:
+        yield from _diff("silence", _silences(before.silences), _silences(after.silences))
     for name in {**before.clusters, **after.clusters}:
         old, new = before.clusters.get(name), after.clusters.get(name)
         if old is not new:
@@ -102,7 +106,12 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])
-    return State(clusters, alerts, outbox, found["capture"], found["alive"].get("")), problems
+    silences: dict[str, Silences] = {}
+    for (document, silence_id), silence in found["silence"].items():
+        known = silences.get(document, Silences()).known
+        silences[document] = Silences({**known, silence_id: silence})
+    alive = found["alive"].get("")
+    return State(clusters, alerts, outbox, found["capture"], alive, silences=silences), problems
 
 
 def _diff(
@@ -124,6 +133,10 @@ def _key(key: object, prefix: str | None) -> bytes:
 
 def _one(name: str, value: _S | None) -> Mapping[str, _S]:
     return {name: value} if value else {}
+
+
+def _silences(documents: Documents) -> Mapping[tuple[str, str], Silence]:
+    return {(name, key): silence for name, each in documents.items() for key, silence in each.known.items()}
 
 
 def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:

@@ -175,6 +175,15 @@ class HandoverRead(SeenInCluster, frozen=True):
     content: bytes
 
 
+class SilencesRead(Observed, frozen=True):
+    """A document of silences was read. `content` None: it could not be, because of `problem`. `at`: when the read began."""
+
+    document: str
+    """`Policy.silences_of` a cluster."""
+    content: bytes | None
+    problem: str | None = None
+
+
 class PodNamed(SeenInCluster, frozen=True):
     """Which pod has an address at which a leader of this cluster is, or may be. `pod` None: that cannot be found out."""
 
@@ -249,6 +258,7 @@ Observation = (
     | NotProcessed
     | HandoverRead
     | PodNamed
+    | SilencesRead
     | DeliverySettled
     | EvidenceGathered
     | Started

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 7
+SCHEMA: Final = 8
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -126,6 +126,8 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     queued_at: Timestamp
     episode_id: str | None = None
     """The failover that it is about. Null: none, several, or none known when it was queued."""
+    silence_id: str | None = None
+    """SUPPRESSED_BY_SILENCE: the silence."""
 
 
 class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):

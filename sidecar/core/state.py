@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from sidecar.core.alerting.alerts import Alerts
+from sidecar.core.alerting.silences import Silences
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
@@ -40,3 +41,5 @@ class State(Struct, frozen=True):
     """The last moment at which the sidecar is known to have run."""
     finder: Finder | None = None
     """None: clusters are not found, or nothing is known of it yet."""
+    silences: Mapping[str, Silences] = {}
+    """By document."""

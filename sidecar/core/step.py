@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.alerting import grouping, rules
+from sidecar.core.alerting import grouping, rules, silences
 from sidecar.core.cluster import cluster_step, evidence_requests, removal
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
@@ -15,7 +15,7 @@ from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import new_deliveries, notification_records
 from sidecar.core.delivery.outbox import Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
-from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, Send
+from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send
 from sidecar.core.evidence import Capture, EvidenceItem
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -30,6 +30,7 @@ from sidecar.core.observations import (
     Observation,
     PodNamed,
     PolicyLoaded,
+    SilencesRead,
     Started,
     Stopped,
     Ticked,
@@ -54,7 +55,7 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _effect_done(policy, state, observation)
         case Started():
             return _start(policy, state, observation.at)
-        case PolicyLoaded() | HandoverRead() | PodNamed():
+        case PolicyLoaded() | HandoverRead() | PodNamed() | SilencesRead():
             return _loaded(policy, state, observation), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
@@ -105,10 +106,16 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
     return state, effects
 
 
-def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | PodNamed) -> State:
-    """The state under another policy, going on from what another sidecar left, or with the name of a pod."""
+def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | PodNamed | SilencesRead) -> State:
+    """The state under another policy, going on from what another sidecar left, with the name of a pod, or with other silences."""
     if isinstance(read, PolicyLoaded):
         return replace(state, alerts=grouping.rerouted(state.alerts, read.policy, read.at))
+    if isinstance(read, SilencesRead):
+        if read.document not in policy.silence_documents:
+            return state
+        before = state.silences.get(read.document, silences.Silences())
+        learned = silences.learned(before, read.content, read.problem, policy.longest_silence, read.at)
+        return replace(state, silences={**state.silences, read.document: learned})
     if isinstance(read, PodNamed):
         known = state.clusters.get(read.cluster_id)
         if known is None or (named := with_pod(known.pods, read.host, read.pod)) is known.pods:
@@ -126,7 +133,8 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     outbox = released(state.outbox, state.outbox.keys(), now)
     # Nothing has been observed yet, so no condition has begun to hold.
     alerts = replace(grouping.rerouted(state.alerts, policy, now), pending={})
-    started = replace(state, clusters=known, alerts=alerts, outbox=outbox, finder=None, alive=now)
+    documents = {name: each for name, each in state.silences.items() if name in policy.silence_documents}
+    started = replace(state, clusters=known, alerts=alerts, outbox=outbox, finder=None, alive=now, silences=documents)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
@@ -145,7 +153,9 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
         effects += more
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
-    flushed, notices, suppressed = grouping.flush(evaluated, policy, blind, now)
+    documents, asked = silences.asked(policy, state.silences, evaluated.groups.values(), now)
+    flushed, notices, suppressed = grouping.flush(evaluated, policy, blind, now, documents)
+    documents = silences.counted(policy, documents, suppressed)
     alerts = grouping.kept(groups, flushed)
     queued = [
         delivery for notice in notices for delivery in new_deliveries.of_notice(policy, state.clusters, notice, now)
@@ -157,11 +167,13 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     outbox = with_heartbeats(outbox, [*beats, *again], blind=lost)
     outbox, claimed = claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
-    if alerts is not state.alerts or outbox is not state.outbox or alive is not state.alive:
-        state = replace(state, alerts=alerts, outbox=outbox, alive=alive)
+    parts = {"alerts": alerts, "outbox": outbox, "alive": alive, "silences": documents}
+    if any(part is not getattr(state, name) for name, part in parts.items()):
+        state = replace(state, **parts)
     effects += (Append(notification_records.suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
     effects += (Send(each) for each in new_deliveries.complete(policy, alerts, state.clusters, claimed))
+    effects += (ReadSilences(name) for name in asked)
     return state, effects
 
 

@@ -4,9 +4,10 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.ports import (
     ClusterFinder,
     EventStore,
@@ -16,16 +17,18 @@ from sidecar.ports import (
     Observer,
     PodDirectory,
 )
-from sidecar.settings import AnyFinderSettings, ClusterSettings, KubernetesSettings, ZooKeeperFinderSettings
+from sidecar.settings import (
+    AnyFinderSettings,
+    ClusterSettings,
+    KubernetesSettings,
+    Settings,
+    ZooKeeperFinderSettings,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sidecar.drivers.kubernetes import Access
-
-
-FOUND: Final = "all-clusters"
-"""In place of a cluster id, in the name of the ledger of found clusters."""
 
 
 class Drivers:
@@ -94,8 +97,8 @@ class Drivers:
         return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
 
 
-def ledger_of_found(finder: AnyFinderSettings) -> LedgerStore:
-    """The ledger that all sidecars share that find the same clusters: one document for all of these clusters, in Kubernetes in the
+def ledger_of_found(finder: AnyFinderSettings, name: str = "ledger") -> LedgerStore:
+    """The document of this name that all sidecars share that find the same clusters: one for all of these clusters, in Kubernetes in the
     sidecars' own namespace.
     """
     if isinstance(finder, ZooKeeperFinderSettings):
@@ -103,11 +106,11 @@ def ledger_of_found(finder: AnyFinderSettings) -> LedgerStore:
         from sidecar.drivers.zookeeper.security import Security
 
         security = Security(finder.tls, finder.sasl, finder.authorization)
-        return ZooKeeperLedger(finder.quorum, finder.root.rstrip("/"), security=security)
+        return ZooKeeperLedger(finder.quorum, finder.root.rstrip("/"), name=name, security=security)
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.ledger import KubernetesLedger
 
-    return KubernetesLedger(Access(finder.kubeconfig, finder.context), finder.home, FOUND)
+    return KubernetesLedger(Access(finder.kubeconfig, finder.context), finder.home, ALL_FOUND, name=name)
 
 
 def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDirectory]:
@@ -145,3 +148,12 @@ def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:
 
     security = Security(cluster.tls, cluster.sasl, cluster.authorization)
     return ZooKeeperLedger(cluster.quorum, cluster.namespace, name=name, security=security)
+
+
+def silence_stores_of(settings: Settings) -> dict[str, LedgerStore]:
+    """The documents of silences, by their names in `Settings.silence_documents`."""
+    if not settings.silence_documents:
+        return {}
+    if settings.finder:
+        return {ALL_FOUND: ledger_of_found(settings.finder, "silences")}
+    return {cluster.cluster_id: ledger_of(cluster, "silences") for cluster in settings.clusters}

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Destination, Feed, Heartbeat, Policy, Rule, Source, Store
+from sidecar.core.policy.policy import ALL_FOUND, Destination, Feed, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.endpoints import Endpoint
 from sidecar.secret import Secret
@@ -245,6 +245,12 @@ class LedgerMode(StrEnum):
     LOCAL = "local"
 
 
+class SilenceSettings(Struct, frozen=True):
+    """`longest`: the longest duration of a silence, in microseconds."""
+
+    longest: int
+
+
 class Receiver(Struct, frozen=True):
     """Every endpoint gets each message; the resolved ones only if `send_resolved`."""
 
@@ -308,6 +314,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     state_dir: Path
     spool: SpoolSettings
     ledger: LedgerMode
+    silences: SilenceSettings
     trust_window: float
     http: HttpSettings
     evidence: EvidenceSettings
@@ -333,7 +340,16 @@ class Settings(Alerting, frozen=True, kw_only=True):
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             events=frozenset(each.cluster_id for each in kubernetes if each.events),
             finds=self.finder.store if self.finder else None,
+            silence_documents=self.silence_documents if self.receivers else frozenset(),
+            longest_silence=self.silences.longest,
         )
+
+    @property
+    def silence_documents(self) -> frozenset[str]:
+        """The names of the documents of silences, as in the policy: none if nothing is shared with other sidecars."""
+        if self.ledger is LedgerMode.LOCAL:
+            return frozenset()
+        return frozenset({ALL_FOUND} if self.finder else {cluster.cluster_id for cluster in self.clusters})
 
     def endpoints(self) -> dict[str, Endpoint]:
         """The endpoint of every destination (`ops#0`), also of those that no route names now: deliveries for them may be queued."""

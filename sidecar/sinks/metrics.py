@@ -65,6 +65,7 @@ class SnapshotCollector(Collector):
         yield from _views(snapshot, self._store_of)
         yield from _tally(snapshot)
         yield from _last_episodes(snapshot)
+        yield from _silences(snapshot)
         yield from _own_health(snapshot)
         yield from _sinks(self._sinks())
 
@@ -182,6 +183,15 @@ def _last_episodes(snapshot: Snapshot) -> Iterator[Metric]:
     )
     text = "Bounds of how long no leader worked in the last failover."
     yield _gauge("flink_ha_last_episode_downtime_seconds", text, [*labels, "bound"], downtime)
+
+
+def _silences(snapshot: Snapshot) -> Iterator[Metric]:
+    documents = snapshot.state.silences.items()
+    active = (([name], sum(s.is_active(snapshot.at) for s in each.known.values())) for name, each in documents)
+    yield _gauge("flink_ha_silences", "Active silences.", ["cluster_id"], active)
+    up = (([name], int(each.problem is None)) for name, each in documents if each.answered_at is not None)
+    text = "1 while the silences can be read and used."
+    yield _gauge("flink_ha_silences_up", text, ["cluster_id"], up)
 
 
 def _own_health(snapshot: Snapshot) -> Iterator[Metric]:

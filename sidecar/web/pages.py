@@ -22,12 +22,14 @@ from sidecar.core.records import TransitionRecord
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, facts
+from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.web.status import clusters, is_well
 
 CLUSTERS_SHOWN: Final = 100
 """Clusters without a leader, or that cannot be read, come first."""
 DELIVERIES_SHOWN: Final = 20
+SILENCES_SHOWN: Final = 20
 TRANSITIONS_SHOWN: Final = 100
 """Of the cluster's components."""
 JOBS_SHOWN: Final = 20
@@ -47,6 +49,7 @@ def status(snapshot: Snapshot, episodes: Sequence[EpisodeView], problem: str | N
     """The status page. `problem`: why earlier `episodes` are missing; `stale`: why the page is out of date."""
     outbox = list(snapshot.state.outbox.values())
     watched, finder = clusters(snapshot), snapshot.state.finder
+    silenced = [each for each in silences(snapshot) if each.state != "expired"]
     return _render(
         "status.html.j2",
         at=timestamp(snapshot.at.wall),
@@ -59,6 +62,9 @@ def status(snapshot: Snapshot, episodes: Sequence[EpisodeView], problem: str | N
         health=snapshot.health,
         deliveries=outbox[:DELIVERIES_SHOWN],
         pending=len(outbox),
+        silences=silenced[:SILENCES_SHOWN],
+        silenced=len(silenced),
+        unread_silences=problems(snapshot),
     )
 
 

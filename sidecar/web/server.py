@@ -21,6 +21,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.sanitize import clean
 from sidecar.core.views.explain import UnknownEpisodeError
 from sidecar.core.views.leader_view import leaders
+from sidecar.core.views.silence_view import silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
 from sidecar.web import hosts
@@ -84,6 +85,7 @@ class Application:
             "/readyz": self._readyz,
             "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
             "/api/v1/leaders": lambda: _json(leaders(self._snapshot())),
+            "/api/v1/silences": lambda: _json(silences(self._snapshot())),
         }
         self._lists: Final[dict[str, Callable[[int], _Answer]]] = {
             "/api/v1/transitions": lambda last: _json(self._queries.transitions(last)),

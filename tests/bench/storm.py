@@ -120,6 +120,7 @@ def storm(what: str, jobs: int) -> str:
             gather=asked.append,
             publish=print,
             name_pod=print,
+            read_silences=print,
             sealed=lambda: 0,
             died=told.set,
         )

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
+from sidecar.core.alerting.silences import CLOCK_SKEW, PATIENCE, Documents
 from sidecar.core.delivery.outbox import Delivery, Stage
-from sidecar.core.effects import Append, Effect, Send
+from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
@@ -47,6 +48,11 @@ class Auditor:
         """Events that are in a group and of which nothing has been said."""
         self._settled: dict[Key, str] = {}
         """Events: "told" or "suppressed"."""
+        self._hidden: dict[Key, set[str]] = {}
+        """The silences that hid an alert, as recorded."""
+        self._present: dict[Key, Alert] = {}
+        """All alerts in groups before and after the step."""
+        self._ticked_at = 0
         self._open: dict[tuple[str, str], str] = {}
         """Incidents that a service keeps open, by destination and key: their groups."""
         self._keys: dict[str, str] = {}
@@ -77,9 +83,15 @@ class Auditor:
         if reloaded:
             self._rekey(after.alerts, policy)
             self._prune_incidents(after)
+        self._present = {
+            (fp, key): member.alert
+            for state in (after, before)
+            for fp, group in state.alerts.groups.items()
+            for key, member in group.members.items()
+        }
         new = (each for key, each in after.outbox.items() if key not in before.outbox)
         queued = [each for each in new if not each.is_closing and each.reason is not Reason.RESEND]
-        self._check_quiet(policy, after, notices, observation.at.wall)
+        self._check_quiet(policy, after, notices, observation.at)
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
         sent = (effect.delivery for effect in effects if isinstance(effect, Send))
@@ -87,6 +99,7 @@ class Auditor:
         contested = frozenset[ComponentId]().union(*(cluster.contested for cluster in after.clusters.values()))
         self._check_owed(after.alerts, contested, withdrawn_may_be=not isinstance(observation, Ticked))
         self._check_forgotten(policy, after.alerts, observation.at.steady, reloaded=reloaded)
+        self._check_recorded(after.alerts)
         if isinstance(observation, Ticked):
             _check_rewrites(before.alerts, after.alerts)
             _check_blindness(before.alerts, after)
@@ -117,11 +130,13 @@ class Auditor:
                 if not member.notified:
                     self._settled.pop((fingerprint, member.alert.id), None)
 
-    def _check_quiet(self, policy: Policy, after: State, notices: Sequence[Notice], wall: int) -> None:
+    def _check_quiet(self, policy: Policy, after: State, notices: Sequence[Notice], at: Moment) -> None:
         """Nobody is told what may not be told now."""
         firing = _firing(after)
         for notice in notices:
-            assert not notice.route.is_muted(wall), "told in a mute interval"
+            assert not notice.route.is_muted(at.wall), "told in a mute interval"
+            for alert in notice.alerts:
+                assert not _is_silenced(after, alert, at), "told, and silenced"
             for alert in notice.lasting:
                 assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "told, and inhibited"
                 known = alert.id in self._lasting.get(notice.fingerprint, ())
@@ -206,11 +221,36 @@ class Auditor:
                 if record.id in possible:
                     self._settled[possible[record.id]] = "suppressed"
                     del self._owed[possible[record.id]]
+                if record.silence_id:
+                    self._read_of_silence(policy, record, record.silence_id)
+
+    def _read_of_silence(self, policy: Policy, record: Notification, silence_id: str) -> None:
+        """That a silence hides an alert from now on."""
+        assert record.reason == Reason.SUPPRESSED_BY_SILENCE
+        [key] = [
+            key
+            for key, alert in self._present.items()
+            if record.id == record_id("suppressed", policy.observer, *key, alert.began.wall, silence_id)
+        ]
+        assert silence_id not in self._hidden.get(key, ()) or key not in self._owed, "recorded twice"
+        self._hidden.setdefault(key, set()).add(silence_id)
+
+    def _check_recorded(self, alerts: Alerts) -> None:
+        """No silence hides an alert without a record."""
+        for fingerprint, group in alerts.groups.items():
+            for key, member in group.members.items():
+                assert (member.suppressed_by is Reason.SUPPRESSED_BY_SILENCE) == (member.silence is not None)
+                assert member.silence is None or member.silence in self._hidden[fingerprint, key], (
+                    "hidden, not recorded"
+                )
 
     def _check_owed(self, alerts: Alerts, contested: Collection[ComponentId], *, withdrawn_may_be: bool) -> None:
         for fingerprint, alert in list(self._owed):
             group = alerts.groups.get(fingerprint)
-            if group is None or alert not in group.members:
+            if (group is None or alert not in group.members) and (fingerprint, alert) in self._hidden:
+                self._settled[fingerprint, alert] = "suppressed"  # it is over, and was hidden by a silence until then
+                del self._owed[fingerprint, alert]
+            elif group is None or alert not in group.members:
                 # Taken back: a job that was the first of a failover, and the changes that showed a split.
                 assert withdrawn_may_be, "an event was dropped"
                 component = self._owed.pop((fingerprint, alert)).component
@@ -235,16 +275,19 @@ class Auditor:
 
     def _check_silence(self, policy: Policy, after: State, ticked: Ticked) -> None:
         now = ticked.at.steady
+        # A group that is due waits for the document of silences, until the tick after that at the latest.
+        waits = PATIENCE + now - self._ticked_at if policy.silence_documents else 0
+        self._ticked_at = now
         free = {}
         for fingerprint, route, member in _free(policy, after, ticked):
             key = (fingerprint, member.alert.id)
             since = free[key] = self._free_since.get(key, now)
             if member.notified and not member.alert.ended:
                 last = max(since, self._mentioned.get(key, since))
-                assert now < last + route.repeat_interval + route.group_interval, "silent for too long"
+                assert now < last + route.repeat_interval + route.group_interval + waits, "silent for too long"
             else:
                 since = max(since, member.alert.ended.steady if member.alert.ended else since)
-                assert now < since + route.group_interval + route.group_wait, "not told in time"
+                assert now < since + route.group_interval + route.group_wait + waits, "not told in time"
         self._free_since = free
 
 
@@ -257,9 +300,23 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
         if not route.is_muted(ticked.at.wall):
             for member in group.members.values():
                 alert = member.alert
+                if _is_silenced(after, alert, ticked.at):
+                    continue
                 open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
                 if member.notified if alert.ended else open_to:
                     yield fingerprint, route, member
+
+
+def _is_silenced(state: State, alert: Alert, at: Moment) -> bool:
+    """Judged by the matchers as rules have them, over Python's own regular expressions; and by both clocks."""
+    return any(
+        silence.starts_at - CLOCK_SKEW <= at.wall < silence.ends_at
+        and at.steady < silence.until
+        and not silence.expired_at
+        and all(matcher.matches(alert.labels) for matcher in silence.matchers)
+        for each in state.silences.values()
+        for silence in each.known.values()
+    )
 
 
 def _check_downtime(alert: Alert) -> None:
@@ -337,8 +394,10 @@ class Audited(Sidecar):
     def _step(self, observation: Observation) -> None:
         before, notices = self.state, list[Notice]()
 
-        def tell(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -> grouping.Flushed:
-            told = _tell(alerts, policy, blind, now)
+        def tell(
+            alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment, documents: Documents
+        ) -> grouping.Flushed:
+            told = _tell(alerts, policy, blind, now, documents)
             notices.extend(told[1])
             return told
 
@@ -353,6 +412,8 @@ class Audited(Sidecar):
             elif isinstance(effect, Send):
                 self.feed.take(effect.delivery, self.now)
                 self._send(effect.delivery)
+            elif isinstance(effect, ReadSilences):
+                self._read_silences(effect.document)
         self.feed.saw(self.policy, self.state, observation)
 
 

@@ -1,12 +1,13 @@
 """Alerts in groups under a clock: what is told, second by second."""
 
-from typing import Final
+from typing import Final, Self
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts
 from sidecar.core.alerting.grouping import labels_of
+from sidecar.core.alerting.silences import Documents
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
@@ -48,6 +49,7 @@ class Groups:
         self.alerts = Alerts()
         self.second = 0
         self.blind: set[str] = set()
+        self.documents: Documents = {}
         self.told: list[tuple[int, str, str, list[str]]] = []
         self.suppressed: list[tuple[int, str, str, str]] = []
 
@@ -56,31 +58,33 @@ class Groups:
         at = START + self.second * SECOND
         return Moment(at, at)
 
-    def fires(self, *alerts: Alert) -> "Groups":
+    def fires(self, *alerts: Alert) -> Self:
         for each in alerts:
             self.alerts = grouping.fire(self.alerts, self.policy, each, self.now)
         return self
 
-    def ends(self, *alerts: Alert) -> "Groups":
+    def ends(self, *alerts: Alert) -> Self:
         over = {each.id for each in alerts}
         self.alerts = grouping.resolve(self.alerts, self.policy, over, self.now, _as_it_is)
         return self
 
-    def loads(self, policy: Policy) -> "Groups":
+    def loads(self, policy: Policy) -> Self:
         self.policy = policy
         self.alerts = grouping.rerouted(self.alerts, policy, self.now)
         return self
 
-    def is_killed(self) -> "Groups":
+    def is_killed(self) -> Self:
         state, problems = assemble(changes(State(), State(alerts=self.alerts)))
         assert problems == []
         self.alerts = state.alerts
         return self.loads(self.policy)
 
-    def waits(self, seconds: int) -> "Groups":
+    def waits(self, seconds: int) -> Self:
         for _ in range(seconds):
             self.second += 1
-            self.alerts, notices, suppressed = grouping.flush(self.alerts, self.policy, self.blind, self.now)
+            self.alerts, notices, suppressed = grouping.flush(
+                self.alerts, self.policy, self.blind, self.now, self.documents
+            )
             for notice in notices:
                 names = [f"{each.id}{' is over' * (each.ended is not None)}" for each in notice.alerts]
                 self.told.append((self.second, notice.route.receiver, notice.reason.value, names))

@@ -5,14 +5,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts
+from sidecar.core.alerting.silences import Silence, Silences
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.journal_rows import assemble, changes
+from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.state import State
 from tests.kit.observed_failovers import PATHS, first_sight, gone, play
 
 KEPT: dict[type[Struct], set[str]] = {
-    State: {"clusters", "alerts", "outbox", "captures", "alive"},
+    State: {"clusters", "alerts", "outbox", "captures", "alive", "silences"},
     Alerts: {"pending", "groups", "failovers"},
+    Silences: {"known"},
     ClusterState: {"view", "components", "episode", "last_episode", "standby", "pods", "departed"},
 }
 KEPT_IN_PART = {"leases", "contested"}
@@ -20,6 +23,7 @@ KEPT_IN_PART = {"leases", "contested"}
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
     State: {"finder"},
     Alerts: {"evaluated", "beats"},
+    Silences: {"asked_at", "answered_at", "problem"},
     ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing", "gone", "handed_over_by"},
 }
 
@@ -32,8 +36,10 @@ def test_each_field_is_kept_or_observed_anew(kind: type[Struct]) -> None:
 
 
 def test_what_is_kept_is_the_same_afterwards() -> None:
-    """In the middle of a failover, with an alert and a delivery."""
+    """In the middle of a failover, with an alert, a delivery and a silence."""
     state, _ = play([*first_sight(), *(gone(10, path) for path in PATHS)])
+    silence = Silence("1", (Matcher("alert", Operator.EQUAL, "x"),), 1, 3, "ann", "why", until=2, hid=4)
+    state = replace(state, silences={"orders": Silences({"1": silence})})
     again, problems = assemble(changes(State(), state))
     assert problems == []
     pairs: list[tuple[type[Struct], Struct, Struct]] = [

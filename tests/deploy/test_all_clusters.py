@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.core.observations import SnapshotCompleted
-from sidecar.drivers import FOUND
+from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.drivers.kubernetes import Access, KubernetesFinder
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import LedgerRefusedError
@@ -81,12 +81,12 @@ def test_it_keeps_the_ledger_that_is_shipped_and_no_other(
     kubernetes: Kubernetes, account: Path, built: list[Manifest]
 ) -> None:
     """Its name and labels are those of the code; another ConfigMap cannot be written, in whichever namespace."""
-    (labels,) = (each["metadata"]["labels"] for each in built if each["metadata"]["name"] == ledger_name(FOUND))
+    (labels,) = (each["metadata"]["labels"] for each in built if each["metadata"]["name"] == ledger_name(ALL_FOUND))
     assert labels == LABELS
-    shared = KubernetesLedger(Access(account), NAMESPACE, FOUND, seconds=PATIENCE_SECONDS)
+    shared = KubernetesLedger(Access(account), NAMESPACE, ALL_FOUND, seconds=PATIENCE_SECONDS)
     assert shared.write(b"{}", shared.read())
     assert shared.read().content == b"{}"
-    for namespace, name in ((NAMESPACE, "other"), ("team-a", FOUND)):
+    for namespace, name in ((NAMESPACE, "other"), ("team-a", ALL_FOUND)):
         refused = KubernetesLedger(Access(account), namespace, name, seconds=PATIENCE_SECONDS)
         with pytest.raises(LedgerRefusedError):
             refused.read()

@@ -62,6 +62,7 @@ class House:
             gather=lambda _: None,
             publish=lambda _: None,
             name_pod=lambda *_: None,
+            read_silences=lambda *_: None,
             sealed=lambda: 0,
             died=lambda: None,
         )

@@ -7,10 +7,12 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core import handover
+from sidecar.core.alerting import silence_document
+from sidecar.core.alerting.silence_document import Written
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.effects import Append, Gather, NamePod, Publish, Send
+from sidecar.core.effects import Append, Gather, NamePod, Publish, ReadSilences, Send
 from sidecar.core.evidence import Capture
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import ComponentId
@@ -27,6 +29,7 @@ from sidecar.core.observations import (
     NodeObserved,
     NodeRefused,
     Observation,
+    SilencesRead,
     SnapshotCompleted,
     Started,
     Stopped,
@@ -82,6 +85,10 @@ class Sidecar:
         """Addresses whose pods are asked for."""
         self.answers: dict[str, DeliveryOutcome | None] = {}
         """How each destination answers, by name: DELIVERED unless told otherwise, None for never."""
+        self.silences: dict[str, bytes | None] = {}
+        """The documents of silences in the store; None: it cannot be reached."""
+        self.store_hangs = False
+        """Whether nothing that is asked for silences is answered."""
         self.now = START
         self._seen_paths: set[str] = set()
         self.take(Started)
@@ -117,6 +124,10 @@ class Sidecar:
     def told(self) -> list[tuple[str, str]]:
         """What was sent: alert and reason."""
         return [(delivery.alert, delivery.reason.value) for delivery in self.sent]
+
+    def silenced_by(self, *found: Written) -> None:
+        """Have these silences, and no others, in the cluster's document."""
+        self.silences[CLUSTER] = silence_document.written({silence.id: silence for silence in found})
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -229,6 +240,15 @@ class Sidecar:
                     self.events.append(event)
                 case NamePod(_, host):
                     self.wanted.append(host)
+                case ReadSilences(document):
+                    self._read_silences(document)
+
+    def _read_silences(self, document: str) -> None:
+        if self.store_hangs:
+            return
+        content = self.silences.get(document, b"")
+        problem = "out of reach" if content is None else None
+        self._step(SilencesRead(self.moment, document, content, problem))
 
     def _send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)

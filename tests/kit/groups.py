@@ -23,6 +23,7 @@ _GROUPS: Final = {
         "integration/test_kubernetes",
         "integration/test_ledgers",
         "integration/test_no_such_cluster",
+        "integration/test_silences",
         "integration/test_trickling_stores",
     ),
     "campaign": ("campaign/test_short",),

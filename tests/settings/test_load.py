@@ -27,6 +27,7 @@ external_labels: {env: prod, shard: 07, "on": no}
 state_dir: state
 spool: {url: "file:///var/spool/with%20blank", roll_interval: 2s500ms, roll_records: 10}
 ledger: {mode: store}
+silences: {longest: 12h}
 trust_window: 1m
 http: {host: 127.0.0.1, port: "${PORT}"}
 rule_files: [rules/more.yaml]
@@ -118,6 +119,8 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
             "ops": (Destination("ops", 0), Destination("ops", 1)),
             "night": (Destination("night", 0, send_resolved=False),),
         },
+        silence_documents=frozenset({"default"}),
+        longest_silence=12 * 3600 * SECOND,
         places={"default": "zookeeper zk:2181/ /flink/default"},
     )
 

@@ -59,6 +59,7 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
         gather=lambda _: None,
         publish=lambda _: None,
         name_pod=lambda *_: None,
+        read_silences=lambda *_: None,
         sealed=lambda: 0,
         died=died,
     )

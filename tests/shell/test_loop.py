@@ -49,6 +49,7 @@ class House:
             gather=self.captures.append,
             publish=lambda _: None,
             name_pod=lambda *_: None,
+            read_silences=lambda *_: None,
             sealed=lambda: 0,
             died=self.died.set,
         )

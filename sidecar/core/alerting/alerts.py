@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Destination
 from sidecar.core.policy.routing import Route
+
+SilenceId = Annotated[str, Meta(max_length=36)]
 
 
 class Reason(StrEnum):
@@ -25,6 +28,7 @@ class Reason(StrEnum):
     HEARTBEAT = "HEARTBEAT"
     """The sidecar is running and can read the store."""
     SUPPRESSED_BY_INHIBITION = "SUPPRESSED_BY_INHIBITION"
+    SUPPRESSED_BY_SILENCE = "SUPPRESSED_BY_SILENCE"
     SUPPRESSED_BY_TIME_INTERVAL = "SUPPRESSED_BY_TIME_INTERVAL"
 
 
@@ -68,6 +72,8 @@ class Member(Struct, frozen=True, rename={"notified": "told", "suppressed_by": "
     notified: bool = False
     suppressed_by: Reason | None = None
     """Why it was suppressed when its group was last flushed."""
+    silence: SilenceId | None = None
+    """The silence that suppressed it then."""
 
 
 class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
@@ -174,9 +180,10 @@ class MessageAlert(Struct, frozen=True):
 
 
 class Suppressed(Struct, frozen=True):
-    """An alert that was resolved before it could be notified."""
+    """An alert that was resolved before it could be notified, or that a silence matches from now on."""
 
     fingerprint: str
     route: Route
     reason: Reason
     alert: Alert
+    silence: SilenceId | None = None

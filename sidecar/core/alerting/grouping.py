@@ -3,6 +3,7 @@
 An alert belongs to a group of each route that it matches. A group is notified `group_wait` after its first alert; after a change, not
 sooner than `group_interval` after its last notification; and again after `repeat_interval` while an alert in it fires. A muted or
 inhibited alert stays in its group: it is notified when the suppression ends, if it still fires then; else it is recorded as suppressed.
+So does a silenced alert, which is recorded when the silence begins to hide it.
 
 Alerts about one observer have groups of their own, by observer: a group's fingerprint is either the same for every observer, or another for
 each of them.
@@ -12,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
@@ -69,8 +71,10 @@ def withdraw(alerts: Alerts, turned_out_wrong: Callable[[Alert], bool]) -> Alert
     return replace(alerts, groups=groups)
 
 
-def flush(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -> Flushed:
-    """The notifications that are due, and the groups afterwards.
+def flush(
+    alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment, documents: silences.Documents | None = None
+) -> Flushed:
+    """The notifications that are due, and the groups afterwards. `documents`: of silences.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """
@@ -84,8 +88,11 @@ def flush(alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment) -
     for fingerprint, group in alerts.groups.items():
         route = routes[group.route]
         if group.flush_at is not None and now.steady >= group.flush_at:
+            if silences.awaited(policy, documents or {}, group, now):
+                continue
+            hidden = silences.hiding(policy, documents or {}, group, now)
             firing = [alert.labels for alert in alerts.active().values()] if firing is None else firing
-            rest, notice, dropped = _flush(fingerprint, group, route, policy, firing, blind, now)
+            rest, notice, dropped = _flush(fingerprint, group, route, policy, firing, hidden, blind, now)
             notices += [notice] if notice else []
             suppressed += dropped
             if rest is not group:
@@ -232,11 +239,16 @@ def _flush(
     route: Route,
     policy: Policy,
     firing: Collection[Labels],
+    hidden: Mapping[str, str],
     blind: Collection[str],
     now: Moment,
 ) -> tuple[Group | None, Notice | None, list[Suppressed]]:
-    """The group after its flush, its notification, and alerts that will never be notified."""
+    """The group after its flush, its notification, and what to record: alerts that will never be notified, or that a silence hides now.
+
+    `hidden`: by alert, the silence that matches it.
+    """
     suppressed_by = _suppressed_now(group, route, policy, firing, now)
+    suppressed_by |= dict.fromkeys(hidden, Reason.SUPPRESSED_BY_SILENCE)
     open_to = {key: member for key, member in group.members.items() if key not in suppressed_by}
     news = [m.alert for m in open_to.values() if not m.notified and (not m.alert.ended or _is_fresh(m))]
     resolved = [m.alert for m in open_to.values() if m.notified and m.alert.ended]
@@ -252,12 +264,12 @@ def _flush(
             fingerprint, route, reason, (*news, *resolved, *still), len(news), group.labels, thread, goes_on
         )
     suppressed = [
-        Suppressed(fingerprint, route, why, member.alert)
+        Suppressed(fingerprint, route, why, member.alert, hidden.get(key))
         for key, member in group.members.items()
-        if not member.notified and member.alert.ended and (why := suppressed_by.get(key, member.suppressed_by))
+        if (why := _newly_suppressed(member, suppressed_by.get(key, member.suppressed_by), hidden.get(key)))
     ]
     left = {
-        key: Member(member.alert, member.notified or key in open_to, suppressed_by.get(key))
+        key: Member(member.alert, member.notified or key in open_to, suppressed_by.get(key), hidden.get(key))
         for key, member in group.members.items()
         if not member.alert.ended or (member.notified and key in suppressed_by)
     }
@@ -284,6 +296,14 @@ def _suppressed_now(
         if not (member.notified and member.alert.ended)
         and is_inhibited(policy.inhibit_rules, member.alert.labels, firing)
     }
+
+
+def _newly_suppressed(member: Member, why: Reason | None, silence: str | None) -> Reason | None:
+    """The reason to record: of a silence that did not hide it before, else when it is over before it could be notified."""
+    if silence is not None:
+        return why if silence != member.silence else None
+    is_lost = not member.notified and member.alert.ended and why is not Reason.SUPPRESSED_BY_SILENCE
+    return why if is_lost else None
 
 
 def _is_fresh(member: Member) -> bool:

@@ -104,7 +104,8 @@ def notification_line(notification: Notification) -> str:
     """What became of a notification, as one line of a log."""
     detail = f": {clean(notification.detail)}" if notification.detail else ""
     attempt = f" (attempt {notification.attempt})" if notification.attempt else ""
-    what = f"{notification.alert} {notification.reason} to {notification.destination}"
+    by = f" {notification.silence_id}" if notification.silence_id else ""
+    what = f"{notification.alert} {notification.reason}{by} to {notification.destination or notification.receiver}"
     return f"{what}: {notification.outcome}{attempt}{detail}"
 
 

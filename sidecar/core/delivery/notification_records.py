@@ -9,10 +9,12 @@ from sidecar.core.records import Notification, record_id
 
 
 def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
-    """An alert that was resolved before it could be notified."""
-    alert = suppressed.alert
+    """An alert that was resolved before it could be notified, or that is silenced."""
+    alert, silence = suppressed.alert, suppressed.silence
     return Notification(
-        id=record_id("suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall),
+        id=record_id(
+            "suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall, *filter(None, [silence])
+        ),
         alert=alert.rule,
         fingerprint=suppressed.fingerprint,
         receiver=suppressed.route.receiver,
@@ -25,6 +27,7 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
         delivery_id="",
         queued_at=timestamp(at.wall),
         episode_id=alert.episode_id,
+        silence_id=silence,
         **envelope(policy, alert.cluster_id, at),
     )
 

@@ -120,6 +120,8 @@ class Heartbeat(Struct, frozen=True):
     interval: int
 
 
+ALL_FOUND: Final = "all-clusters"
+"""In place of a cluster id, in the names of the documents that all found clusters share."""
 NO_RECEIVER: Final = Route("")
 """The route without a receiver."""
 
@@ -150,6 +152,9 @@ class Policy(Struct, frozen=True):
     """The clusters whose failovers become Kubernetes Events."""
     finds: Store | None = None
     """The store in which clusters are found; None: only those of `stores` are watched."""
+    silence_documents: frozenset[str] = frozenset()
+    """The documents of silences that can be read, by the id of their cluster, or ALL_FOUND."""
+    longest_silence: int = 30 * 24 * 3600 * SECOND
 
     def feeds(self) -> Iterator[Destination]:
         """The destinations that get single alerts."""
@@ -162,3 +167,8 @@ class Policy(Struct, frozen=True):
     def store_of(self, cluster_id: str) -> Store:
         """The store of a watched cluster."""
         return self.stores[cluster_id] if self.finds is None else self.stores.get(cluster_id, self.finds)
+
+    def silences_of(self, cluster_id: str) -> str | None:
+        """The document with the silences of a cluster's alerts; None: there is none."""
+        name = cluster_id if self.finds is None else ALL_FOUND
+        return name if name in self.silence_documents else None

@@ -38,6 +38,7 @@ CLUSTER: Final[Keys] = no_default("flink_conf_dir", "zookeeper", "kubernetes")
 """The keys of each entry of `clusters`; at the top level where there is only one."""
 SPOOL: Final[Keys] = {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"}
 LEDGER: Final[Keys] = {"mode": "auto"}
+SILENCES: Final[Keys] = {"longest": "30d"}
 HTTP: Final[Keys] = {
     "host": "0.0.0.0",  # noqa: S104  probes and Prometheus connect from outside the pod
     "port": "9250",
@@ -79,7 +80,7 @@ CONFIG: Final[Keys] = {
     **CLUSTER,
     **no_default("clusters", "observer", "external_labels"),
     "state_dir": "/var/lib/flink-ha-sidecar",
-    **no_default("spool", "ledger"),
+    **no_default("spool", "ledger", "silences"),
     "trust_window": "3s",
     **no_default("http", "evidence", "rule_files"),
     **RULE_FILE,

@@ -6,13 +6,16 @@ Deeper: `python -m tests.core.alerting.test_any_alerts [HISTORIES]`.
 import sys
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
+from sidecar.core.alerting.silence_document import Written
 from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PolicyLoaded
 from sidecar.core.policy.labels import Matcher, Operator
@@ -47,6 +50,7 @@ def equals(label: str, value: str) -> Matcher:
     return Matcher(label, Operator.EQUAL, value)
 
 
+ANY: Final = Matcher("alert", Operator.NOT_EQUAL, "")
 matchers = st.sampled_from(
     [
         *(equals("alert", each.alert) for each in RULES),
@@ -108,7 +112,7 @@ inhibitions = st.builds(
     st.sampled_from([("cluster_id",), ("cluster_id", "component"), ("job_id",), ()]),
 )
 policies = st.builds(
-    lambda rules, root, inhibited, env: replace(
+    lambda rules, root, inhibited, env, silenced: replace(
         POLICY,
         rules=tuple(rules),
         route=with_feeds(keyed(replace(root, matchers=(), continues=False, mute=(), active=())), {AM.receiver}),
@@ -123,11 +127,14 @@ policies = st.builds(
         },
         external_labels={"env": env},
         session_timeouts={"default": 20 * SECOND},
+        silence_documents=silenced,
+        longest_silence=2 * 3600 * SECOND,
     ),
     st.lists(st.sampled_from(RULES), min_size=4, unique=True),
     routes(2),
     st.lists(inhibitions, max_size=3),
     st.sampled_from(["prod", "test"]),
+    st.sampled_from([frozenset({CLUSTER}), frozenset({CLUSTER}), frozenset[str]()]),
 )
 components = st.lists(
     st.sampled_from([*ALL_FOUR, ComponentId(Component.JOB, OTHER_JOB)]), min_size=1, max_size=5, unique=True
@@ -146,6 +153,7 @@ class AnyAlerts(RuleBasedStateMachine):
         self.leads("jm-a")
         self.contends(2)
         self.sidecar = Audited(self.flink, policy)
+        self.silences: list[Written] = []
         self.sidecar.connects()
         self.connected = True
 
@@ -252,7 +260,7 @@ class AnyAlerts(RuleBasedStateMachine):
 
     @rule(policy=policies)
     def policy_changes(self, policy: Policy) -> None:
-        self.sidecar.loads(policy)
+        self.sidecar.loads(replace(policy, silence_documents=self.sidecar.policy.silence_documents))
 
     @rule()
     def same_policy_is_loaded(self) -> None:
@@ -263,6 +271,40 @@ class AnyAlerts(RuleBasedStateMachine):
     @rule(by=st.sampled_from([-7200, -60, 60, 7200]))
     def wall_clock_jumps(self, by: float) -> None:
         self.sidecar.wall_ahead += round(by * SECOND)
+
+    @rule(
+        wanted=st.just([ANY]) | st.lists(matchers, min_size=1, max_size=2),
+        lasts=st.sampled_from([5, 40, 700, 9000]),
+        ahead=st.sampled_from([-600, 0, 3600]),
+    )
+    def is_silenced(self, wanted: Sequence[Matcher], lasts: float, ahead: float) -> None:
+        """By somebody whose clock may differ by an hour."""
+        starts = self.sidecar.moment.wall + round(ahead * SECOND)
+        name = str(UUID(int=len(self.sidecar.steps)))
+        silence = Written(name, tuple(wanted), starts, starts + round(lasts * SECOND), "ann", "upgrade")
+        self.silences = [*self.silences[-20:], silence]
+        self.sidecar.silenced_by(*self.silences)
+
+    @rule(host=st.sampled_from(HOSTS), lasts=st.sampled_from([40, 700, 9000]), then=pauses)
+    def fails_over_as_planned(self, host: str, lasts: float, then: float) -> None:
+        """In a silence, which may end before the failover does."""
+        self.is_silenced([ANY], lasts, 0)
+        self.sidecar.waits(10.5, tick=0.5)
+        self.fails_over(host, 4)
+        self.looks(then)
+
+    @rule(keep=st.booleans())
+    def silences_are_expired(self, keep: bool) -> None:
+        self.silences = self.silences[:-1] if keep else []
+        self.sidecar.silenced_by(*self.silences)
+
+    @rule(content=st.sampled_from([None, b"", b"{", b'{"format": 2}', b'{"silences": [{"id": 1}]}']))
+    def silences_are_out_of_reach_or_garbled(self, content: bytes | None) -> None:
+        self.sidecar.silences[CLUSTER] = content
+
+    @rule(hangs=st.booleans())
+    def silences_are_not_answered(self, hangs: bool) -> None:
+        self.sidecar.store_hangs = hangs
 
     def delivers_all(self) -> None:
         """A destination takes one message a tick: a storm takes as many ticks as it has messages, and as those that come meanwhile."""
@@ -280,6 +322,8 @@ class AnyAlerts(RuleBasedStateMachine):
         self.leads("jm-a")
         self.contends(2)
         self.sidecar.connects()
+        self.sidecar.silenced_by(*self.silences)
+        self.sidecar.store_hangs = False
         self.sidecar.waits(30, tick=1).waits(5 * 3600, tick=200).waits(2, tick=0.5)
         self.delivers_all()
         alerts = self.sidecar.state.alerts
@@ -290,7 +334,7 @@ class AnyAlerts(RuleBasedStateMachine):
         assert self.sidecar.feed.alertmanager.firing(self.sidecar.now) == []
         before = self.sidecar.state
         self.sidecar.waits(1, tick=0.5)
-        assert before is self.sidecar.state or before.alive is not self.sidecar.state.alive
+        assert not [*changes(before, self.sidecar.state)] or before.alive is not self.sidecar.state.alive
         assert self.sidecar.again() == self.sidecar.audit.effects, "the same observations gave something else"
 
 

@@ -1,0 +1,175 @@
+"""The document of silences: its format, its bounds, and what each matcher means. Others can write it, so nothing in it is trusted."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final
+
+from msgspec import DecodeError, Meta, Raw, Struct, json
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import SilenceId
+from sidecar.core.errors import OperatorError
+from sidecar.core.moment import SECOND
+from sidecar.core.policy.labels import Labels, Matcher, Operator
+from sidecar.core.policy.patterns import PatternError, check, full_match
+from sidecar.core.sanitize import clean
+
+FORMAT: Final = 1
+MOST_BYTES: Final = 64 << 10
+"""Of the document."""
+MOST: Final = 100
+"""Silences in a document."""
+MOST_MATCHERS: Final = 10
+"""Of a silence."""
+MOST_PATTERNS: Final = 50
+"""Regular expressions in a document."""
+LONGEST_NAME: Final = 100
+"""Characters of an author, and of a label's name."""
+LONGEST_TEXT: Final = 500
+"""Characters of a comment, and of a label's value."""
+KEPT: Final = 24 * 3600 * SECOND
+"""How long a silence that has ended stays in the document."""
+
+_ID: Final = re.compile(r"[0-9a-f-]{36}")
+
+_Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
+_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+_Time = Annotated[int, Meta(ge=0, le=253_402_300_799_999_999)]
+
+
+class SilencesError(OperatorError):
+    """The document of silences cannot be used or changed: one line that says why."""
+
+
+class Written(Struct, frozen=True):
+    """One silence in the document. Times are microseconds since the epoch, by the clock of its creator."""
+
+    id: SilenceId
+    matchers: Annotated[tuple[Matcher, ...], Meta(min_length=1, max_length=MOST_MATCHERS)]
+    starts_at: _Time
+    ends_at: _Time
+    author: _Name
+    comment: _Text
+    expired_at: _Time = 0
+    """When it was ended by hand, for all sidecars at once, whatever their clocks say; 0: it was not."""
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether all matchers are true of an alert's labels."""
+        return all(_is_true(matcher, labels.get(matcher.label, "")) for matcher in self.matchers)
+
+    @property
+    def over_at(self) -> int:
+        return min(self.expired_at or self.ends_at, self.ends_at)
+
+    def is_over(self, wall: int) -> bool:
+        return self.expired_at > 0 or wall >= self.ends_at
+
+
+class _Document(Struct, frozen=True):
+    """Its JSON."""
+
+    format: int = FORMAT
+    silences: list[Raw] = []
+
+
+_DOCUMENT: Final = json.Decoder(_Document)
+_SILENCE: Final = json.Decoder(Written)
+
+
+def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
+    """The silences in a document, and one line for each that is not used. `longest`: no silence lasts longer (microseconds).
+
+    Raises SilencesError if all of it is unusable.
+    """
+    if not content:
+        return {}, []
+    if len(content) > MOST_BYTES:
+        raise SilencesError(
+            f"{len(content)} bytes are more than the {MOST_BYTES >> 10} KiB that it may have: delete it"
+        )
+    try:
+        document = _DOCUMENT.decode(content)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        raise SilencesError("it is not a document of silences: delete it") from None
+    if document.format > FORMAT:
+        raise SilencesError(
+            f"it was written by a newer version (format {document.format}, this version reads {FORMAT})"
+        )
+    if len(document.silences) > MOST:
+        raise SilencesError(f"it has {len(document.silences)} silences, of at most {MOST}: delete it")
+    found: dict[str, Written] = {}
+    problems = []
+    for place, raw in enumerate(document.silences):
+        try:
+            silence = _checked(_SILENCE.decode(raw), longest)
+        except (DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            problems.append(f"silence {place + 1} of the document is not used: {clean(error)}")
+        else:
+            found[silence.id] = silence
+    if sum(1 for silence in found.values() for _ in _patterns(silence)) > MOST_PATTERNS:
+        raise SilencesError(f"it has more than {MOST_PATTERNS} regular expressions: delete it")
+    return found, problems
+
+
+def added(silences: Mapping[str, Written], silence: Written, wall: int, longest: int) -> dict[str, Written]:
+    """The silences with one more, without those that ended long ago. Raises SilencesError."""
+    kept = {key: other for key, other in silences.items() if wall - other.over_at < KEPT}
+    while len(kept) >= MOST and (ended := [each for each in kept.values() if each.is_over(wall)]):
+        del kept[min(ended, key=lambda each: each.over_at).id]
+    try:
+        kept[silence.id] = _checked(silence, longest)
+    except ValueError as error:
+        raise SilencesError(f"cannot add the silence: {error}") from error
+    if len(kept) > MOST:
+        raise SilencesError(f"there are {MOST} silences already: expire one")
+    if sum(1 for each in kept.values() for _ in _patterns(each)) > MOST_PATTERNS:
+        raise SilencesError(
+            f"all silences together would have more than {MOST_PATTERNS} regular expressions: expire one"
+        )
+    return kept
+
+
+def written(silences: Mapping[str, Written]) -> bytes:
+    """The document. Raises SilencesError: it is too large."""
+    content = json.encode(_Document(FORMAT, [Raw(json.encode(silence)) for silence in silences.values()]))
+    if len(content) > MOST_BYTES:
+        raise SilencesError(f"all silences together would have more than {MOST_BYTES >> 10} KiB: expire one")
+    return content
+
+
+def _checked(silence: Written, longest: int) -> Written:
+    """The silence, with no longer duration than it may have. Raises ValueError."""
+    if not _ID.fullmatch(silence.id):
+        raise ValueError("its id is none")
+    if silence.ends_at < silence.starts_at:
+        raise ValueError("it ends before it starts")
+    for matcher in silence.matchers:
+        if len(matcher.label) > LONGEST_NAME or len(matcher.value) > LONGEST_TEXT:
+            raise ValueError("a matcher is too long")
+    for matcher in _patterns(silence):
+        try:
+            check(matcher.value)
+        except PatternError as error:
+            raise ValueError(f'the pattern of "{clean(matcher.label)}" {error}') from error
+    return replace(silence, ends_at=min(silence.ends_at, silence.starts_at + longest))
+
+
+def _patterns(silence: Written) -> Iterator[Matcher]:
+    return (each for each in silence.matchers if each.operator in {Operator.MATCHES, Operator.MATCHES_NOT})
+
+
+def is_vacuous(matcher: Matcher) -> bool:
+    """Whether it is true of any value, or of an alert without the label, as Alertmanager defines a matcher that selects nothing."""
+    return all(_is_true(matcher, value) for value in ("any-Value_0", "2.zz")) or _is_true(matcher, "")
+
+
+def _is_true(matcher: Matcher, value: str) -> bool:
+    match matcher.operator:
+        case Operator.EQUAL:
+            return value == matcher.value
+        case Operator.NOT_EQUAL:
+            return value != matcher.value
+        case Operator.MATCHES:
+            return full_match(matcher.value, value)
+        case Operator.MATCHES_NOT:
+            return not full_match(matcher.value, value)

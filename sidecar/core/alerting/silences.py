@@ -1,0 +1,158 @@
+"""Silences: while one is active, the alerts that it matches are not notified. Alertmanager's, kept in a document that sidecars share.
+
+The commands write the document, sidecars read it: at an interval, and before a group is notified. What cannot be read, or is not
+understood, silences nothing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Group, Suppressed
+from sidecar.core.alerting.silence_document import SilencesError, Written, read
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Policy
+
+CLOCK_SKEW: Final = 2 * 3600 * SECOND
+"""By so much the clock of the silence's creator may be ahead of ours: it is active at once."""
+INTERVAL: Final = 10 * SECOND
+"""Between two reads of a document."""
+SHARE: Final = SECOND // 2
+"""The interval is at least this for each document: a sidecar of hundreds of clusters makes two requests a second."""
+AHEAD: Final = 2 * SECOND
+"""The document is read this long before a group is due: a silence that was added earlier holds."""
+PATIENCE: Final = 3 * SECOND
+"""How long a group that is due waits for the document."""
+LOST: Final = 30 * SECOND
+"""A read that is not answered after this long is asked for again."""
+
+
+class Silence(Written, frozen=True):
+    """A silence that this sidecar knows."""
+
+    until: int = 0
+    """It ends here (steady) at the latest: its duration after it was first read. A wall clock that is set back does not prolong it."""
+    hid: int = 0
+    """How many alerts it kept from being notified, by this sidecar's records."""
+
+    def is_active(self, now: Moment) -> bool:
+        return not self.is_over(now.wall) and self.starts_at - CLOCK_SKEW <= now.wall and now.steady < self.until
+
+
+class Silences(Struct, frozen=True):
+    """What is known of one document."""
+
+    known: Mapping[str, Silence] = {}
+    """By id. Kept in the journal: known silences hold while the store cannot be read."""
+    asked_at: int | None = None
+    """When (steady) the document was to be read last."""
+    answered_at: int | None = None
+    """When (steady) the last read that was answered began."""
+    problem: str | None = None
+    """Why it could not be read, or not be used as a whole."""
+
+
+Documents = Mapping[str, Silences]
+"""By the name of the document: `Policy.silences_of`."""
+
+
+def learned(known: Silences, content: bytes | None, problem: str | None, longest: int, at: Moment) -> Silences:
+    """What is known after a read. `content` None: it could not be read, because of `problem`; known silences hold on."""
+    answered = replace(known, answered_at=at.steady, problem=problem)
+    if content is None:
+        return answered
+    try:
+        found, _ = read(content, longest)
+    except SilencesError as error:
+        return replace(answered, known={}, problem=str(error))
+    silences = {key: _known(silence, known.known.get(key), at) for key, silence in found.items()}
+    if silences.keys() == known.known.keys() and all(silences[key] is each for key, each in known.known.items()):
+        return answered
+    return replace(answered, known=silences)
+
+
+def _known(silence: Written, before: Silence | None, at: Moment) -> Silence:
+    fields = {name: getattr(silence, name) for name in silence.__struct_fields__}
+    if before and all(getattr(before, name) == value for name, value in fields.items()):
+        return before
+    return Silence(**fields, until=at.steady + silence.ends_at - silence.starts_at, hid=before.hid if before else 0)
+
+
+def asked(policy: Policy, documents: Documents, groups: Iterable[Group], now: Moment) -> tuple[Documents, list[str]]:
+    """The documents to read now: those whose interval has passed, and those of groups that are due soon."""
+    if not policy.silence_documents:
+        return documents, []
+    needed = _needed(policy, groups, now)
+    interval = max(INTERVAL, SHARE * len(policy.silence_documents))
+    due = [
+        name
+        for name in sorted(policy.silence_documents)
+        if _is_due(documents.get(name, Silences()), needed.get(name), interval, now.steady)
+    ]
+    if not due:
+        return documents, []
+    changed = {name: replace(documents.get(name, Silences()), asked_at=now.steady) for name in due}
+    return {**documents, **changed}, due
+
+
+def _needed(policy: Policy, groups: Iterable[Group], now: Moment) -> dict[str, int]:
+    """By document: the latest time (steady) since which it must have been read for the groups that are due soon."""
+    needed: dict[str, int] = {}
+    for group in groups:
+        if group.flush_at is not None and group.flush_at <= now.steady + AHEAD:
+            for name in _documents_of(policy, group):
+                needed[name] = max(needed.get(name, 0), group.flush_at - AHEAD)
+    return needed
+
+
+def _is_due(known: Silences, needed: int | None, interval: int, now: int) -> bool:
+    asked, answered = known.asked_at, known.answered_at
+    if asked is None:
+        return True
+    if answered is None or answered < asked:
+        return now >= asked + LOST
+    return now >= asked + interval or (needed is not None and answered < needed)
+
+
+def awaited(policy: Policy, documents: Documents, group: Group, now: Moment) -> bool:
+    """Whether a group that is due waits for a document: it was not read shortly before, and will soon be."""
+    if group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
+        return False
+    times = (documents.get(name, Silences()).answered_at for name in _documents_of(policy, group))
+    return any(at is None or at < group.flush_at - AHEAD for at in times)
+
+
+def _documents_of(policy: Policy, group: Group) -> Collection[str]:
+    found = {policy.silences_of(member.alert.cluster_id) for member in group.members.values()}
+    return {name for name in found if name is not None}
+
+
+def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> dict[str, str]:
+    """By alert of the group: the active silence that matches it; of several the one that ends last."""
+    active: dict[str, list[Silence]] = {}
+    for name in _documents_of(policy, group):
+        silences = (each for each in documents.get(name, Silences()).known.values() if each.is_active(now))
+        active[name] = sorted(silences, key=lambda each: (each.ends_at, each.id), reverse=True)
+    if not any(active.values()):
+        return {}
+    found = {}
+    for key, member in group.members.items():
+        candidates = active.get(policy.silences_of(member.alert.cluster_id) or "", [])
+        if match := next((each for each in candidates if each.matches(member.alert.labels)), None):
+            found[key] = match.id
+    return found
+
+
+def counted(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:
+    """The documents after their silences have hidden these alerts."""
+    hidden = Counter((policy.silences_of(each.alert.cluster_id), each.silence) for each in suppressed if each.silence)
+    changed = dict(documents)
+    for (name, silence_id), number in hidden.items():
+        if name in changed and silence_id in changed[name].known:
+            known = changed[name].known
+            more = replace(known[silence_id], hid=known[silence_id].hid + number)
+            changed[name] = replace(changed[name], known={**known, silence_id: more})
+    return changed if hidden else documents

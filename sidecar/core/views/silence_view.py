@@ -1,0 +1,68 @@
+"""Silences as the page and the API show them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from sidecar.core.alerting.silences import Silence
+from sidecar.core.moment import Moment, Timestamp, timestamp
+from sidecar.core.views.snapshot import Snapshot
+
+
+class SilenceView(Struct, frozen=True):
+    """One silence. Its texts are as somebody wrote them."""
+
+    id: str
+    state: str
+    """`active`, `pending` (it starts later) or `expired`."""
+    matchers: Sequence[str]
+    starts_at: Timestamp
+    ends_at: Timestamp
+    author: str
+    comment: str
+    clusters: Sequence[str]
+    """The clusters in whose stores it is; `all-clusters`: all that are found."""
+    hides: int
+    """Alerts that it hides now."""
+    hid: int
+    """Alerts that it has hidden since this sidecar knows it."""
+
+
+def silences(snapshot: Snapshot) -> list[SilenceView]:
+    """All silences that are known, active ones first, of these the one that ends next first."""
+    found: dict[str, Silence] = {}
+    clusters: dict[str, list[str]] = {}
+    hid = Counter[str]()
+    for name, document in sorted(snapshot.state.silences.items()):
+        for key, silence in document.known.items():
+            found[key] = silence
+            clusters.setdefault(key, []).append(name)
+            hid[key] += silence.hid
+    members = (member for group in snapshot.state.alerts.groups.values() for member in group.members.values())
+    hides = Counter(member.silence for member in members)
+    views = [_view(each, snapshot.at, clusters[key], hides[key], hid[key]) for key, each in found.items()]
+    return sorted(views, key=lambda view: (view.state != "active", view.ends_at, view.id))
+
+
+def problems(snapshot: Snapshot) -> dict[str, str]:
+    """By cluster: why its silences are not up to date."""
+    return {name: each.problem for name, each in sorted(snapshot.state.silences.items()) if each.problem}
+
+
+def _view(silence: Silence, at: Moment, clusters: Sequence[str], hides: int, hid: int) -> SilenceView:
+    state = "active" if silence.is_active(at) else "pending"
+    if silence.is_over(at.wall) or at.steady >= silence.until:
+        state = "expired"
+    return SilenceView(
+        silence.id,
+        state,
+        [*map(str, silence.matchers)],
+        timestamp(silence.starts_at),
+        timestamp(silence.over_at),
+        silence.author,
+        silence.comment,
+        clusters,
+        hides if state == "active" else 0,
+        hid,
+    )

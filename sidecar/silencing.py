@@ -1,0 +1,230 @@
+"""`silence add`, `list` and `expire`: change and read the documents of silences in the stores, with the configuration's credentials."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.clock import Clock
+from sidecar.core.alerting import silence_document
+from sidecar.core.alerting.silence_document import SilencesError, Written, is_vacuous
+from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
+from sidecar.core.policy.patterns import PatternError, check
+from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.sanitize import clean
+from sidecar.drivers import silence_stores_of
+from sidecar.ports import LedgerError, LedgerStore
+from sidecar.settings import Settings, SettingsError
+from sidecar.settings.alerting.matchers import matchers
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import did_you_mean
+
+EVERYTHING: Final = Matcher("alert", Operator.NOT_EQUAL, "")
+SHORTEST_ID: Final = 4
+"""Characters of an id that are enough, if only one begins with them."""
+MOST_CONFLICTS: Final = 20
+"""Writes that may be lost to other writers."""
+_AT_ONCE: Final = 8
+
+_R = TypeVar("_R")
+_Change = Callable[[Mapping[str, Written]], Mapping[str, Written] | None]
+"""The silences of a document to write; None: there is nothing to change."""
+
+
+class Listed(Struct, frozen=True):
+    """A silence, as it is printed."""
+
+    id: str
+    state: str
+    """`active` or `expired`."""
+    matchers: Sequence[str]
+    starts_at: Timestamp
+    ends_at: Timestamp
+    author: str
+    comment: str
+    clusters: Sequence[str]
+    """The clusters whose stores have it; `all-clusters`: those that are found."""
+    hid: int | None
+    """How many alerts it has hidden, by the records in the state folder; None: there are none."""
+
+
+def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool) -> tuple[Matcher, ...]:
+    """The matchers of a new silence. Raises SettingsError: not a matcher, an unknown label, or all of them match everything."""
+    labels = {*OWN_LABELS, *settings.external_labels}
+    found: list[Matcher] = []
+    for text in texts:
+        setting = Setting(text, "--matcher")
+        for matcher in matchers(setting, labels):
+            if matcher.operator in {Operator.MATCHES, Operator.MATCHES_NOT}:
+                try:
+                    check(matcher.value)
+                except PatternError as error:
+                    raise setting.error(f'the pattern of "{matcher.label}" {error}') from error
+            found.append(matcher)
+    if all(map(is_vacuous, found)) and not everything:
+        hint = 'add one like alert="FlinkLeaderChanged", or give --all'
+        raise SettingsError(f"--matcher: {', '.join(map(str, found))} matches every alert without such a label: {hint}")
+    return tuple(found) or (EVERYTHING,)
+
+
+def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment: str, author: str) -> Listed:
+    """Write a new silence into the store of each cluster that it may match. Raises SettingsError, SilencesError."""
+    stores = _stores(settings)
+    names = [
+        name
+        for name in stores
+        if name == ALL_FOUND or match_all(_known(settings, name, wanted), _labels(settings, name))
+    ]
+    if not names:
+        value = next((each.value for each in wanted if each.label == "cluster_id"), "")
+        raise SettingsError(f"--matcher: no cluster of this configuration matches: {did_you_mean(stores, value)}")
+    now = Clock()().wall
+    silence = Written(str(uuid4()), wanted, now, now + duration, author, comment)
+
+    def change(found: Mapping[str, Written]) -> Mapping[str, Written]:
+        return silence_document.added(found, silence, now, settings.silences.longest)
+
+    _change_each(stores, names, change, f"silence {silence.id}")
+    return _listed(silence, names, now, {})
+
+
+class Listing(Struct, frozen=True):
+    """The silences that could be read, and why some could not: one line."""
+
+    silences: Sequence[Listed]
+    problem: str | None
+
+
+def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired: bool = False) -> Listing:
+    """All active silences, those that end next first; with `expired`, also those that have ended. `hid`: how many alerts each has hidden.
+
+    Raises SettingsError.
+    """
+    found: dict[str, Written] = {}
+    names: dict[str, list[str]] = {}
+    stores = _stores(settings)
+    documents, failed = _each(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
+    for name, document in documents.items():
+        for silence in document.values():
+            found[silence.id] = silence
+            names.setdefault(silence.id, []).append(name)
+    now = Clock()().wall
+    ordered = sorted(found.values(), key=lambda each: (each.over_at, each.id))
+    rows = [_listed(each, names[each.id], now, hid) for each in ordered if expired or not each.is_over(now)]
+    return Listing(rows, _problem("the silences could not be read", failed))
+
+
+def expire(settings: Settings, name: str) -> str:
+    """End the silence whose id begins with `name`, wherever it is; returns its id. Raises SilencesError, SettingsError."""
+    known = listed(settings)
+    found = [each for each in known.silences if each.id.startswith(name)]
+    if not found and known.problem:
+        raise SilencesError(known.problem)
+    if len(name) < SHORTEST_ID or len(found) != 1:
+        many = f"{len(found)} active silences begin" if found else "no active silence begins"
+        raise SilencesError(f"{many} with {clean(name)}: give an id that `silence list` prints")
+    [silence] = found
+    now = Clock()().wall
+
+    def change(known: Mapping[str, Written]) -> Mapping[str, Written] | None:
+        this = known.get(silence.id)
+        return {**known, this.id: replace(this, expired_at=now)} if this and not this.is_over(now) else None
+
+    _change_each(_stores(settings), silence.clusters, change, f"the end of silence {silence.id}")
+    return silence.id
+
+
+def _stores(settings: Settings) -> dict[str, LedgerStore]:
+    if stores := silence_stores_of(settings):
+        return stores
+    raise SettingsError(
+        "silences are kept in the store that all sidecars of a cluster share, and ledger.mode is local: "
+        "set it to auto or store, or use mute_time_intervals"
+    )
+
+
+def _labels(settings: Settings, cluster_id: str) -> dict[str, str]:
+    [store] = [cluster.store for cluster in settings.clusters if cluster.cluster_id == cluster_id]
+    return {**settings.external_labels, "cluster_id": cluster_id, "store": store.value}
+
+
+def _known(settings: Settings, cluster_id: str, wanted: Iterable[Matcher]) -> list[Matcher]:
+    """The matchers on labels that are the same for all alerts of a cluster."""
+    return [matcher for matcher in wanted if matcher.label in _labels(settings, cluster_id)]
+
+
+def _change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, what: str) -> None:
+    """Change these documents. Raises SilencesError that says which have changed."""
+    written, failed = _each(stores, names, lambda name: _change(stores[name], change))
+    if problem := _problem(f"{what} could not be written", failed):
+        raise SilencesError(f"{problem}; written for {', '.join(written)}" if written else problem)
+
+
+def _change(store: LedgerStore, change: _Change) -> None:
+    try:
+        for _ in range(MOST_CONFLICTS):
+            document = store.read()
+            found, _ = silence_document.read(document.content, _UNBOUNDED)
+            after = change(found)
+            if after is None or store.write(silence_document.written(after), document) is not None:
+                return
+            time.sleep(0.05)
+        raise SilencesError("the document is written by others all the time: try again")
+    finally:
+        store.stop()
+
+
+_UNBOUNDED: Final = 1 << 60
+"""A command does not shorten what others have written."""
+
+
+def _read(store: LedgerStore, longest: int) -> dict[str, Written]:
+    try:
+        return silence_document.read(store.read().content, longest)[0]
+    finally:
+        store.stop()
+
+
+def _each(
+    stores: Mapping[str, LedgerStore], names: Collection[str], act: Callable[[str], _R]
+) -> tuple[dict[str, _R], dict[str, Exception]]:
+    """What `act` returns for each of these documents, several at a time; and why it failed."""
+    done: dict[str, _R] = {}
+    failed: dict[str, Exception] = {}
+
+    def attempt(name: str) -> None:
+        try:
+            done[name] = act(name)
+        except (LedgerError, SilencesError) as error:
+            failed[name] = error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(attempt, [name for name in stores if name in names]))
+    return done, failed
+
+
+def _problem(what: str, failed: Mapping[str, Exception]) -> str | None:
+    if not failed:
+        return None
+    name = min(failed)
+    more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    return f"{what} for cluster {name}{more}: {failed[name]}"
+
+
+def _listed(silence: Written, clusters: Sequence[str], now: int, hid: Mapping[str, int] | None) -> Listed:
+    return Listed(
+        silence.id,
+        "expired" if silence.is_over(now) else "active",
+        [*map(str, silence.matchers)],
+        timestamp(silence.starts_at),
+        timestamp(silence.over_at),
+        silence.author,
+        silence.comment,
+        clusters,
+        None if hid is None else hid.get(silence.id, 0),
+    )

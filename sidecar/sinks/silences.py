@@ -1,0 +1,111 @@
+"""Reads the documents of silences, when the owner asks for one."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from queue import SimpleQueue
+from typing import Final
+
+from sidecar.clock import Clock
+from sidecar.core.alerting.silence_document import SilencesError, Written, read
+from sidecar.core.moment import timestamp
+from sidecar.core.observations import SilencesRead
+from sidecar.core.sanitize import clean
+from sidecar.ports import LedgerError, LedgerStore, only_ledger_errors
+from sidecar.threads import ServiceThread
+
+MOST_OPEN: Final = 10
+"""Of more documents, no connection is kept from one read to the next."""
+_READERS: Final = 8
+_STOP_SECONDS: Final = 1.0
+
+_log = logging.getLogger("sidecar.silences")
+
+
+class SilenceReader:
+    """Reads in the background, and logs once what is not used, and why."""
+
+    def __init__(self, stores: Mapping[str, LedgerStore], clock: Clock, longest: int) -> None:
+        """`stores`: each document. `longest`: the longest duration of a silence, in microseconds."""
+        self._stores = stores
+        self._observer: Callable[[SilencesRead], None] | None = None
+        self._clock = clock
+        self._longest = longest
+        self._wanted: SimpleQueue[str | None] = SimpleQueue()
+        self._locks = {name: threading.Lock() for name in stores}
+        self._known: dict[str, Mapping[str, Written]] = {}
+        self._problems: dict[str, tuple[str, ...]] = {}
+        """By document: what is logged."""
+        self._readers = [
+            ServiceThread(self._work, f"silences-{number}") for number in range(min(_READERS, len(stores)))
+        ]
+
+    def start(self, observer: Callable[[SilencesRead], None]) -> None:
+        """Start the threads, if there is anything to read."""
+        self._observer = observer
+        for reader in self._readers:
+            reader.start()
+
+    def stop(self) -> None:
+        """End soon. May be called twice, or before `start`."""
+        for _ in self._readers:
+            self._wanted.put(None)
+        deadline = time.monotonic() + _STOP_SECONDS
+        for reader in self._readers:
+            if reader.ident is not None:
+                reader.join(max(0.0, deadline - time.monotonic()))
+        for name, store in self._stores.items():
+            if self._locks[name].acquire(blocking=False):  # else a hanging store is being read
+                store.stop()
+                self._locks[name].release()
+
+    def read(self, document: str) -> None:
+        """Read a document; never blocks. The answer is observed."""
+        self._wanted.put(document)
+
+    def _work(self) -> None:
+        while (document := self._wanted.get()) is not None:
+            if self._observer and document in self._stores:
+                with self._locks[document]:
+                    read = self._read(document)
+                self._observer(read)
+
+    def _read(self, document: str) -> SilencesRead:
+        at, store = self._clock(), self._stores[document]
+        try:
+            with only_ledger_errors(_log):
+                content = store.read().content
+                if len(self._stores) > MOST_OPEN:
+                    store.rest()
+        except LedgerError as error:
+            self._log_problems(document, (f"{error}; known silences hold",))
+            return SilencesRead(at, document, None, str(error))
+        try:
+            found, problems = read(content, self._longest)
+        except SilencesError as error:
+            found, problems = {}, [f"the document of silences is not used: {error}"]
+        self._log_problems(document, problems)
+        self._log_changes(document, found)
+        return SilencesRead(at, document, content)
+
+    def _log_problems(self, document: str, problems: Iterable[str]) -> None:
+        before, now = self._problems.get(document, ()), tuple(problems)
+        self._problems[document] = now
+        for problem in now:
+            if problem not in before:
+                _log.warning("cluster %s: %s", document, problem)
+        if before and not now:
+            _log.info("cluster %s: silences are read again", document)
+
+    def _log_changes(self, document: str, found: Mapping[str, Written]) -> None:
+        before, wall = self._known.get(document, {}), self._clock().wall
+        self._known[document] = found
+        active = {key: each for key, each in found.items() if not each.is_over(wall)}
+        for key in active.keys() - before.keys():
+            silence = active[key]
+            text = "cluster %s: silence %s of %s until %s: %s (%s)"
+            until, matchers = timestamp(silence.ends_at), ", ".join(map(str, silence.matchers))
+            _log.info(text, document, key, clean(silence.author), until, clean(silence.comment), clean(matchers))
+        for key in sorted(key for key, each in before.items() if not each.is_over(wall) and key not in active):
+            _log.info("cluster %s: silence %s was ended", document, key)

@@ -1,0 +1,123 @@
+"""Silences on the page, in the API and as metrics."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.alerting.silence_document import LONGEST_TEXT
+from sidecar.core.moment import SECOND
+from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.sinks.metrics import SnapshotCollector
+from tests.core.alerting.test_silences import SILENCED, silence
+from tests.kit.cluster import CLUSTER
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
+from tests.kit.metric_families import WELL
+from tests.shell.remembering import HOSTILE
+from tests.shell.site import Site
+from tests.shell.test_pages import Markup, read
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    running = Site(tmp_path)
+    yield running
+    running.stop()
+
+
+def show(site: Site, sidecar: Sidecar) -> None:
+    site.snapshot, site.now = Snapshot(sidecar.moment, sidecar.state), sidecar.moment
+
+
+@pytest.fixture
+def silenced() -> Sidecar:
+    """One that has hidden a failover that is not over: its job has no leader yet."""
+    flink, sidecar = watching(policy=SILENCED)
+    sidecar.silenced_by(silence(), replace(silence(number=2, starts=-3600, lasts=60), author="bob"))
+    fail_over(flink, sidecar)
+    sidecar.waits(5.5)
+    return sidecar
+
+
+def test_a_silence_as_data(site: Site, silenced: Sidecar) -> None:
+    """Who, until when, what it hides and has hidden; those that have ended come last."""
+    show(site, silenced)
+    active, ended = site.data("/api/v1/silences")
+    assert active == {
+        "id": silence().id,
+        "state": "active",
+        "matchers": ['alert!=""'],
+        "starts_at": "2026-11-20T08:00:00.000000Z",
+        "ends_at": "2026-11-20T10:00:00.000000Z",
+        "author": "ann",
+        "comment": "upgrade",
+        "clusters": [CLUSTER],
+        "hides": 0,
+        "hid": 3,
+    }
+    assert (ended["id"], ended["state"], ended["author"], ended["hid"]) == (silence(number=2).id, "expired", "bob", 0)
+    assert site.get("/api/v1/silences", "POST")[0] == 405
+
+
+def test_what_a_silence_hides_now(site: Site) -> None:
+    """As long as it fires."""
+    flink, sidecar = watching(policy=SILENCED)
+    sidecar.silenced_by(silence())
+    flink.vacate()
+    sidecar.sees_changes().waits(40)
+    show(site, sidecar)
+    [shown] = site.data("/api/v1/silences")
+    assert shown["hides"] == shown["hid"] == 4
+    assert 'alert!="" 2026-11-20 10:00:00.000 ann : upgrade (00000000) 4 now, 4 in all' in read(site)
+
+
+def test_a_silence_on_the_page(site: Site, silenced: Sidecar) -> None:
+    """Only those that hold; and whether they could be read."""
+    show(site, silenced)
+    page = read(site)
+    assert 'Silences Alerts that match are not notified Alerts Until By Hides alert!=""' in page
+    assert "bob" not in page
+    silenced.silences[CLUSTER] = None
+    silenced.waits(20)
+    show(site, silenced)
+    page = read(site)
+    assert "Silences cannot be read" in page
+    assert "default : out of reach" in page
+    assert "ann" in page
+    site.snapshot = replace(site.snapshot, state=replace(site.snapshot.state, silences={}))
+    assert "Silences None." in read(site)
+
+
+def test_hostile_texts_of_a_silence_are_text(site: Site) -> None:
+    """They make no markup, and no control character reaches a reader."""
+    _, sidecar = watching(policy=SILENCED)
+    text = (HOSTILE * 10)[:LONGEST_TEXT]
+    matcher = Matcher("alert", Operator.NOT_EQUAL, text)
+    sidecar.silenced_by(replace(silence(matcher), author=text[:100], comment=text))
+    sidecar.waits(20)
+    show(site, sidecar)
+    assert len(site.data("/api/v1/silences")) == 1
+    status, page = site.get("/")
+    assert status == 200
+    assert not Markup(page).tags & {"script", "img", "svg", "iframe"}
+    assert page.replace("\n", "").isprintable()
+
+
+def test_silences_as_metrics(silenced: Sidecar) -> None:
+    """How many are active, and whether they can be read."""
+
+    def samples() -> dict[str, float]:
+        snapshot = Snapshot(silenced.moment, silenced.state)
+        families = SnapshotCollector(lambda: snapshot, str, lambda: WELL).collect()
+        return {s.name: s.value for family in families for s in family.samples if "silences" in s.name}
+
+    assert samples() == {"flink_ha_silences": 1, "flink_ha_silences_up": 1}
+    silenced.silences[CLUSTER] = None
+    silenced.waits(20)
+    assert samples() == {"flink_ha_silences": 1, "flink_ha_silences_up": 0}
+    silenced.now += 7200 * SECOND
+    assert samples()["flink_ha_silences"] == 0
+    assert json.dumps(samples())
