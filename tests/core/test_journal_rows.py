@@ -13,12 +13,22 @@ from tests.kit.observed_failovers import PATHS, first_sight, gone, play
 KEPT: dict[type[Struct], set[str]] = {
     State: {"clusters", "alerts", "outbox", "captures", "alive"},
     Alerts: {"pending", "groups", "failovers"},
-    ClusterState: {"view", "components", "episode", "last_episode", "standby", "pods", "departed"},
+    ClusterState: {
+        "view",
+        "components",
+        "episode",
+        "last_episode",
+        "standby",
+        "pods",
+        "operated",
+        "disruptions",
+        "departed",
+    },
 }
 KEPT_IN_PART = {"leases", "contested"}
 """Leases that have run out, so that a new process does not take them for alive; which leaderships are split follows from the components."""
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
-    State: {"finder"},
+    State: {"finder", "unclaimed"},
     Alerts: {"evaluated", "beats"},
     ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing", "gone", "handed_over_by"},
 }

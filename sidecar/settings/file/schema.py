@@ -46,7 +46,9 @@ RULE: Final[Keys] = {
     **no_default("alert", "on"),
     "for": "0",
     "severity": "warning",
-    **no_default("count", "within", "summary"),
+    **no_default("count", "within"),
+    "planned_budget": "5m",
+    "summary": None,
 }
 ROUTE: Final[Keys] = {
     **no_default("receiver", "matchers"),
