@@ -4,7 +4,7 @@ import re
 from collections import ChainMap
 from typing import Final
 
-from sidecar.settings.cluster.kubernetes import find_access, read_namespace
+from sidecar.settings.cluster.kubernetes import PLAN_FLAGS, find_access, read_flags, read_namespace
 from sidecar.settings.file import schema
 from sidecar.settings.file.section import Section
 from sidecar.settings.model import FinderSettings
@@ -46,7 +46,8 @@ def read_finder(file: Section, *overrides: NamedSettings) -> FinderSettings | No
     namespaces = (
         _namespaces(section) if "namespaces" in section else (read_namespace(settings.get("namespace") or home),)
     )
-    return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context)
+    plans = read_flags(settings, *PLAN_FLAGS)
+    return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context, **plans)
 
 
 def _namespaces(section: Section) -> tuple[str, ...] | None:
