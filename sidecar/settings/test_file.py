@@ -25,9 +25,9 @@ TEST: Final[Keys] = {"name": None, "starts": "2026-01-05T12:00:00Z", **no_defaul
 EVENT: Final[Keys] = {
     "at": None,
     "cluster": "default",
-    **no_default("submitted", "leader", "returns"),
+    **no_default("operator", "submitted", "leader", "returns"),
     "unobserved": "0",
-    **no_default("gone", "ended", "contenders", "zxid_headroom", "operator", "blind", "running"),
+    **no_default("gone", "ended", "contenders", "zxid_headroom", "blind", "running"),
 }
 EXPECTATION: Final[Keys] = no_default("at", "receiver", "alerts", "reason", "title")
 

@@ -9,7 +9,6 @@ from sidecar.core.policy.policy import Policy, Store
 from sidecar.settings.model import Alerting
 from sidecar.settings.test_file import Expectation, RuleTest, ScenarioEvent
 from sidecar.simulation.fake_flink import SimulatedFlink
-from sidecar.simulation.fake_operator import SimulatedDeployment
 from sidecar.simulation.simulator import TICK, Simulator
 
 PUNCTUAL: Final = 1 * SECOND
@@ -79,7 +78,6 @@ class _Sidecar:
     def __init__(self, policy: Policy, clusters: dict[str, SimulatedFlink], starts: int) -> None:
         self._simulator = Simulator(policy)
         self._clusters = clusters
-        self._deployments = {name: SimulatedDeployment(name) for name in clusters}
         self._starts = starts
         self._running = True
 
@@ -87,8 +85,7 @@ class _Sidecar:
         """Start the process, with the state of a previous one, and read all clusters."""
         at = self._moment(now)
         read = (seen for cluster in self._clusters.values() for seen in cluster.connect(at))
-        deployments = (seen for each in self._deployments.values() for seen in each.observed(at))
-        yield from self._observe([Started(at), *read, *deployments])
+        yield from self._observe([Started(at), *read])
 
     def apply(self, event: ScenarioEvent, now: int) -> Iterator[SentNotification]:
         at = self._moment(now)
@@ -96,9 +93,7 @@ class _Sidecar:
             yield from self._observe([Stopped(at)])
             self._simulator.restart()
             self._running = False
-        seen: list[Observation] = [*self._clusters[event.cluster].apply(event, at)]
-        if event.operator:
-            seen += self._deployments[event.cluster].apply(event.operator, at)
+        seen = [*self._clusters[event.cluster].apply(event, at)]
         if event.running and not self._running:
             self._running = True
             yield from self.start(now)

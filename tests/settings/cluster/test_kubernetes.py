@@ -328,6 +328,18 @@ def test_names_of_pods_and_events_are_off_unless_wanted(pod: Path, write: Write)
     assert load(write("kubernetes: {cluster_id: orders}\n"), {}).clusters == (orders,)
 
 
+def test_plans_are_not_read_unless_wanted(pod: Path, write: Write) -> None:
+    """Of a cluster that is configured, and of those that are found."""
+    config = write("kubernetes: {cluster_id: orders, flink_deployments: true, node_drains: true}\n")
+    (cluster,) = load(config, {}).clusters
+    assert cluster == KubernetesSettings("orders", "flink-prod", flink_deployments=True, node_drains=True)
+    finder = load(write("kubernetes: {namespaces: all, flink_deployments: true}\n"), {}).finder
+    assert finder
+    assert (finder.flink_deployments, finder.node_drains) == (True, False)
+    config = write("kubernetes: {namespaces: all, node_drains: maybe}\n")
+    assert error_of(lambda: load(config, {}), pod).endswith('kubernetes.node_drains: "maybe" must be true or false')
+
+
 def test_events_need_kubernetes(pod: Path, write: Write, tmp_path: Path) -> None:
     """One line: in ZooKeeper there is no object for them, and a flag is a flag."""
     (tmp_path / "config.yaml").write_text(
