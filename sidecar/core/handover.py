@@ -145,7 +145,7 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     view = Row("view", json.encode(cluster_id), json.encode(View()))
     state, problems = assemble(migrated([view, *found], document.format))
     cluster = state.clusters[cluster_id]
-    cluster = replace(cluster, pods=merged({}, cluster.pods))
+    cluster = replace(cluster, pods=merged({}, cluster.pods), disruptions=plans.latest(cluster.disruptions))
     if problems or any(moment.steady > alive.steady for moment in _moments(cluster, state.alerts)):
         raise HandoverError(problems[0] if problems else "it has times that are later than itself")
     observer = clean(document.observer, LONGEST_NAME)

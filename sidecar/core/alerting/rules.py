@@ -209,7 +209,8 @@ def _evaluate_cluster(alerts: Alerts, policy: Policy, name: str, cluster: Cluste
     pending = {key: waiting for key, waiting in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
     for rule in policy.rules:
-        pending |= excuses.waiting(alerts.pending, rule, name, cluster, now)
+        if rule.on is Trigger.LEADER_CHANGED:
+            pending |= excuses.waiting(alerts.pending, rule, name, cluster, now)
         if not cluster.leaders_in_sight and rule.on is not Trigger.BLIND:
             continue
         lasting = [each for each in members if (each.rule, each.cluster_id) == (rule.alert, name) and not each.ended]

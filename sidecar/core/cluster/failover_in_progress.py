@@ -64,7 +64,7 @@ def consider_plans(draft: Draft, *, opening: bool = False) -> None:
         return
     facts, at = episode.facts, episode.opened_at
     found = plans.revised(facts.intent, operated, at) or plans.intent(operated, at, unseen=facts.unseen)
-    found = found or plans.drain(draft.state.disruptions, [episode.before.address], at)
+    found = found or plans.drain(draft.state.disruptions, episode.before.address, at)
     is_read = operated is not None and operated.is_read and (opening or facts.operated)
     if (found, is_read) != (facts.intent, facts.operated):
         draft.update(episode=replace(episode, facts=replace(facts, intent=found, operated=is_read)))
@@ -98,7 +98,8 @@ def close_episode(draft: Draft) -> None:
     closed = replace(episode, facts=facts)
     parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
     draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
-    draft.update(episode=None, last_episode=closed, operated=plans.used_up(operated))
+    left = plans.without(draft.state.disruptions, episode.before.address)
+    draft.update(episode=None, last_episode=closed, operated=plans.used_up(operated), disruptions=left)
 
 
 def close_blindness(draft: Draft) -> None:

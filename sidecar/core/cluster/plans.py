@@ -6,7 +6,7 @@ leader. A failover is planned only if UPGRADING was near it. A generation alone 
 See docs/adr/0023-planned-failovers.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -16,13 +16,14 @@ from msgspec.structs import replace
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pods import host_of, is_address
+from sidecar.core.sanitize import clean
 
 BEFORE: Final = 600 * SECOND
 """How long before the loss of a leader it may have begun: a savepoint is taken first, and a pod has a grace period."""
 AFTER: Final = 120 * SECOND
-"""How long after the loss it may be observed: the operator waits for the end of the JobManagers, then says what it does."""
+"""How long after the loss an upgrade may be observed: the operator waits for the end of the JobManagers, then says what it does."""
 LATE: Final = 10 * SECOND
-"""By how much the loss may be observed too late: the two are watched independently."""
+"""By how much anything may be observed too late: leaders and plans are watched independently. What comes later answers the loss."""
 UNREAD: Final = 600 * SECOND
 """How long "suspended" is believed after it can no longer be read."""
 MOST_DISRUPTIONS: Final = 16
@@ -50,7 +51,7 @@ class Intent(Struct, frozen=True):
 
     def __str__(self) -> str:
         lag = f"{abs(self.after) / SECOND:.1f} s {'after' if self.after > 0 else 'before'} the leader was lost"
-        colour = f" It is one colour of FlinkBlueGreenDeployment {self.of}." if self.of else ""
+        colour = f" It is one colour of FlinkBlueGreenDeployment {clean(self.of)}." if self.of else ""
         match self.plan:
             case Plan.UPGRADE:
                 return f"The operator was upgrading the FlinkDeployment: observed {lag}.{colour}"
@@ -60,7 +61,7 @@ class Intent(Struct, frozen=True):
                 return f"The FlinkDeployment was suspended: observed {lag}.{colour}"
             case Plan.DELETION:
                 return f"The FlinkDeployment was deleted: observed {lag}.{colour}"
-        return f"The leader's pod was evicted from {self.of or 'its node'}: observed {lag}."
+        return f"The leader's pod was evicted from {clean(self.of or 'its node')}: observed {lag}."
 
 
 class Disruption(Struct, frozen=True):
@@ -143,8 +144,12 @@ def disrupted(known: Mapping[str, Disruption], uid: str, disruption: Disruption)
     """The disruptions by the pod's uid, with one that was observed. The first observation counts."""
     if uid in known:
         return known
-    latest = sorted({**known, uid: disruption}.items(), key=lambda item: item[1].at.steady)
-    return dict(latest[-MOST_DISRUPTIONS:])
+    return latest({**known, uid: disruption})
+
+
+def latest(known: Mapping[str, Disruption]) -> dict[str, Disruption]:
+    """No more than are remembered."""
+    return dict(sorted(known.items(), key=lambda item: item[1].at.steady)[-MOST_DISRUPTIONS:])
 
 
 def _changed_at(known: Operated, before: FlinkDeployment, now: FlinkDeployment, at: Moment) -> Moment | None:
@@ -217,7 +222,7 @@ def intent(operated: Operated | None, opened: Moment, *, unseen: bool) -> Intent
         after = since.steady - opened.steady
         deployment = operated.deployment
         # A cluster that outlives its FlinkDeployment is on its own.
-        if after <= AFTER and (deployment or after >= -BEFORE):
+        if after <= LATE and (deployment or after >= -BEFORE):
             is_suspended = deployment is not None and not deployment.deleting
             return Intent(Plan.SUSPENSION if is_suspended else Plan.DELETION, after, owner)
     if operated.plan is Plan.UPGRADE and operated.began and _is_near(operated, opened, unseen=unseen):
@@ -233,15 +238,24 @@ def revised(found: Intent | None, operated: Operated | None, opened: Moment) -> 
     return found
 
 
-def drain(disruptions: Mapping[str, Disruption], leaders: Sequence[str], opened: Moment) -> Intent | None:
-    """Whether the pod of one of these `leaders` (addresses) was drained."""
-    hosts = {host_of(address) for address in leaders}
-    names = {host.partition(".")[0] for host in hosts if not is_address(host)}
+def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) -> Intent | None:
+    """Whether the pod of this leader (an address) was drained."""
     for each in disruptions.values():
         after = each.at.steady - opened.steady
-        if -BEFORE <= after <= AFTER and (each.address in hosts or each.pod in names):
+        if -BEFORE <= after <= LATE and _is_at(each, leader):
             return Intent(Plan.DRAIN, after, f"node {each.node}" if each.node else None)
     return None
+
+
+def without(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
+    """The disruptions after a failover of this leader: another pod may get its address, or its name."""
+    left = {uid: each for uid, each in disruptions.items() if not _is_at(each, leader)}
+    return disruptions if len(left) == len(disruptions) else left
+
+
+def _is_at(disruption: Disruption, leader: str) -> bool:
+    host = host_of(leader)
+    return disruption.address == host or (not is_address(host) and disruption.pod == host.partition(".")[0])
 
 
 def expected_until(operated: Operated | None, opened: Moment) -> int | None:

@@ -34,8 +34,8 @@ _T_contra = TypeVar("_T_contra", contravariant=True)
 class Reports(Protocol[_T_contra]):
     """What is made of the objects. Called by one thread."""
 
-    def listed(self, items: Mapping[str, _T_contra]) -> None:
-        """All objects that there are now, by name."""
+    def listed(self, items: Mapping[str, _T_contra], *, complete: bool) -> None:
+        """The objects that there are now, by name. `complete`: there are no others."""
 
     def changed(self, name: str, value: _T_contra | None) -> None:
         """One object; None: it was deleted."""
@@ -86,10 +86,13 @@ class ObjectWatch(Generic[_T]):
 
     def _follow(self) -> None:
         """Watch until the watch ends, after a list if there is any doubt."""
-        since = self._until or self._list()
+        listed = None if self._until else self._list()
         began = time.monotonic()
+        since = self._until or ""
         stream = self._api.watch(self._selector, since, random.randint(*_WATCH_SECONDS))  # noqa: S311  spreads load
         try:
+            if listed:  # only now: a list that cannot be followed by a watch is out of date at once
+                self._connect(*listed)
             self._watch(stream)
         finally:
             stream.close()
@@ -98,7 +101,19 @@ class ObjectWatch(Generic[_T]):
         self._retries.ended(well=time.monotonic() - began > _STEADY_SECONDS)
         self._api.reopen()  # the token may be replaced before the old one expires
 
-    def _list(self) -> str:
+    def _connect(self, found: Mapping[str, _T], left_out: int) -> None:
+        if not self._connected:
+            _log.info("watching %s", self._selector)
+            self._throttle.reset()
+        self._connected = True
+        if left_out:
+            self._warn(
+                f"{left_out} {self._selector} are left out: they cannot be decoded, or are more than {MOST_OBJECTS}"
+            )
+        self._reports.listed(found, complete=not left_out)
+
+    def _list(self) -> tuple[Mapping[str, _T], int]:
+        """The objects, and how many others are left out."""
         found: dict[str, _T] = {}
         version, left_out = "", 0
         for page in self._api.pages(self._selector, self._read):
@@ -108,17 +123,8 @@ class ObjectWatch(Generic[_T]):
             left_out += page.left_out + len(page.items[room:])
             if len(found) >= MOST_OBJECTS:
                 break
-        if left_out:
-            self._warn(
-                f"{left_out} {self._selector} are left out: they cannot be decoded, or are more than {MOST_OBJECTS}"
-            )
         self._until = version
-        if not self._connected:
-            _log.info("watching %s", self._selector)
-            self._throttle.reset()
-        self._connected = True
-        self._reports.listed(found)
-        return version
+        return found, left_out
 
     def _watch(self, stream: Stream) -> None:
         while not self._stopping.is_set():

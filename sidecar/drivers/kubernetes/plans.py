@@ -40,10 +40,13 @@ class DeploymentReports:
         self._report = report
         self._reported: set[str] = set()
 
-    def listed(self, items: Mapping[str, FlinkDeployment]) -> None:
+    def listed(self, items: Mapping[str, FlinkDeployment], *, complete: bool) -> None:
         at = self._clock()
         for name in sorted({*(items if self._clusters is None else self._clusters), *self._reported}):
-            self._observed(at, name, items.get(name))
+            if name in items or complete:
+                self._observed(at, name, items.get(name))
+            else:
+                self._report(DeploymentUnreadable(at, name))  # it may be one of those that are left out
 
     def changed(self, name: str, value: FlinkDeployment | None) -> None:
         if self._clusters is None or name in self._clusters:
@@ -71,7 +74,7 @@ class PodReports:
         self._settled: set[str] = set()
         self._refused_until = 0.0
 
-    def listed(self, items: Mapping[str, JobManagerPod]) -> None:
+    def listed(self, items: Mapping[str, JobManagerPod], *, complete: bool) -> None:  # noqa: ARG002  those that are gone are not reported
         for name, pod in items.items():
             self.changed(name, pod)
 

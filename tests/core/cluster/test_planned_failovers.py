@@ -493,6 +493,37 @@ def test_a_pod_that_is_evicted_is_a_node_drain(known_by: str) -> None:
     assert sidecar.told() == QUIETLY
 
 
+def test_a_pod_that_is_drained_after_it_failed_was_not_drained_for_it() -> None:
+    """Somebody removes the broken node; and the pod of a StatefulSet that comes back under its name has its own failures."""
+    leader = job_manager("jm-0.jm.flink.svc")
+    flink, sidecar = leased(leader, policy=PLANNED)
+    ends(flink, sidecar)
+    sidecar.waits(LATE // SECOND + 1)
+    sidecar.observe(PodDisrupted(sidecar.moment, CLUSTER, "u-1", "jm-0"))
+    leads(flink, sidecar)
+    assert the_episode(sidecar).planned is None
+    flink, sidecar = leased(leader, policy=PLANNED)
+    sidecar.observe(PodDisrupted(sidecar.moment, CLUSTER, "u-1", "jm-0"))
+    for term in (1, 2):
+        ends(flink, sidecar)
+        leads(flink, sidecar, job_manager("jm-0.jm.flink.svc", term))
+    assert sidecar.episodes()[0].cause == "node_drain"
+    assert [each.planned for each in sidecar.episodes()] == [True, None]
+
+
+def test_a_suspension_as_the_answer_to_a_crash_is_no_plan() -> None:
+    """It is no vacancy any more, but it was not meant to be one."""
+    flink, sidecar, operator = operated()
+    ends(flink, sidecar)
+    sidecar.waits(20)
+    operator.is_suspended()
+    sidecar.waits(60)
+    operator.is_resumed()
+    leads(flink, sidecar)
+    assert the_episode(sidecar).planned is False
+    assert sidecar.told() == LOUDLY
+
+
 def test_another_pod_that_is_evicted_explains_nothing() -> None:
     """The standby's."""
     flink, sidecar = leased(policy=PLANNED)
