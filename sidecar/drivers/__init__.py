@@ -17,7 +17,13 @@ from sidecar.ports import (
     PlanSource,
     PodDirectory,
 )
-from sidecar.settings import ClusterSettings, FinderSettings, KubernetesSettings
+from sidecar.settings import (
+    AnyFinderSettings,
+    ClusterSettings,
+    FinderSettings,
+    KubernetesSettings,
+    ZooKeeperFinderSettings,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +39,7 @@ class Drivers:
     """One driver for each cluster; starts and stops them together."""
 
     def __init__(
-        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: FinderSettings | None = None
+        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: AnyFinderSettings | None = None
     ) -> None:
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
@@ -90,14 +96,26 @@ class Drivers:
             security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
 
-    def _found_by(self, finder: FinderSettings) -> ClusterFinder:
+    def _found_by(self, finder: AnyFinderSettings) -> ClusterFinder:
+        if isinstance(finder, ZooKeeperFinderSettings):
+            from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
+
+            return ZooKeeperFinder(finder, self._clock)
         from sidecar.drivers.kubernetes import Access, KubernetesFinder
 
         return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
 
 
-def ledger_of_found(finder: FinderSettings) -> LedgerStore:
-    """The ledger that all sidecars share that find the same clusters: one document in their own namespace, for all of these clusters."""
+def ledger_of_found(finder: AnyFinderSettings) -> LedgerStore:
+    """The ledger that all sidecars share that find the same clusters: one document for all of these clusters, in Kubernetes in the
+    sidecars' own namespace.
+    """
+    if isinstance(finder, ZooKeeperFinderSettings):
+        from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
+        from sidecar.drivers.zookeeper.security import Security
+
+        security = Security(finder.tls, finder.sasl, finder.authorization)
+        return ZooKeeperLedger(finder.quorum, finder.root.rstrip("/"), security=security)
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.ledger import KubernetesLedger
 
@@ -127,7 +145,7 @@ def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore
 
 
 def plan_source_of(
-    clusters: Sequence[ClusterSettings], finder: FinderSettings | None, clock: Callable[[], Moment]
+    clusters: Sequence[ClusterSettings], finder: AnyFinderSettings | None, clock: Callable[[], Moment]
 ) -> PlanSource | None:
     """What is meant to happen to those clusters that want it read; None: none does. One watch for all of a namespace."""
     wanted = [
@@ -135,8 +153,8 @@ def plan_source_of(
         for each in clusters
         if isinstance(each, KubernetesSettings) and (each.flink_deployments or each.node_drains)
     ]
-    reads_found = finder is not None and (finder.flink_deployments or finder.node_drains)
-    if not wanted and not reads_found:
+    found = finder if isinstance(finder, FinderSettings) and (finder.flink_deployments or finder.node_drains) else None
+    if not wanted and found is None:
         return None
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.plans import KubernetesPlans, Scope
@@ -150,10 +168,10 @@ def plan_source_of(
         names = frozenset(each.cluster_id for each in (first, *others))
         scope = Scope(first.namespace, names, first.flink_deployments, first.node_drains)
         scopes.append((Access(first.kubeconfig, first.context), scope))
-    if finder and reads_found:
-        for namespace in (None,) if finder.namespaces is None else finder.namespaces:
-            scope = Scope(namespace, None, finder.flink_deployments, finder.node_drains, finder.qualified)
-            scopes.append((Access(finder.kubeconfig, finder.context), scope))
+    if found:
+        for namespace in (None,) if found.namespaces is None else found.namespaces:
+            scope = Scope(namespace, None, found.flink_deployments, found.node_drains, found.qualified)
+            scopes.append((Access(found.kubeconfig, found.context), scope))
     return KubernetesPlans(scopes, clock)
 
 

@@ -5,7 +5,6 @@ from typing import Final
 
 from sidecar.core.alerting.alerts import Alert, Pending, PendingKey
 from sidecar.core.cluster import plans
-from sidecar.core.cluster.causes import is_planned
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.plans import Intent, Plan
 from sidecar.core.cluster.state import ClusterState
@@ -75,8 +74,6 @@ def _intent(cluster: ClusterState, episode: Episode) -> Intent | None:
 
 
 def labelled(alert: Alert, cluster: ClusterState) -> dict[str, str]:
-    """The alert's labels, with what is known now of its failover. They stay as they are from when it fires."""
-    episode = episode_of(cluster, alert.episode_id)
-    planned = is_planned(episode.facts) if episode else None
-    labels = {name: value for name, value in alert.labels.items() if name != PLANNED}
-    return labels if planned is None else {**labels, PLANNED: "true" if planned else "false"}
+    """The alert's labels, with that it is planned if that is known now. They stay as they are from when it fires."""
+    planned = is_known_to_be_planned(cluster, alert.episode_id)
+    return {**alert.labels, PLANNED: "true"} if planned else alert.labels

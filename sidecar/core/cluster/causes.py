@@ -134,6 +134,9 @@ class Facts(Struct, frozen=True):
     """The observer from whose handover it is known what was before; None: from our own observations."""
 
 
+NOT_IDENTIFIED: Final = "The observed facts do not identify one cause."
+
+
 class Verdict(Struct, frozen=True):
     """A cause, how sure it is, and the facts it rests on, a sentence each."""
 
@@ -162,7 +165,7 @@ def verdict(facts: Facts) -> Verdict:
         if found := judge(facts):
             break
     else:
-        found = Verdict(Cause.UNKNOWN, Confidence.NONE, ("The observed facts do not identify one cause.",))
+        found = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
     if facts.intent and found.cause not in _BY_INTENT:
         found = Verdict(found.cause, found.confidence, (*found.facts, str(facts.intent)))
     if facts.handed_over_by is None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Store
 from sidecar.lab.settings import write_kubernetes_conf_dir
-from sidecar.settings import KubernetesSettings, SettingsError, load, load_cluster
+from sidecar.settings import FinderSettings, KubernetesSettings, SettingsError, load, load_cluster
 from tests.kit.sidecar_process import command
 from tests.settings.conftest import Write
 
@@ -334,7 +334,7 @@ def test_plans_are_not_read_unless_wanted(pod: Path, write: Write) -> None:
     (cluster,) = load(config, {}).clusters
     assert cluster == KubernetesSettings("orders", "flink-prod", flink_deployments=True, node_drains=True)
     finder = load(write("kubernetes: {namespaces: all, flink_deployments: true}\n"), {}).finder
-    assert finder
+    assert isinstance(finder, FinderSettings)
     assert (finder.flink_deployments, finder.node_drains) == (True, False)
     config = write("kubernetes: {namespaces: all, node_drains: maybe}\n")
     assert error_of(lambda: load(config, {}), pod).endswith('kubernetes.node_drains: "maybe" must be true or false')
