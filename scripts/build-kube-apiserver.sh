@@ -14,7 +14,7 @@ what=${1:-apiserver}
 say() { printf 'kubernetes %s: %s\n' "$what" "$*" >&2; }
 die() { say "$*"; exit 1; }
 case $what in
-  apiserver) home=$cache/envtest-$version programs=(kube-apiserver) packages=(etcd-server) otherwise=', or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd' ;;
+  apiserver) home=$cache/envtest-$version-2 programs=(kube-apiserver) packages=(etcd-server) otherwise=', or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd' ;;
   node) home=$cache/node-$version programs=(kubelet kube-controller-manager kube-scheduler) packages=(containerd runc containernetworking-plugins) otherwise='' ;;
   *) die "apiserver or node can be built" ;;
 esac
@@ -60,6 +60,16 @@ export GOROOT=$work/debian/usr/lib/go-1.19 GOPATH=$work/go GOCACHE=$work/cache G
 PATH=$GOROOT/bin:$PATH
 cd "$source"
 package=k8s.io/kubernetes
+
+# reflect2 calls reflect.mapiterinit as it was before Go 1.18. Built with a newer Go it writes to an arbitrary address when it encodes a map:
+# the API server dies of the first custom resource.
+reflect2=vendor/github.com/modern-go/reflect2
+sed -i -e 's|^func mapiterinit(.*) \*hiter$|func mapiterinit(rtype, m unsafe.Pointer, it *hiter)|' \
+  -e 's|^\t// rest fields are ignored$|\tt, h, buckets, bptr, overflow, oldoverflow unsafe.Pointer\n\tstartBucket uintptr\n\toffset uint8\n\twrapped bool\n\tB, i uint8\n\tbucket, checkBucket uintptr|' \
+  $reflect2/unsafe_link.go
+sed -i 's|mapiterinit(type2.rtype, \*(\*unsafe.Pointer)(obj))|newIterator(type2.rtype, *(*unsafe.Pointer)(obj))|' $reflect2/unsafe_map.go
+printf '\nfunc newIterator(rtype, m unsafe.Pointer) *hiter {\n\tit := new(hiter)\n\tmapiterinit(rtype, m, it)\n\treturn it\n}\n' >> $reflect2/unsafe_map.go
+grep -q 'newIterator(type2' $reflect2/unsafe_map.go || die "reflect2 is not as expected"
 
 if [ "$what" = apiserver ]; then
   say "generating what the API server says of its own API"

@@ -52,9 +52,9 @@ def hidden(state_dir: Path) -> Mapping[str, int] | None:
         return None
 
 
-def annotate(state_dir: Path, episode: str, reason: str, author: str | None) -> Annotation:
+def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, planned: bool = False) -> Annotation:
     """Record a note about the episode whose id begins with `episode`. Raises JournalError, UnknownEpisodeError, NoteError."""
-    noted = note(reason, author)
+    noted = note(reason, author, planned=planned)
     made = annotation(find(records(state_dir), episode), noted, timestamp(Clock()().wall))
     append(state_dir, made)
     return made

@@ -55,9 +55,16 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
 @click.argument("episode")
 @click.option("--reason", required=True, metavar="TEXT", help="The note, up to 2000 characters.")
 @click.option("--author", metavar="NAME", help="The author of the note.")
+@click.option("--planned", is_flag=True, help="Say that the failover was planned.")
 @_which_sidecar
 def annotate(
-    episode: str, reason: str, author: str | None, config: Path | None, state_dir: Path | None, **overrides: Any
+    episode: str,
+    reason: str,
+    author: str | None,
+    planned: bool,
+    config: Path | None,
+    state_dir: Path | None,
+    **overrides: Any,
 ) -> None:
     """Record a note on one failover.
 
@@ -65,7 +72,7 @@ def annotate(
     """
     from sidecar import history
 
-    noted = history.annotate(_state_dir(config, state_dir, overrides), episode, reason, author)
+    noted = history.annotate(_state_dir(config, state_dir, overrides), episode, reason, author, planned=planned)
     print_line(f"noted on episode {noted.episode_id}")
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
-from sidecar.core.cluster import episodes, succession
+from sidecar.core.cluster import episodes, plans, succession
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.state import ClusterState, ComponentState, View
 from sidecar.core.delivery.outbox import Delivery
@@ -44,7 +44,12 @@ CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clocks of two nodes may differ."""
 LONGEST_NAME: Final = 1000
 
-_KINDS: Final = frozenset({"episode", "last_episode", "standby", "component", "lapsed", "pod", "group", "failovers"})
+_KINDS: Final = frozenset(
+    {
+        *("episode", "last_episode", "standby", "component", "lapsed", "pod", "operated", "disruption"),
+        *("group", "failovers"),
+    }
+)
 """Of rows. The view, coverage and evidence are each observer's own; a delivery holds text."""
 
 
@@ -140,7 +145,7 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     view = Row("view", json.encode(cluster_id), json.encode(View()))
     state, problems = assemble(migrated([view, *found], document.format))
     cluster = state.clusters[cluster_id]
-    cluster = replace(cluster, pods=merged({}, cluster.pods))
+    cluster = replace(cluster, pods=merged({}, cluster.pods), disruptions=plans.latest(cluster.disruptions))
     if problems or any(moment.steady > alive.steady for moment in _moments(cluster, state.alerts)):
         raise HandoverError(problems[0] if problems else "it has times that are later than itself")
     observer = clean(document.observer, LONGEST_NAME)
@@ -170,6 +175,8 @@ def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster})
     cluster = succession.take_over(rebased(handover.cluster, by), handover.observer, now)
     cluster = replace(cluster, pods=merged(cluster.pods, known.pods if known else {}))
+    if known and (operated := known.operated):  # read before the handover was
+        cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
     own = handover.observer == policy.observer
     groups = _with_members(handover.alerts.groups, lambda member: _is_taken(member, cluster_id, own=own))
     taken = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
@@ -269,6 +276,10 @@ def _moments(cluster: ClusterState, alerts: Alerts) -> Iterator[Moment]:
     for episode in (cluster.episode, cluster.last_episode):
         if episode:
             yield from (episode.opened_at, episode.moved_at)
+    yield from (disruption.at for disruption in cluster.disruptions.values())
+    if operated := cluster.operated:
+        times = operated.changed_at, operated.asked_at, operated.began, operated.ended
+        yield from filter(None, (*times, operated.unread_since, operated.unwanted_since, operated.wanted_since))
     for group in alerts.groups.values():
         yield from (member.alert.began for member in group.members.values())
 

@@ -10,6 +10,7 @@ from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, Pend
 from sidecar.core.alerting.silences import Documents, Silence, Silences
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leases import Lease
+from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, View
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
@@ -33,6 +34,8 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "lapsed": (tuple[str, str], LeaderElectionRecord),
     "departed": (tuple[str, ComponentId], Transition),
     "pod": (tuple[str, str], Pod),
+    "operated": (str, Operated),
+    "disruption": (tuple[str, str], Disruption),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -76,6 +79,9 @@ def changes(before: State, after: State) -> Iterator[Row]:
             yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
             yield from _diff("departed", old.departed if old else {}, new.departed if new else {}, prefix=name)
             yield from _diff("pod", old.pods if old else {}, new.pods if new else {}, prefix=name)
+            yield from _diff("operated", _one(name, old and old.operated), _one(name, new and new.operated))
+            disruptions = old.disruptions if old else {}, new.disruptions if new else {}
+            yield from _diff("disruption", *disruptions, prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -103,6 +109,8 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             standby=found["standby"].get(name, Standby()),
             departed={left: t for (cluster, left), t in found["departed"].items() if cluster == name},
             pods={host: pod for (cluster, host), pod in found["pod"].items() if cluster == name},
+            operated=found["operated"].get(name),
+            disruptions={uid: each for (cluster, uid), each in found["disruption"].items() if cluster == name},
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from sidecar.core.evidence import EvidenceItem
+from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.pods import Pod
@@ -191,6 +192,26 @@ class PodNamed(SeenInCluster, frozen=True):
     pod: Pod | None
 
 
+class DeploymentObserved(SeenInCluster, frozen=True):
+    """The FlinkDeployment that has the cluster's id as its name. None: there is none."""
+
+    deployment: FlinkDeployment | None
+
+
+class DeploymentUnreadable(SeenInCluster, frozen=True):
+    """The cluster's FlinkDeployment cannot be read any more: what it says from now on is not known."""
+
+
+class PodDisrupted(SeenInCluster, frozen=True):
+    """One of the cluster's JobManagers is being evicted, or is deleted from a cordoned node."""
+
+    uid: str
+    pod: str
+    address: str = ""
+    """Its IP address; empty: not known."""
+    node: str | None = None
+
+
 class DeliverySettled(Observed, frozen=True):
     """An attempt to deliver ended. `detail` is one line for people, without secrets."""
 
@@ -245,6 +266,10 @@ FinderObservation = ClusterObservation | ClusterFound | ClusterRemoved | Cluster
 """Every observation of a driver that finds clusters."""
 
 
+PlanObservation = DeploymentObserved | DeploymentUnreadable | PodDisrupted
+"""Every observation of what is meant to happen to a cluster."""
+
+
 def is_trace(observation: "Observation") -> bool:
     """Whether the observation shows that the Flink cluster exists, with a leader or without."""
     match observation:
@@ -259,6 +284,7 @@ Observation = (
     | HandoverRead
     | PodNamed
     | SilencesRead
+    | PlanObservation
     | DeliverySettled
     | EvidenceGathered
     | Started

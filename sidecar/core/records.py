@@ -165,6 +165,8 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     after_session_id: str | None
     after_address: str | None
     after_pod: str | None = None
+    planned: bool | None = None
+    """Whether it was meant to happen: `facts` say by what. Null: nothing says so, and no FlinkDeployment of the cluster could be read."""
     failovers: int
     """How many leaders followed each other: more than 1 if the next failover began before the episode was closed."""
 
@@ -175,6 +177,8 @@ class Annotation(Record, frozen=True, kw_only=True, tag="annotation"):
     episode_id: str
     reason: str
     author: str | None
+    planned: bool | None = None
+    """True: the author says that the failover was planned. Null: the note does not say."""
 
 
 class Evidence(Record, frozen=True, kw_only=True, tag="evidence"):

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from sidecar.core.alerting.alerts import Alerts
 from sidecar.core.alerting.silences import Silences
+from sidecar.core.cluster.plans import Operated
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
@@ -39,6 +40,8 @@ class State(Struct, frozen=True):
     """Requests for evidence that are not answered yet."""
     alive: Moment | None = None
     """The last moment at which the sidecar is known to have run."""
+    unclaimed: Mapping[str, Operated] = {}
+    """FlinkDeployments by the id of a cluster that is not found yet, or has been removed."""
     finder: Finder | None = None
     """None: clusters are not found, or nothing is known of it yet."""
     silences: Mapping[str, Silences] = {}

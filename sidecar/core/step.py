@@ -1,12 +1,13 @@
 """All state changes go through here: `step(policy, state, observation) → (state, effects)`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules, silences
-from sidecar.core.cluster import cluster_step, evidence_requests, removal
+from sidecar.core.cluster import cluster_step, evidence_requests, planned, plans, removal
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
@@ -23,11 +24,15 @@ from sidecar.core.observations import (
     ClusterRemoved,
     ClustersListed,
     DeliverySettled,
+    DeploymentObserved,
+    DeploymentUnreadable,
     EvidenceGathered,
     FinderObservation,
     HandoverRead,
     NotProcessed,
     Observation,
+    PlanObservation,
+    PodDisrupted,
     PodNamed,
     PolicyLoaded,
     SilencesRead,
@@ -43,6 +48,10 @@ ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
 
 
+MOST_UNCLAIMED: Final = 10_000
+"""FlinkDeployments without a cluster that are remembered."""
+
+_T = TypeVar("_T")
 Step = tuple[State, list[Effect]]
 
 
@@ -63,7 +72,9 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _observe(policy, state, observation)
 
 
-def _observe(policy: Policy, state: State, observation: FinderObservation | NotProcessed) -> Step:
+def _observe(policy: Policy, state: State, observation: FinderObservation | PlanObservation | NotProcessed) -> Step:
+    if isinstance(observation, DeploymentObserved | DeploymentUnreadable | PodDisrupted):
+        return _plan(policy, state, observation)
     if isinstance(observation, ClusterFound | ClusterRemoved | ClustersListed):
         return _found(policy, state, observation)
     name = observation.cluster_id
@@ -80,10 +91,15 @@ def _found(policy: Policy, state: State, observation: ClusterFound | ClusterRemo
     at = observation.at
     match observation:
         case ClusterFound(cluster_id=name):
-            clusters = state.clusters if name in state.clusters else {**state.clusters, name: fresh_cluster(at)}
-            return replace(state, clusters=clusters), []
+            if name in state.clusters:
+                return state, []
+            found = replace(fresh_cluster(at), operated=state.unclaimed.get(name))
+            return replace(
+                state, clusters={**state.clusters, name: found}, unclaimed=_without(state.unclaimed, name)
+            ), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             known = state.clusters.get(name)
+            on_purpose = on_purpose or (known is not None and plans.is_unwanted(known.operated))
             if known and removal.has_leader(known) and not on_purpose:
                 return replace(state, clusters={**state.clusters, name: replace(known, gone=at)}), []
             return _remove(policy, state, [name] if known else [], at)
@@ -101,9 +117,23 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
         state, more = _take(policy, state, name, removal.removed(policy, name, state.clusters[name], at), at)
         effects += more
         alerts = rules.forget(state.alerts, policy, name, at)
-        clusters = {other: known for other, known in state.clusters.items() if other != name}
-        state = replace(state, clusters=clusters, alerts=alerts)
+        operated = state.clusters[name].operated
+        unclaimed = {**state.unclaimed, name: operated} if operated and operated.is_read else state.unclaimed
+        state = replace(state, clusters=_without(state.clusters, name), alerts=alerts, unclaimed=unclaimed)
     return state, effects
+
+
+def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
+    """The state after an observation of what is meant to happen to a cluster."""
+    name, at = observation.cluster_id, observation.at
+    if known := state.clusters.get(name):
+        return _take(policy, state, name, planned.observe(policy, name, known, observation), at)
+    if not policy.finds or not isinstance(observation, DeploymentObserved):
+        return replace(state, unclaimed=_without(state.unclaimed, name)), []
+    operated = plans.observed(state.unclaimed.get(name), observation.deployment, at)
+    if operated is None or operated.deployment is None or len(state.unclaimed) >= MOST_UNCLAIMED:
+        return replace(state, unclaimed=_without(state.unclaimed, name)), []
+    return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
 def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | PodNamed | SilencesRead) -> State:
@@ -131,10 +161,14 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     known: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
     known |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
     outbox = released(state.outbox, state.outbox.keys(), now)
-    # Nothing has been observed yet, so no condition has begun to hold.
-    alerts = replace(grouping.rerouted(state.alerts, policy, now), pending={})
+    alerts = grouping.rerouted(state.alerts, policy, now)
+    # Nothing has been observed yet, so no condition has begun to hold. What happened has happened.
+    alerts = replace(
+        alerts, pending={key: waiting for key, waiting in alerts.pending.items() if waiting.alert.is_event}
+    )
     documents = {name: each for name, each in state.silences.items() if name in policy.silence_documents}
-    started = replace(state, clusters=known, alerts=alerts, outbox=outbox, finder=None, alive=now, silences=documents)
+    parts = {"clusters": known, "alerts": alerts, "outbox": outbox, "silences": documents}
+    started = replace(state, **parts, finder=None, unclaimed={}, alive=now)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
@@ -244,6 +278,10 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         new = (each.leader.address for each in own if each.leader)
         effects += (NamePod(cluster_id, host) for host in ip_addresses(new))
     return replace(state, clusters=clusters, alerts=alerts), effects
+
+
+def _without(values: Mapping[str, _T], name: str) -> Mapping[str, _T]:
+    return {key: value for key, value in values.items() if key != name} if name in values else values
 
 
 def _settled(policy: Policy, outcomes: Iterable[Settled], at: Moment) -> list[Effect]:

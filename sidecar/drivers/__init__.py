@@ -7,19 +7,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
+from sidecar.core.observations import FinderObservation, PlanObservation
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.ports import (
     ClusterFinder,
     EventStore,
-    FinderObserver,
     LeaderRetrievalDriver,
     LedgerStore,
     Observer,
+    PlanSource,
     PodDirectory,
 )
 from sidecar.settings import (
     AnyFinderSettings,
     ClusterSettings,
+    FinderSettings,
     KubernetesSettings,
     Settings,
     ZooKeeperFinderSettings,
@@ -41,6 +43,7 @@ class Drivers:
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
         self._finder = self._found_by(finder) if finder else None
+        self._plans = plan_source_of(clusters, finder, clock)
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -50,17 +53,21 @@ class Drivers:
             for cluster_id in () if self._stopped else cluster_ids or self._drivers:
                 self._drivers[cluster_id].start(observer)
 
-    def find(self, observer: FinderObserver) -> None:
-        """Find clusters and watch them, if there is a finder. After `stop`, nothing starts."""
+    def find(self, observer: Callable[[FinderObservation | PlanObservation], None]) -> None:
+        """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, where that is wanted. After
+        `stop`, nothing starts.
+        """
         with self._lock:
             if self._finder and not self._stopped:
                 self._finder.start(observer)
+            if self._plans and not self._stopped:
+                self._plans.start(observer)
 
     def stop(self) -> None:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
-        drivers = [*self._drivers.values(), *([self._finder] if self._finder else [])]
+        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans) if each)]
         stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in drivers]
         for stop in stops:
             stop.start()
@@ -133,6 +140,37 @@ def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore
     from sidecar.drivers.kubernetes.events import KubernetesEvents
 
     return {each.cluster_id: KubernetesEvents(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
+
+
+def plan_source_of(
+    clusters: Sequence[ClusterSettings], finder: AnyFinderSettings | None, clock: Callable[[], Moment]
+) -> PlanSource | None:
+    """What is meant to happen to those clusters that want it read; None: none does. One watch for all of a namespace."""
+    wanted = [
+        each
+        for each in clusters
+        if isinstance(each, KubernetesSettings) and (each.flink_deployments or each.node_drains)
+    ]
+    found = finder if isinstance(finder, FinderSettings) and (finder.flink_deployments or finder.node_drains) else None
+    if not wanted and found is None:
+        return None
+    from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.plans import KubernetesPlans, Scope
+
+    scopes: list[tuple[Access, Scope]] = []
+    together: dict[tuple[object, ...], list[KubernetesSettings]] = {}
+    for each in wanted:
+        key = each.kubeconfig, each.context, each.namespace, each.flink_deployments, each.node_drains
+        together.setdefault(key, []).append(each)
+    for first, *others in together.values():
+        names = frozenset(each.cluster_id for each in (first, *others))
+        scope = Scope(first.namespace, names, first.flink_deployments, first.node_drains)
+        scopes.append((Access(first.kubeconfig, first.context), scope))
+    if found:
+        for namespace in (None,) if found.namespaces is None else found.namespaces:
+            scope = Scope(namespace, None, found.flink_deployments, found.node_drains, found.qualified)
+            scopes.append((Access(found.kubeconfig, found.context), scope))
+    return KubernetesPlans(scopes, clock)
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:

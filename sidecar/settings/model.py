@@ -119,6 +119,10 @@ class KubernetesSettings(Struct, frozen=True):
     """Whether the pods of leaders are looked up."""
     events: bool = False
     """Whether failovers become Events."""
+    flink_deployments: bool = False
+    """Whether its FlinkDeployment is read."""
+    node_drains: bool = False
+    """Whether evictions of its JobManagers are observed."""
 
     @property
     def identity(self) -> str:
@@ -162,6 +166,9 @@ class FinderSettings(Struct, frozen=True):
     kubeconfig: Path | None = None
     """None: the service account of our own pod is used."""
     context: str | None = None
+    flink_deployments: bool = False
+    """Whether FlinkDeployments are read. Likewise for `node_drains`."""
+    node_drains: bool = False
 
     @property
     def qualified(self) -> bool:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ TEST: Final[Keys] = {"name": None, "starts": "2026-01-05T12:00:00Z", **no_defaul
 EVENT: Final[Keys] = {
     "at": None,
     "cluster": "default",
-    **no_default("submitted", "leader", "returns"),
+    **no_default("operator", "submitted", "leader", "returns"),
     "unobserved": "0",
     **no_default("gone", "ended", "contenders", "zxid_headroom", "blind", "running"),
 }
@@ -41,6 +42,20 @@ _JOB_MANAGER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}(#[0-9]{1,3})?"
 
 Who = ComponentId | str
 """A component of the cluster, or the name of a job."""
+
+
+class OperatorAct(StrEnum):
+    """What happens to the cluster's FlinkDeployment, from the first such event on there is one."""
+
+    CHANGED = "changed"
+    """Somebody applies another spec."""
+    UPGRADING = "upgrading"
+    DEPLOYED = "deployed"
+    ROLLING_BACK = "rolling_back"
+    ROLLED_BACK = "rolled_back"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+    DELETED = "deleted"
 
 
 class ScenarioEvent(Struct, frozen=True):
@@ -60,6 +75,7 @@ class ScenarioEvent(Struct, frozen=True):
     ended: tuple[str, ...] = ()
     contenders: int | None = None
     zxid_headroom: int | None = None
+    operator: OperatorAct | None = None
     blind: bool | None = None
     running: bool | None = None
     """Whether the sidecar itself runs, whatever the cluster."""
@@ -144,6 +160,7 @@ def _event(section: Section, known: dict[str, set[str]]) -> ScenarioEvent:
         ended=tuple(_job(setting, setting.text, jobs) for setting in section.texts("ended")),
         contenders=section.read("contenders", lambda setting: setting.integer(0, 1000), None),
         zxid_headroom=section.read("zxid_headroom", lambda setting: setting.integer(0, (1 << 32) - 1), None),
+        operator=section.read("operator", lambda setting: setting.choice(OperatorAct), None),
         blind=section.read("blind", Setting.flag, None),
         running=section.read("running", Setting.flag, None),
     )

@@ -14,12 +14,14 @@ from sidecar.core.observations import (
     ClusterObservation,
     ConnectionState,
     NodeObserved,
+    PlanObservation,
     SnapshotCompleted,
     StoreObserved,
     ViewObserved,
 )
 from sidecar.core.records import record_id
 from sidecar.settings.test_file import ScenarioEvent, Who
+from sidecar.simulation.fake_operator import SimulatedDeployment
 
 _JOB_STORE: Final = znode_paths.JOB_STORES[-1]
 _EPOCH: Final = 1 << 32
@@ -41,9 +43,11 @@ class SimulatedFlink:
         self._zxid_observed = False
         self._terms: dict[str, int] = {}
         self._blind = False
+        self._deployment = SimulatedDeployment(cluster_id)
 
-    def connect(self, at: Moment) -> Iterator[ClusterObservation]:
-        """The observations of a driver that connects and reads everything; none while blind."""
+    def connect(self, at: Moment) -> Iterator[ClusterObservation | PlanObservation]:
+        """The observations of drivers that connect and read everything; while blind, of the FlinkDeployment alone."""
+        yield from self._deployment.observed(at)
         if self._blind:
             return
         yield ViewObserved(at, self._cluster_id, ConnectionState.CONNECTED)
@@ -55,8 +59,10 @@ class SimulatedFlink:
             yield StoreObserved(at, self._cluster_id, self._zxid)
         yield SnapshotCompleted(at, self._cluster_id)
 
-    def apply(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation]:
-        """Apply an event to this cluster; a driver's observations of it."""
+    def apply(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation | PlanObservation]:
+        """Apply an event to this cluster; the drivers' observations of it."""
+        if event.operator:
+            yield from self._deployment.apply(event.operator, at)
         was_blind, self._blind = self._blind, self._blind if event.blind is None else event.blind
         seen = [*self._change(event, at)]
         if self._blind:

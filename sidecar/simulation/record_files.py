@@ -51,14 +51,19 @@ class RecordHead(Struct):
     to: str = ""
     state: str = ""
     kind: str = ""
+    id: str = ""
+    cause: str = ""
+    planned: bool | None = None
 
 
 class RecordedSidecar(Struct):
-    """The clusters, labels and blind periods of one sidecar, from the first pass."""
+    """The clusters, labels, blind periods and planned failovers of one sidecar, from the first pass."""
 
     stores: dict[str, Store] = {}
     external_labels: dict[str, str] = {}
     blind_periods: dict[str, BlindPeriods] = {}
+    planned: dict[str, str] = {}
+    """Causes by the ids of episodes."""
 
 
 class RecordFiles:
@@ -83,6 +88,8 @@ class RecordFiles:
                 blind = sidecar.blind_periods.setdefault(record.cluster_id, BlindPeriods())
                 if record.type == "coverage":
                     blind.covered(parsed(record.from_), parsed(record.to), record.state)
+                elif record.planned and record.type == "episode":
+                    sidecar.planned[record.id] = record.cause
                 elif record.kind == Kind.OBSCURED:
                     blind.noticed(at)
             except NO_RECORD:

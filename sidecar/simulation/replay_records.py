@@ -90,7 +90,7 @@ class RecordReplay:
     def _apply(self, records: list[AnyRecord], at: Moment) -> None:
         """Apply the records of one step of one cluster; the rules run after all of them."""
         name = records[0].cluster_id
-        cluster = self._clusters.setdefault(name, ReplayedCluster(self._policy, name, at))
+        cluster = self._clusters.setdefault(name, ReplayedCluster(self._policy, name, at, self._recorded.planned))
         self._resume()
         applied = [cluster.apply(record, at) for record in records]
         cluster.observed(self._blind_periods[name].blind_at(at.steady), at.steady)

@@ -1,10 +1,14 @@
 """The state of one cluster, rebuilt from its records by the functions that also apply observations."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from msgspec.structs import replace
 
 from sidecar.core.cluster import leadership_changes, split_leadership
-from sidecar.core.cluster.causes import Loss
+from sidecar.core.cluster.causes import Cause, Loss
 from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.plans import Intent, Operated, Plan
 from sidecar.core.cluster.record_reader import transition_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, View, contending, fresh_cluster
 from sidecar.core.cluster.transitions import Transition
@@ -14,6 +18,11 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, Contention, EpisodeRecord, TransitionRecord
 from sidecar.simulation.coverage import BlindPeriod
 
+_PLANS: Final[Mapping[str, Plan]] = {
+    Cause.PLANNED_UPGRADE: Plan.UPGRADE,
+    Cause.ROLLBACK: Plan.ROLLBACK,
+    Cause.NODE_DRAIN: Plan.DRAIN,
+}
 _MOST_CONTENDERS = 1000
 """Records have the number of contenders, not their names. A larger number is cut to this."""
 
@@ -21,8 +30,10 @@ _MOST_CONTENDERS = 1000
 class ReplayedCluster:
     """One cluster after the records so far. `state` is the same object as long as nothing changes."""
 
-    def __init__(self, policy: Policy, cluster_id: str, at: Moment) -> None:
+    def __init__(self, policy: Policy, cluster_id: str, at: Moment, planned: Mapping[str, str] | None = None) -> None:
+        """`planned`: the causes of planned episodes, by id."""
         self._policy = policy
+        self._planned = planned or {}
         self._cluster_id = cluster_id
         self.state: ClusterState = fresh_cluster(at)
 
@@ -34,7 +45,7 @@ class ReplayedCluster:
             case TransitionRecord():
                 happened = self._take(draft, transition_of(record, at))
             case EpisodeRecord() if self.state.episode and self.state.episode.id == record.id:
-                draft.update(episode=None, last_episode=self.state.episode)
+                draft.update(episode=None, last_episode=self.state.episode, operated=None)
             case Contention():
                 names = tuple(map(str, range(min(record.contenders, _MOST_CONTENDERS))))
                 contenders = {**self.state.contenders, record.component or "": names}
@@ -48,6 +59,12 @@ class ReplayedCluster:
         if isinstance(transition.position, ZNodePosition):
             draft.update(zxid=max(self.state.zxid or 0, transition.position.mzxid))
         leadership_changes.take(draft, known, replace(transition, last_position=known.last_position))
+        episode = draft.state.episode
+        if episode and episode.facts.intent is None and (cause := self._planned.get(episode.id)):
+            intent = Intent(_PLANS.get(cause, Plan.SUSPENSION), 0)
+            unwanted = Operated(None, unwanted_since=draft.at) if intent.plan is Plan.SUSPENSION else None
+            facts = replace(episode.facts, intent=intent)
+            draft.update(episode=replace(episode, facts=facts), operated=unwanted)
         return transition
 
     def observed(self, blind: BlindPeriod | None, now: int) -> None:

@@ -275,7 +275,17 @@ def test_an_old_one_is_not_taken_over() -> None:
 
 def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
     """A field that is new belongs to one of the two."""
-    handed_over = {"components", "leases", "episode", "last_episode", "standby", "contested", "pods"}
+    handed_over = {
+        "components",
+        "leases",
+        "episode",
+        "last_episode",
+        "standby",
+        "contested",
+        "pods",
+        "operated",
+        "disruptions",
+    }
     anew = {
         "view",
         "jobs",

@@ -16,12 +16,22 @@ KEPT: dict[type[Struct], set[str]] = {
     State: {"clusters", "alerts", "outbox", "captures", "alive", "silences"},
     Alerts: {"pending", "groups", "failovers"},
     Silences: {"known"},
-    ClusterState: {"view", "components", "episode", "last_episode", "standby", "pods", "departed"},
+    ClusterState: {
+        "view",
+        "components",
+        "episode",
+        "last_episode",
+        "standby",
+        "pods",
+        "operated",
+        "disruptions",
+        "departed",
+    },
 }
 KEPT_IN_PART = {"leases", "contested"}
 """Leases that have run out, so that a new process does not take them for alive; which leaderships are split follows from the components."""
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
-    State: {"finder"},
+    State: {"finder", "unclaimed"},
     Alerts: {"evaluated", "beats"},
     Silences: {"asked_at", "answered_at", "problem"},
     ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing", "gone", "handed_over_by"},

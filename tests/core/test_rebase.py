@@ -10,17 +10,20 @@ from sidecar.core.cluster.causes import Facts, Loss
 from sidecar.core.cluster.downtime import Downtime, LastLed
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
+from sidecar.core.cluster.plans import Disruption, Intent, Operated
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Standby
 from sidecar.core.cluster.unobserved import Elections, Gap, Look
 from sidecar.core.evidence import Gathered
 from sidecar.core.flink.configmaps import LeaderElectionRecord
+from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.rebase import STEADY, rebased
 
 HANDED_OVER: tuple[type[Struct], ...] = (
     *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
+    *(Operated, FlinkDeployment, Disruption, Intent),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
@@ -40,6 +43,8 @@ OTHER_NUMBERS = {
     Alert: {"count"},
     CountedFailover: {"times"},
     Lease: {"quiet_for", "renewed_every"},
+    FlinkDeployment: {"generation", "observed_generation", "reconciled_at"},
+    Intent: {"after"},
 }
 OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
 """Steady, and not handed over: of a lease that has expired the record alone is."""

@@ -5,9 +5,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import StoreObserved
+from sidecar.core.observations import DeploymentObserved, StoreObserved
 from sidecar.core.policy.policy import Rule, Severity, Trigger
 from sidecar.core.policy.routing import Route
 from tests.core.auditor import Audited
@@ -80,6 +81,12 @@ def zxid(value: int) -> Act:
     return lambda _, sidecar: sidecar.observe(StoreObserved(sidecar.moment, CLUSTER, value))
 
 
+def operator_says(state: Reconciliation) -> Act:
+    """What the cluster's FlinkDeployment says."""
+    found = FlinkDeployment("u", 1, 1, state)
+    return lambda _, sidecar: sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, found))
+
+
 def cut_off(seconds: float) -> Act:
     return lambda _, sidecar: sidecar.is_cut_off().waits(seconds)
 
@@ -147,6 +154,16 @@ SCENES: Final = {
     ),
     Trigger.SAME_PROCESS_REELECTION: Scene(
         Rule("R", Trigger.SAME_PROCESS_REELECTION), fails_over(job_manager("jm-a", 1)), fails_over(B)
+    ),
+    Trigger.PLANNED_FAILOVER: Scene(
+        Rule("R", Trigger.PLANNED_FAILOVER, Severity.INFO),
+        _all(operator_says(Reconciliation.UPGRADING), fails_over(B)),
+        _all(
+            operator_says(Reconciliation.DEPLOYED),
+            fails_over(B),
+            operator_says(Reconciliation.ROLLING_BACK),
+            fails_over(C),
+        ),
     ),
     Trigger.ZXID_HEADROOM: Scene(
         Rule("R", Trigger.ZXID_HEADROOM),

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 import sidecar
 from sidecar.drivers.kubernetes.ledger import ledger_name
 from sidecar.settings import KubernetesSettings, load
+from sidecar.settings.cluster.kubernetes import FLAGS
 from tests.deploy.manifests import CHART, apply, document, example, of_kind, pod_of, without_hashes
 from tests.deploy.test_kubernetes_manifests import CLUSTER_ID, NAMESPACE
 from tests.deploy.test_manifests import mounts
@@ -38,6 +39,8 @@ EVERYTHING: Values = {
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "podNames": True,
     "events": True,
+    "flinkDeployments": True,
+    "nodeDrains": True,
     "labels": {"team": "streaming"},
     "annotations": {"example.com/owner": "streaming"},
     "podLabels": {"sidecar.istio.io/inject": "false"},
@@ -109,7 +112,15 @@ def test_flink_before_1_15_is_what_kustomize_applies(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("value", "component"), [("podNames", "pod-names"), ("events", "events")])
+FEATURES = [
+    ("podNames", "pod-names"),
+    ("events", "events"),
+    ("flinkDeployments", "flink-deployments"),
+    ("nodeDrains", "node-drains"),
+]
+
+
+@pytest.mark.parametrize(("value", "component"), FEATURES)
 def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, component: str
 ) -> None:
@@ -128,7 +139,7 @@ def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
     settings = load(tmp_path / "config.yaml", in_a_pod(tmp_path))
     (cluster,) = settings.clusters
     assert isinstance(cluster, KubernetesSettings)
-    assert (cluster.pod_names, cluster.events) == (value == "podNames", value == "events")
+    assert {flag for flag in FLAGS if getattr(cluster, flag)} == {component.replace("-", "_")}
 
 
 def test_the_audit_is_what_kustomize_applies(tmp_path: Path) -> None:
@@ -170,7 +181,7 @@ def test_the_most_is_taken_by_the_api_server(kubernetes: Kubernetes) -> None:
     """All fields of all values are known to it, but for the Prometheus operator's own kind."""
     manifests = [found for found in rendered(EVERYTHING) if found["kind"] != "PodMonitor"]
     assert (
-        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 15
+        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 19
     )
 
 

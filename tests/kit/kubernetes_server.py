@@ -214,10 +214,10 @@ class Kubernetes:
             self.server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         return Namespace(self.server, name)
 
-    def allow_everywhere(self, user: str, *verbs: str) -> None:
-        """Give `user` a ClusterRole: these verbs on the ConfigMaps of all namespaces."""
+    def allow_everywhere(self, user: str, *verbs: str, resource: str = "configmaps", group: str = "") -> None:
+        """Give `user` a ClusterRole: these verbs on the ConfigMaps of all namespaces, or on another resource."""
         rbac = "/apis/rbac.authorization.k8s.io/v1"
-        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}
+        rule = {"apiGroups": [group], "resources": [resource], "verbs": verbs}
         role = f"{user}-{uuid4()}"
         self.server.ask("POST", f"{rbac}/clusterroles", {"metadata": {"name": role}, "rules": [rule]})
         binding = {
@@ -257,13 +257,27 @@ class Namespace:
     def delete(self, name: str) -> None:
         self._server.ask("DELETE", f"{self._path}/{name}")
 
-    def run_pod(self, name: str, address: str, phase: str = "Running") -> Json:
+    def run_pod(
+        self, name: str, address: str, phase: str = "Running", labels: Mapping[str, str] | None = None, node: str = ""
+    ) -> Json:
         """A pod with this IP address, as its kubelet would report it; there is no kubelet."""
         path = f"/api/v1/namespaces/{self.name}/pods"
         container = {"name": "jobmanager", "image": "flink", "env": [{"name": "PASSWORD", "value": "secret"}]}
-        pod = self._server.ask("POST", path, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+        spec = {"containers": [container], **({"nodeName": node} if node else {})}
+        pod = self._server.ask("POST", path, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec})
         pod["status"] |= {"phase": phase, "podIP": address, "podIPs": [{"ip": address}]}
         return self._server.ask("PUT", f"{path}/{name}/status", pod)
+
+    def disrupt_pod(self, name: str, reason: str) -> None:
+        """The condition that an eviction sets since Kubernetes 1.26."""
+        path = f"/api/v1/namespaces/{self.name}/pods/{name}"
+        pod = self._server.ask("GET", path)
+        pod["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": reason}]
+        self._server.ask("PUT", f"{path}/status", pod)
+
+    def delete_pod(self, name: str) -> None:
+        """It has a grace period, and no kubelet that would end it."""
+        self._server.ask("DELETE", f"/api/v1/namespaces/{self.name}/pods/{name}")
 
     def events(self, kind: str, of: Json) -> list[Json]:
         """The Events that `kubectl describe` shows of an object: it asks for these fields."""
@@ -275,10 +289,12 @@ class Namespace:
     def get(self, name: str) -> Json:
         return self._server.ask("GET", f"{self._path}/{name}")
 
-    def allow(self, user: str, *verbs: str, names: Sequence[str] = (), resource: str = "configmaps") -> None:
+    def allow(
+        self, user: str, *verbs: str, names: Sequence[str] = (), resource: str = "configmaps", group: str = ""
+    ) -> None:
         """Give `user` a Role: these verbs on ConfigMaps, on those of these `names` alone where there are any."""
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.name}"
-        rule = {"apiGroups": [""], "resources": [resource], "verbs": verbs, "resourceNames": names}
+        rule = {"apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names}
         role = f"{user}-{len(self._server.ask('GET', f'{rbac}/roles')['items'])}"
         self._server.ask("POST", f"{rbac}/roles", {"metadata": {"name": role}, "rules": [rule]})
         binding = {

@@ -42,6 +42,17 @@ def annotate(folder: Path, episode: str, reason: str, *more: str) -> tuple[int, 
     return ended.returncode, ended.stdout, ended.stderr
 
 
+def test_a_note_says_that_a_failover_was_planned(remembered: Sidecar, tmp_path: Path) -> None:
+    """Where nothing could know it: in the record, and in words. A note without it does not say that it was not."""
+    episode = remembered.episodes()[0]
+    assert annotate(tmp_path, episode.id, "Kernel update.", "--planned") == (0, f"noted on episode {episode.id}\n", "")
+    assert annotate(tmp_path, episode.id, "See OPS-2.")[0] == 0
+    assert [noted.planned for noted in annotations(tmp_path)] == [None, True]
+    explained = command("explain", episode.id, "--state-dir", str(tmp_path)).stdout
+    assert ": planned\n           Kernel update." in explained
+    assert "note, planned: Kernel update." in command("timeline", "--state-dir", str(tmp_path)).stdout
+
+
 def test_a_note_is_a_record_of_its_own(remembered: Sidecar, tmp_path: Path) -> None:
     """With the envelope of its episode; line breaks become spaces. What is said again is another note."""
     episode = remembered.episodes()[0]

@@ -12,7 +12,7 @@ from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import timestamp
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import AnyRecord, Contention, TransitionRecord
+from sidecar.core.records import AnyRecord, Contention, EpisodeRecord, TransitionRecord
 from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.record_files import ReplayError
 from sidecar.simulation.replay import replay_of
@@ -44,6 +44,19 @@ def failover() -> Sidecar:
 def told(*files: Path, observer: str | None = None) -> list[tuple[str, str, str]]:
     found = replay_of(files, RULES, observer)
     return [(each.receiver, each.reason, each.title) for each in found.notifications()]
+
+
+def test_a_planned_failover_is_replayed_as_one(tmp_path: Path) -> None:
+    """By what the record of the episode says, which comes last: the rules know it from the first transition on."""
+    sidecar = failover()
+    records = [
+        replace(each, planned=True, cause="planned_upgrade") if isinstance(each, EpisodeRecord) else each
+        for each in sidecar.records
+    ]
+    (tmp_path / "a.jsonl").write_bytes(lines(records))
+    [(receiver, reason, title)] = told(tmp_path / "a.jsonl")
+    assert (receiver, reason) == ("ops", "FIRST")
+    assert title.startswith("[INFO] default: planned failover")
 
 
 FAILOVER = (

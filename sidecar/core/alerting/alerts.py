@@ -57,6 +57,8 @@ class Alert(Struct, frozen=True):
     ended: Moment | None = None
     missing: str | None = None
     """The message if the observer is blind because there is no such cluster."""
+    unwanted: bool = False
+    """It is resolved because no leader is wanted any more."""
     is_event: bool = False
     """True: an event, notified even if it is already over. False: a condition, firing while it holds."""
     subjects: tuple[str, ...] = ()

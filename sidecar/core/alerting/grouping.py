@@ -17,7 +17,7 @@ from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
-from sidecar.core.policy.labels import Labels
+from sidecar.core.policy.labels import PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule
 from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import record_id
@@ -187,7 +187,8 @@ def labels_of(
 
 
 def _relabelled(alert: Alert, policy: Policy, rule: Rule) -> dict[str, str]:
-    return labels_of(policy, rule, alert.cluster_id, alert.component, ours="observer" in alert.labels)
+    labels = labels_of(policy, rule, alert.cluster_id, alert.component, ours="observer" in alert.labels)
+    return {**labels, PLANNED: "true"} if alert.labels.get(PLANNED) == "true" else labels
 
 
 def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str, Group]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sidecar.core.alerting import phrases
 from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice, Reason
 from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import Verdict, verdict
+from sidecar.core.cluster.causes import Verdict, is_planned, verdict
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.pods import Pods, name_at
@@ -50,6 +50,7 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "episode_id": "0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11",
     "cause": "jobmanager_lost",
     "confidence": "medium",
+    "planned": "true",
     "jobs_moved": 4,
     "jobs_away": 1,
     "jobs_total": 5,
@@ -165,6 +166,8 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
     names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
     if found:
         yield "cause", f"{found.cause} ({found.confidence} confidence)"
+        if planned := _planned(episode):
+            yield "planned", planned
     yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
     yield "cluster", ", ".join(names)
     yield "store", ", ".join(dict.fromkeys(policy.store_of(name).value for name in names))
@@ -269,10 +272,17 @@ def _fields(context: _Context) -> dict[str, object]:
         "episode_id": episode.id if episode else "",
         "cause": found.cause.value if found else "unknown",
         "confidence": found.confidence.value if found else "none",
+        "planned": _planned(episode) or "",
         "jobs_moved": jobs.moved if jobs else 0,
         "jobs_away": jobs.away if jobs else 0,
         "jobs_total": jobs.total if jobs else 0,
     }
+
+
+def _planned(episode: Episode | None) -> str | None:
+    """As the label: `true` or `false`; None: not known."""
+    planned = is_planned(episode.facts) if episode else None
+    return None if planned is None else str(planned).lower()
 
 
 def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:

@@ -34,6 +34,9 @@ PHRASES: Final = {
     Trigger.SAME_PROCESS_REELECTION: Phrases(
         "a leader lost its leadership and was elected again{moves}", "a leader was elected again", _MOVED, _MOVED
     ),
+    Trigger.PLANNED_FAILOVER: Phrases(
+        "planned failover{moves}{longest}", "planned failover{moves}{longest}", _MOVED, _MOVED
+    ),
     Trigger.VACANT: Phrases(
         "no leader for {what}{left}",
         "leader back for {what}{longest}",
@@ -83,6 +86,12 @@ _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 NO_CLUSTER: Final = Phrases("no such cluster", "the cluster exists", "{missing}", "the cluster exists since {ended}")
 
 
+_UNWANTED: Final = "no leader is wanted since {ended}: the FlinkDeployment is suspended, or was deleted"
+UNWANTED: Final = Phrases(
+    "no leader", "no leader is wanted for {what}", f"{{what}}: {_UNWANTED}", f"{{what}}: {_UNWANTED}"
+)
+
+
 def headline(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods], *, over: bool) -> str:
     """The title of a group of alerts. `pods`: those of each cluster."""
     phrases = _phrases(rule, alerts[0])
@@ -97,6 +106,8 @@ def line(rule: Rule, alert: Alert, pods: Mapping[str, Pods]) -> str:
 
 
 def _phrases(rule: Rule, alert: Alert) -> Phrases:
+    if alert.unwanted:
+        return UNWANTED
     return NO_CLUSTER if alert.missing else PHRASES[rule.on]
 
 

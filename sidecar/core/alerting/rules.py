@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping
-from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending
+from sidecar.core.alerting import excuses, grouping
+from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
 from sidecar.core.alerting.grouping import labels_of
+from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.episodes import LOOK_BACK, Episode, has_part
@@ -18,6 +19,7 @@ from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant, host_port
 from sidecar.core.moment import Moment, in_seconds
+from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.records import AnyRecord, EpisodeRecord, record_id
 
@@ -43,7 +45,10 @@ def react(
             alerts = _count_failover(alerts, policy, happened, at)
             for rule in policy.rules:
                 if rule.on is Trigger.SAME_PROCESS_REELECTION and happened.cause == Cause.SAME_PROCESS_REELECTION:
-                    alerts = grouping.fire(alerts, policy, _reelection(policy, rule, happened, at), at)
+                    alerts = grouping.fire(alerts, policy, _of_episode(policy, rule, happened, at), at)
+                elif rule.on is Trigger.PLANNED_FAILOVER and happened.planned and happened.cause != Cause.ROLLBACK:
+                    alert = _of_episode(policy, rule, happened, at)
+                    alerts = grouping.fire(alerts, policy, replace(alert, labels={**alert.labels, PLANNED: "true"}), at)
     return alerts
 
 
@@ -59,7 +64,17 @@ def _react_to_transition(
         case Trigger.JOB_LEADER_CHANGED if episode and transition.episode_id and not transition.component.job_id:
             return _without_jobs_of(episode, alerts, rule, transition.cluster_id, cluster)
     alert = _alert_of_transition(alerts, policy, rule, transition, cluster, at)
-    return grouping.fire(alerts, policy, alert, at) if alert else alerts
+    if alert is None:
+        return alerts
+    if rule.on is Trigger.LEADER_CHANGED:
+        until = excuses.excused_until(rule, cluster, alert.episode_id)
+        if at.steady < until:
+            if excuses.is_known_to_be_planned(cluster, alert.episode_id):
+                return alerts  # its end is notified
+            waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
+            return replace(alerts, pending={**alerts.pending, **waits})
+        alert = replace(alert, labels=excuses.labelled(alert, cluster))
+    return grouping.fire(alerts, policy, alert, at)
 
 
 def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: str, cluster: ClusterState) -> Alerts:
@@ -108,7 +123,7 @@ def _alert_of_transition(
     )
 
 
-def _reelection(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
+def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
     name, happened = episode.cluster_id, episode.id
     alert = _alert(policy, rule, name, None, at, happened, episode_id=happened, ended=at, is_event=True)
     return replace(
@@ -124,6 +139,8 @@ def _reelection(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) 
 def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: Moment) -> Alerts:
     """Remember a failover for as long as a rule counts it."""
     if not any(rule.on is Trigger.EPISODES for rule in policy.rules):
+        return alerts
+    if episode.planned and episode.cause != Cause.ROLLBACK:
         return alerts
     known = alerts.failovers.get(episode.cluster_id, Failovers()).known
     # The leaders of a split replace each other endlessly: it has an alert of its own, and counts as one failover.
@@ -141,16 +158,28 @@ def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState
         if alerts.evaluated.get(name) is not cluster or name in alerts.failovers:
             alerts = _evaluate_cluster(alerts, policy, name, cluster, now)
     blindness = {rule.alert for rule in policy.rules if rule.on is Trigger.BLIND}
+
+    def sure(key: PendingKey, pending: Pending) -> bool:
+        return key[0] in blindness or pending.alert.is_event
+
     due = {
         key: pending.alert
         for key, pending in alerts.pending.items()
-        if pending.due <= (now.steady if key[0] in blindness else _trusted_until(policy, clusters.get(key[1]), now))
+        if pending.due <= (now.steady if sure(key, pending) else _trusted_until(policy, clusters.get(key[1]), now))
     }
     if due:
         alerts = replace(alerts, pending={key: held for key, held in alerts.pending.items() if key not in due})
     for alert in due.values():
-        alerts = grouping.fire(alerts, policy, alert, now)
+        alerts = grouping.fire(alerts, policy, _now_known(alert, clusters.get(alert.cluster_id), now), now)
     return alerts
+
+
+def _now_known(alert: Alert, cluster: ClusterState | None, now: Moment) -> Alert:
+    """An event that waited, as it fires."""
+    if cluster is None or not alert.is_event:
+        return alert
+    ended = None if _in_progress(cluster, alert.episode_id) else now
+    return replace(alert, labels=excuses.labelled(alert, cluster), ended=ended)
 
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
@@ -180,6 +209,8 @@ def _evaluate_cluster(alerts: Alerts, policy: Policy, name: str, cluster: Cluste
     pending = {key: waiting for key, waiting in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
     for rule in policy.rules:
+        if rule.on is Trigger.LEADER_CHANGED:
+            pending |= excuses.waiting(alerts.pending, rule, name, cluster, now)
         if not cluster.leaders_in_sight and rule.on is not Trigger.BLIND:
             continue
         lasting = [each for each in members if (each.rule, each.cluster_id) == (rule.alert, name) and not each.ended]
@@ -187,7 +218,7 @@ def _evaluate_cluster(alerts: Alerts, policy: Policy, name: str, cluster: Cluste
         holding = _conditions(rule, policy, name, cluster, alerts, now)
         for component, alert in holding.items():
             if component not in firing:
-                key, waiting = (rule.alert, name, component), Pending(alert.began.steady + rule.hold_for, alert)
+                key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
                 before = alerts.pending.get(key)
                 pending[key] = before if before == waiting else waiting
             elif rule.on is Trigger.EPISODES and alert.count != firing[component].count:
@@ -231,6 +262,8 @@ def _conditions(
 def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
     """Components without a leader: an alert each, but one for all jobs of a failover."""
     found: dict[ComponentId | None, Alert] = {}
+    if plans.is_unwanted(cluster.operated):
+        return found
     waiting: dict[str, tuple[Moment, int]] = {}
     for component, known in cluster.components.items():
         if isinstance(known.leadership, Vacant):
@@ -242,14 +275,23 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
             left = known.last_known
             subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
             session_id, before = (left.session_id, _place(left.address)) if left else (None, None)
+            episode_id = known.absence.episode_id if known.absence else None
             alert = _alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
-            found[component] = replace(alert, certain=left is not None)
+            alert = replace(alert, certain=left is not None, episode_id=episode_id)
+            found[component] = replace(alert, labels=excuses.labelled(alert, cluster))
     if waiting:
         episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
         count = sum(number for _, number in waiting.values())
         alert = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode)
-        found[JOBS] = replace(alert, subjects=_subjects(rule, name, JOBS))
+        subjects, labels = _subjects(rule, name, JOBS), excuses.labelled(alert, cluster)
+        found[JOBS] = replace(alert, subjects=subjects, labels=labels)
     return found
+
+
+def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
+    """When (steady) a condition that holds fires."""
+    due = alert.began.steady + rule.hold_for
+    return max(due, excuses.no_vacancy_until(rule, cluster, alert.episode_id)) if rule.on is Trigger.VACANT else due
 
 
 def _subjects(rule: Rule, name: str, *components: ComponentId) -> tuple[str, ...]:
@@ -281,6 +323,8 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
         return alert
     known = cluster.components.get(alert.component) if alert.component else None
     address = known.leadership.leader.address if known and isinstance(known.leadership, Held) else None
+    if address is None and plans.is_unwanted(cluster.operated):
+        alert = replace(alert, unwanted=True)
     return replace(alert, after=_place(address), vacant_seconds=in_seconds(now.steady - alert.began.steady))
 
 

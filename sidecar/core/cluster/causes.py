@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from sidecar.core.cluster.plans import Intent, Plan
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.policy.policy import Store
 
@@ -42,6 +43,12 @@ class Cause(StrEnum):
     """Only this observer was disconnected; nothing happened to Flink."""
     ROLLING_UPGRADE = "rolling_upgrade"
     """The next leader is another version of Flink."""
+    PLANNED_UPGRADE = "planned_upgrade"
+    """The operator deployed another spec."""
+    ROLLBACK = "rollback"
+    """The operator deployed the last stable spec again."""
+    NODE_DRAIN = "node_drain"
+    """The leader's pod was evicted from its node."""
     UNKNOWN = "unknown"
 
 
@@ -119,6 +126,10 @@ class Facts(Struct, frozen=True):
     """There is a leader again."""
     removed: bool = False
     """The cluster was removed while it had no leader."""
+    intent: Intent | None = None
+    """What says that it was planned."""
+    operated: bool = False
+    """The cluster's FlinkDeployment could be read all the time."""
     handed_over_by: str | None = None
     """The observer from whose handover it is known what was before; None: from our own observations."""
 
@@ -134,10 +145,16 @@ class Verdict(Struct, frozen=True):
     facts: tuple[str, ...]
 
 
+def is_planned(facts: Facts) -> bool | None:
+    """Whether it was planned. None: nothing says so, and the cluster's FlinkDeployment could not be read, or there is none."""
+    return True if facts.intent else (False if facts.operated else None)
+
+
 def verdict(facts: Facts) -> Verdict:
     """The cause that the facts decide upon, the surest first."""
     for judge in (
         _by_its_removal,
+        _by_intent,
         _by_who_wrote,
         _by_what_was_written,
         _by_the_store,
@@ -149,6 +166,8 @@ def verdict(facts: Facts) -> Verdict:
             break
     else:
         found = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
+    if facts.intent and found.cause not in _BY_INTENT:
+        found = Verdict(found.cause, found.confidence, (*found.facts, str(facts.intent)))
     if facts.handed_over_by is None:
         return found
     from_whom = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
@@ -160,6 +179,25 @@ def _by_its_removal(facts: Facts) -> Verdict | None:
         return None
     how = "in order" if facts.orderly else "without removing its addresses"
     return _sure(Cause.CLUSTER_REMOVED, f"The leader ended {how}, and the cluster was removed from the store.")
+
+
+_BY_INTENT: Final = {
+    Cause.PLANNED_UPGRADE: Plan.UPGRADE,
+    Cause.ROLLBACK: Plan.ROLLBACK,
+    Cause.NODE_DRAIN: Plan.DRAIN,
+}
+"""A suspended or deleted FlinkDeployment explains that there is no leader, not how the last one ended."""
+
+
+def _by_intent(facts: Facts) -> Verdict | None:
+    if facts.intent is None or facts.split or facts.foreign:
+        return None
+    cause = next((cause for cause, plan in _BY_INTENT.items() if facts.intent.plan is plan), None)
+    if cause is None:
+        return None
+    if facts.orderly or facts.deleted:
+        return _sure(cause, str(facts.intent))
+    return Verdict(cause, Confidence.MEDIUM, (str(facts.intent), _JUST_THEN))
 
 
 def _by_who_wrote(facts: Facts) -> Verdict | None:
@@ -279,6 +317,7 @@ _HALTED: Final = (
     "A JobManager that gets SIGTERM but halts before it has removed its addresses leaves the same facts: "
     "Flink halts after 5 s, whether or not it has finished."
 )
+_JUST_THEN: Final = "The leader did not remove its addresses: one that failed just then leaves the same facts."
 _CUT_SHORT: Final = (
     "It got SIGTERM and halted before it had removed them all: Flink halts after 5 s, whether or not it has finished. "
     "A JobManager that is killed during its shutdown leaves the same facts."

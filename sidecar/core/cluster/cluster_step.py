@@ -7,6 +7,7 @@ from sidecar.core.cluster import (
     episodes,
     failover_in_progress,
     leadership_changes,
+    plans,
     split_leadership,
     store_view,
     znode_leaders,
@@ -111,7 +112,7 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
     for component, known in cluster.components.items():
         draft.keep(component, as_last_known(known, now))
     since = draft.state.view.since
-    draft.update(view=View(since=since, turned_at=since))
+    draft.update(view=View(since=since, turned_at=since), operated=plans.unread(cluster.operated, alive))
     return draft.outcome()
 
 

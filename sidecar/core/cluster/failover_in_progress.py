@@ -4,7 +4,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes
+from sidecar.core.cluster import episodes, plans
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ComponentState, contending
@@ -51,9 +51,23 @@ def open_episode(draft: Draft, transition: Transition) -> None:
             episode = replace(episode, jobs_away=episode.jobs_away + episodes.is_away(absence))
             record_departed(draft, component, episode_id=episode.id)
     draft.update(episode=episode)
+    consider_plans(draft, opening=True)
     record_departed(draft, *draft.state.departed)
     if facts.loss and loss:
         draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))
+
+
+def consider_plans(draft: Draft, *, opening: bool = False) -> None:
+    """Whether the failover in progress was planned, as far as is known now."""
+    episode, operated = draft.state.episode, draft.state.operated
+    if episode is None:
+        return
+    facts, at = episode.facts, episode.opened_at
+    found = plans.revised(facts.intent, operated, at) or plans.intent(operated, at, unseen=facts.unseen)
+    found = found or plans.drain(draft.state.disruptions, episode.before.address, at)
+    is_read = operated is not None and operated.is_read and (opening or facts.operated)
+    if (found, is_read) != (facts.intent, facts.operated):
+        draft.update(episode=replace(episode, facts=replace(facts, intent=found, operated=is_read)))
 
 
 def record_departed(draft: Draft, *components: ComponentId, episode_id: str | None = None) -> None:
@@ -78,10 +92,14 @@ def close_episode(draft: Draft) -> None:
     """Close and record the open episode."""
     episode = draft.state.episode
     assert episode  # noqa: S101  the caller checked
-    closed = replace(episode, facts=replace(episode.facts, contend=contending(draft.state.contenders)))
+    operated = draft.state.operated
+    is_read = episode.facts.operated and plans.expected_until(operated, episode.opened_at) is None
+    facts = replace(episode.facts, contend=contending(draft.state.contenders), operated=is_read)
+    closed = replace(episode, facts=facts)
     parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
     draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
-    draft.update(episode=None, last_episode=closed)
+    left = plans.without(draft.state.disruptions, episode.before.address)
+    draft.update(episode=None, last_episode=closed, operated=plans.used_up(operated), disruptions=left)
 
 
 def close_blindness(draft: Draft) -> None:

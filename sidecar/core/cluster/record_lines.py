@@ -52,7 +52,8 @@ def episode_line(episode: EpisodeRecord) -> str:
     jobs = f", {episode.jobs_affected} of {episode.jobs_total} jobs" if episode.jobs_total else ""
     missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
     what = f"failover {moved}" if episode.failovers else "no failover"
-    return f"{what}: {episode.cause} ({episode.confidence}){lasted}{f', {down}' if down else ''}{jobs}{missing} [{episode.id}]"
+    planned = ", planned" if episode.planned else ""
+    return f"{what}: {episode.cause} ({episode.confidence}){planned}{lasted}{f', {down}' if down else ''}{jobs}{missing} [{episode.id}]"
 
 
 def working(at_least: float | None, at_most: float | None) -> str:
@@ -112,7 +113,8 @@ def notification_line(notification: Notification) -> str:
 def annotation_line(annotation: Annotation) -> str:
     """What an operator noted, as one line."""
     by = f" by {clean(annotation.author)}" if annotation.author else ""
-    return f"note{by}: {clean(annotation.reason)} [{annotation.episode_id}]"
+    planned = ", planned" if annotation.planned else ""
+    return f"note{by}{planned}: {clean(annotation.reason)} [{annotation.episode_id}]"
 
 
 def evidence_line(evidence: Evidence) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
 
 from sidecar.core.cluster import downtime
-from sidecar.core.cluster.causes import Cause, Confidence, Loss, verdict
+from sidecar.core.cluster.causes import Cause, Confidence, Loss, is_planned, verdict
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leadership_table import pattern
 from sidecar.core.cluster.state import ComponentState, View
@@ -154,6 +154,7 @@ class RecordWriter:
             after_session_id=str(after.session_id) if after else None,
             after_address=after.address if after else None,
             after_pod=name_at(pods, after.address) if after else None,
+            planned=is_planned(episode.facts),
             failovers=max((known.absence.leaders for known in own if known.absence), default=0),
             **envelope(self._policy, self._cluster_id, self._at),
         )

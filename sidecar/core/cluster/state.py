@@ -11,6 +11,7 @@ from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
+from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.cluster.unobserved import Elections, Look
@@ -184,6 +185,10 @@ class ClusterState(Struct, frozen=True):
     """The observer from whose handover the last known leaders are; None once everything has been read."""
     pods: Pods = {}
     """The pods of this cluster's JobManagers, as far as they are known."""
+    operated: Operated | None = None
+    """Its FlinkDeployment. None: there was none, or none could be read."""
+    disruptions: Mapping[str, Disruption] = {}
+    """Of its JobManagers' pods, by their uid."""
     departed: Mapping[ComponentId, Transition] = {}
     """REVOKED of jobs that just lost their leader, not yet recorded: the failover they belong to is decided shortly after."""
 

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 Labels = Mapping[str, str]
 
-OWN_LABELS = ("alert", "cluster_id", "component", "job_id", "observer", "severity", "store")
+PLANNED = "planned"
+OWN_LABELS = ("alert", "cluster_id", "component", "job_id", "observer", PLANNED, "severity", "store")
 """Labels of alerts besides the external labels. Not every alert has all of them: see docs/rules.md."""
 
 

@@ -47,12 +47,19 @@ class Trigger(StrEnum):
     """A job has another leader, outside of a failover."""
     SAME_PROCESS_REELECTION = "same_process_reelection"
     """A leader lost its leadership, and was elected again."""
+    PLANNED_FAILOVER = "planned_failover"
+    """A failover is over that was meant to happen, and was no rollback."""
     ZXID_HEADROOM = "zxid_headroom"
     """ZooKeeper will soon have to elect a leader of its own, because it runs out of transaction numbers."""
 
 
 LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY})
 """Triggers with `for`: how long the condition must have held."""
+
+
+PLANNABLE: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
+"""Triggers with `planned_budget`: a planned failover that takes no longer fires nothing."""
+PLANNED_BUDGET: Final = 300 * SECOND
 
 
 class Source(StrEnum):
@@ -77,6 +84,8 @@ class Rule(Struct, frozen=True):
     count: int = 1
     within: int = 0
     """`episodes`: the period in which `count` failovers fire the rule."""
+    planned_budget: int = PLANNED_BUDGET
+    """`leader_changed`, `vacant`: how long a planned failover may take until it fires the rule as any other does."""
     summary: "Template | None" = None
     """Makes the title; None: the default title."""
 

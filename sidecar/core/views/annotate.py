@@ -24,11 +24,13 @@ class Note(Struct, frozen=True):
 
     reason: str
     author: str | None
+    planned: bool | None = None
 
 
-def note(reason: str, author: str | None) -> Note:
+def note(reason: str, author: str | None, *, planned: bool = False) -> Note:
     """The note as it is recorded: line breaks and tabs become spaces. Raises NoteError when it is empty, too long, or not printable."""
-    return Note(_line("reason", reason, MOST_REASON), None if author is None else _line("author", author, MOST_AUTHOR))
+    by = None if author is None else _line("author", author, MOST_AUTHOR)
+    return Note(_line("reason", reason, MOST_REASON), by, planned or None)
 
 
 def annotation(explained: Explanation, noted: Note, at: Timestamp) -> Annotation:
@@ -45,6 +47,7 @@ def annotation(explained: Explanation, noted: Note, at: Timestamp) -> Annotation
         episode_id=explained.id,
         reason=noted.reason,
         author=noted.author,
+        planned=noted.planned,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec import Struct, convert, json
 
 from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import verdict
+from sidecar.core.cluster.causes import is_planned, verdict
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at
@@ -41,6 +41,7 @@ class EpisodeView(Struct, frozen=True, kw_only=True):
     after_session_id: str | None
     after_address: str | None
     after_pod: str | None
+    planned: bool | None
     failovers: int
 
 
@@ -90,5 +91,6 @@ def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episo
         after_session_id=str(episode.after.session_id) if episode.after else None,
         after_address=episode.after.address if episode.after else None,
         after_pod=name_at(cluster.pods, episode.after.address) if episode.after else None,
+        planned=is_planned(episode.facts),
         failovers=max((absence.leaders for component, absence in parts.items() if not component.job_id), default=0),
     )

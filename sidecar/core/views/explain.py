@@ -129,8 +129,9 @@ def _episode_of(record: AnyRecord) -> str | None:
 
 def _noted(annotation: Annotation) -> Fact:
     by = f" by {clean(annotation.author)}" if annotation.author else ""
+    planned = ": planned" if annotation.planned else ""
     return "note", [
-        f"{annotation.observed_at}{by}",
+        f"{annotation.observed_at}{by}{planned}",
         *wrap(printable(annotation.reason), _NOTE_WIDTH, break_long_words=False),
     ]
 
@@ -145,6 +146,8 @@ def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
     yield "cluster", [clean(episode.cluster_id)]
     yield "from", [f"{episode.opened_at} to {episode.closed_at}"]
     yield "cause", [f"{episode.cause} ({episode.confidence})", *map(clean, episode.facts)]
+    if episode.planned is not None:
+        yield "planned", ["yes" if episode.planned else "no"]
     if not episode.failovers:
         return
     followed = [f"{episode.failovers} leaders in succession"] if episode.failovers > 1 else []

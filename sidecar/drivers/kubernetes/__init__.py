@@ -6,6 +6,7 @@
 - `finder`: finds clusters by labels. `scope`: the thread that watches those of one namespace, or of all. `scope_reports`: what it reports.
   `found_clusters`: what counts as a cluster, and how many are watched. `lapses`: when leases expire. `retries`: pauses of all drivers.
 - `ledger`: independent of all that; writes a ConfigMap of its own. `events`: writes Events, where wanted.
+- `plans`: FlinkDeployments and evictions, where wanted. `object_watch`: the threads that read them. `plan_objects`: decoded answers.
 - `pods`: finds the pod of a leader's address, where wanted.
 
 Load: while a leader renews its lease, one watch every four to five minutes and one list every ten seconds. Without a leader, a list and a

@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -39,6 +39,8 @@ _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
 _JSON = "application/json"
 _METHODS: Final = {"get": ("GET", _JSON), "create": ("POST", _JSON), "patch": ("PATCH", "application/merge-patch+json")}
+_NAMED: Final = frozenset({"ConfigMap", "FlinkDeployment"})
+"""Kinds that a Role may allow by `resourceNames`."""
 _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _T = TypeVar("_T")
 
@@ -47,17 +49,21 @@ Verb = Literal["get", "create", "patch"]
 
 
 class Selector(Struct, frozen=True):
-    """Selects one object by its name, or those with all of these labels, or fields."""
+    """Selects one object by its name, or those with all of these labels, or fields; without any of them, all of this kind."""
 
     name: str = ""
     labels: str = ""
     fields: str = ""
     kind: str = "ConfigMap"
+    group: str = ""
+    """Of the API, with its version: `flink.apache.org/v1beta1`. Empty: `v1`."""
 
     def __str__(self) -> str:
         if self.name:
             return f"{self.kind} {self.name}"
-        return f"{self.kind}s with {self.fields}" if self.fields else f"{self.kind}s with the labels {self.labels}"
+        if self.fields:
+            return f"{self.kind}s with {self.fields}"
+        return f"{self.kind}s with the labels {self.labels}" if self.labels else f"{self.kind}s"
 
     @property
     def resource(self) -> str:
@@ -65,7 +71,7 @@ class Selector(Struct, frozen=True):
 
     def query(self) -> list[tuple[str, str]]:
         fields = f"metadata.name={self.name}" if self.name else self.fields
-        return [("fieldSelector", fields)] if fields else [("labelSelector", self.labels)]
+        return [("fieldSelector", fields)] if fields else [("labelSelector", self.labels)] if self.labels else []
 
 
 class Api:
@@ -76,7 +82,6 @@ class Api:
         self._access = access
         self._namespace = namespace
         self.qualified = qualified
-        self._path = _path(namespace)
         self._credentials: Credentials | None = None
         self._pool: PoolManager | None = None
         self._refused = False
@@ -96,11 +101,21 @@ class Api:
             found |= page.found
         return ConfigMapList(page.resource_version, found)
 
+    def pages(self, selector: Selector, read: Callable[[bytes], tuple[_T, str]]) -> Iterator[_T]:
+        """The current objects of any kind, page by page. `read` decodes one, and says where the next one begins: "" after the last."""
+        rest = ""
+        while True:
+            query = [_PAGE, ("continue", rest)] if rest else [_PAGE]
+            page, rest = _decoded(self._get("list", selector, query), read, f"cannot list {selector}")
+            yield page
+            if not rest:
+                return
+
     def read_one(self, name: str) -> ConfigMapList:
         """As `read`, of the ConfigMap with this name, qualified if all are."""
         namespace, _, plain = name.rpartition("/")
         selector = Selector(name=plain)
-        path = f"{_path(namespace or self._namespace)}/{selector.resource}?{urlencode(selector.query())}"
+        path = f"{_path(namespace or self._namespace, '')}/{selector.resource}?{urlencode(selector.query())}"
         response = self._request("list", selector, "GET", path, {"Accept": _JSON})
         return self._listed(response, selector)
 
@@ -122,7 +137,7 @@ class Api:
     def exchange(self, verb: Verb, selector: Selector, body: object, read: Callable[[bytes], _T]) -> _T:
         """The same for one object of any kind, as `read` decodes it."""
         method, content_type = _METHODS[verb]
-        path = f"{self._path}/{selector.resource}"
+        path = f"{_path(self._namespace, selector.group)}/{selector.resource}"
         if verb != "create":
             path += f"/{quote(selector.name)}"
         headers = {"Accept": _JSON} if body is None else {"Accept": _JSON, "Content-Type": content_type}
@@ -148,7 +163,7 @@ class Api:
         return _decoded(response, read, f"cannot list {selector}")
 
     def _get(self, verb: str, selector: Selector, query: list[tuple[str, str]], accept: str = _JSON) -> Any:
-        path = f"{self._path}/{selector.resource}?{urlencode([*selector.query(), *query])}"
+        path = f"{_path(self._namespace, selector.group)}/{selector.resource}?{urlencode([*selector.query(), *query])}"
         return self._request(verb, selector, "GET", path, {"Accept": accept})
 
     def _request(
@@ -192,11 +207,14 @@ class Api:
                 who = self._access.kubeconfig or "the service account"
                 why = f"unauthorized (401): the token or certificate of {who} is wrong or has expired"
             case HTTPStatus.FORBIDDEN:
-                of_one = selector.kind == "ConfigMap" and selector.name and verb != "create"
+                of_one = selector.kind in _NAMED and selector.name and verb != "create"
                 named = f" with resourceNames [{selector.name}]" if of_one else ""
                 role = f"Role in namespace {self._namespace}" if self._namespace else "ClusterRole"
-                allowed = f"the verb {verb} on the resource {selector.resource}{named}"
+                group = f" of the group {selector.group.partition('/')[0]}" if selector.group else ""
+                allowed = f"the verb {verb} on the resource {selector.resource}{group}{named}"
                 why = f"no permission (403): grant a {role} that allows {allowed}"
+            case HTTPStatus.NOT_FOUND if selector.group:
+                why = f"there is no such resource (404): the CRD {selector.resource}.{selector.group.partition('/')[0]} is not installed"
             case _:
                 why = f"the API server answers {status}"
         detail = f" ({message})" if message else ""
@@ -204,8 +222,9 @@ class Api:
         return ApiError(f"cannot {verb} {selector} in {where}: {why}{detail}", status)
 
 
-def _path(namespace: str | None) -> str:
-    return f"/api/v1/namespaces/{quote(namespace)}" if namespace else "/api/v1"
+def _path(namespace: str | None, group: str) -> str:
+    api = f"/apis/{group}" if group else "/api/v1"
+    return f"{api}/namespaces/{quote(namespace)}" if namespace else api
 
 
 def _pool(credentials: Credentials) -> PoolManager:

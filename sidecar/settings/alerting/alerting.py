@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from sidecar.core.policy.labels import OWN_LABELS
-from sidecar.core.policy.policy import LASTING, Rule, Severity, Template, Trigger
+from sidecar.core.policy.policy import LASTING, PLANNABLE, Rule, Severity, Template, Trigger
 from sidecar.core.policy.routing import with_feeds
 from sidecar.settings.alerting.receivers import NAME, NAME_IS, receiver
 from sidecar.settings.alerting.routes import Known, inhibit_rules, root_route
@@ -60,6 +60,9 @@ def _rule(section: Section) -> Rule:
             raise section.missing(key)
         if not counted and key in section:
             raise section.error(key, "is for on: episodes only: remove it")
+    if trigger not in PLANNABLE and "planned_budget" in section:
+        failovers = ", ".join(sorted(PLANNABLE))
+        raise section.error("planned_budget", f"is for alerts of failovers only ({failovers}): remove it")
     return Rule(
         alert,
         trigger,
@@ -67,6 +70,7 @@ def _rule(section: Section) -> Rule:
         section.get("for").duration(),
         section.get("count").integer(1, 1000) if counted else 1,
         section.get("within").duration(at_least=SECOND) if counted else 0,
+        section.get("planned_budget").duration(),
         section.read("summary", _template, None),
     )
 

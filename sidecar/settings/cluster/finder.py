@@ -6,7 +6,7 @@ from typing import Final
 
 from sidecar.core.flink.znode_paths import namespace
 from sidecar.settings.cluster.cluster import read_zookeeper
-from sidecar.settings.cluster.kubernetes import find_access, read_namespace
+from sidecar.settings.cluster.kubernetes import PLAN_FLAGS, find_access, read_flags, read_namespace
 from sidecar.settings.file import schema
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
@@ -51,7 +51,8 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
     namespaces = (
         _namespaces(section) if "namespaces" in section else (read_namespace(settings.get("namespace") or home),)
     )
-    return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context)
+    plans = read_flags(settings, *PLAN_FLAGS)
+    return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context, **plans)
 
 
 def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:

@@ -14,6 +14,9 @@ from sidecar.settings.security import NamedSettings, readable
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The service account folder of a pod."""
 
+PLAN_FLAGS: Final = ("flink_deployments", "node_drains")
+FLAGS: Final = ("pod_names", "events", *PLAN_FLAGS)
+
 _KUBECONFIG_BYTES: Final = 4 << 20
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -30,10 +33,14 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
             "the cluster id is missing: give --cluster-id (Flink's kubernetes.cluster-id)"
         )
     cluster_id = settings["cluster_id"].matching(_NAME, "a Kubernetes cluster id: lower-case letters, digits, - and .")
-    pod_names, events = (key in settings and settings[key].flag() for key in ("pod_names", "events"))
     path, context, own = find_access(settings)
     namespace = read_namespace(settings.get("namespace") or own)
-    return KubernetesSettings(cluster_id, namespace, path, context, pod_names=pod_names, events=events)
+    return KubernetesSettings(cluster_id, namespace, path, context, **read_flags(settings, *FLAGS))
+
+
+def read_flags(settings: NamedSettings, *names: str) -> dict[str, bool]:
+    """What else is asked of the API server, each with a Role of its own. Raises SettingsError."""
+    return {name: name in settings and settings[name].flag() for name in names}
 
 
 def find_access(settings: NamedSettings) -> tuple[Path | None, str | None, Setting]:

@@ -32,6 +32,8 @@ KUBERNETES_CLUSTER: Final[Keys] = {
     **no_default("cluster_id", "namespace", "kubeconfig", "context"),
     "pod_names": "false",
     "events": "false",
+    "flink_deployments": "false",
+    "node_drains": "false",
 }
 KUBERNETES: Final[Keys] = {**KUBERNETES_CLUSTER, "selector": "type=flink-native-kubernetes", "namespaces": None}
 CLUSTER: Final[Keys] = no_default("flink_conf_dir", "zookeeper", "kubernetes")
@@ -49,7 +51,9 @@ RULE: Final[Keys] = {
     **no_default("alert", "on"),
     "for": "0",
     "severity": "warning",
-    **no_default("count", "within", "summary"),
+    **no_default("count", "within"),
+    "planned_budget": "5m",
+    "summary": None,
 }
 ROUTE: Final[Keys] = {
     **no_default("receiver", "matchers"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.cluster.causes import AT_ONCE, RELATED, Cause, Confidence, Facts, Loss, verdict
+from sidecar.core.cluster.plans import Intent, Plan
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Store
 from tests.core.cluster import test_recorded_configmaps, test_recorded_failovers
@@ -33,6 +34,7 @@ def facts(**given_facts: Any) -> Facts:
 LAPSED: Final = 16_500_000
 IN_KUBERNETES: Final = {"store": Store.KUBERNETES}
 BLINK: Final = {"loss": loss(2 * SECOND, SECOND)}
+UPGRADED: Final = IN_KUBERNETES | {"intent": Intent(Plan.UPGRADE, 3 * SECOND)}
 ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
     (OTHER | {"quiet_end": True}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
@@ -78,6 +80,14 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER | {"foreign": True}, Cause.TAMPERED, Confidence.HIGH),
     (IN_KUBERNETES | {"deleted": True}, Cause.TAMPERED, Confidence.MEDIUM),
     (OTHER | {"upgraded": ("1.17 or older", "1.18 or newer")}, Cause.ROLLING_UPGRADE, Confidence.HIGH),
+    (OTHER | UPGRADED | {"orderly": True}, Cause.PLANNED_UPGRADE, Confidence.HIGH),
+    (OTHER | UPGRADED, Cause.PLANNED_UPGRADE, Confidence.MEDIUM),
+    (UPGRADED | {"deleted": True}, Cause.PLANNED_UPGRADE, Confidence.HIGH),
+    (OTHER | UPGRADED | {"split": True, "orderly": True}, Cause.SPLIT_LEADERSHIP, Confidence.HIGH),
+    (OTHER | {"intent": Intent(Plan.ROLLBACK, SECOND), "orderly": True}, Cause.ROLLBACK, Confidence.HIGH),
+    (OTHER | {"intent": Intent(Plan.DRAIN, -SECOND, "node n"), "orderly": True}, Cause.NODE_DRAIN, Confidence.HIGH),
+    (OTHER | {"intent": Intent(Plan.SUSPENSION, -SECOND), "orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
+    (OTHER | {"intent": Intent(Plan.DELETION, -SECOND)}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
     (OTHER | {"unseen": True}, Cause.UNKNOWN, Confidence.NONE),
     (OTHER | BLINK | {"contended": 2, "contend": 1}, Cause.UNKNOWN, Confidence.NONE),
     (BLINK, Cause.UNKNOWN, Confidence.NONE),

@@ -47,6 +47,7 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.NO_STANDBY: "- {at: 2m, contenders: 1}",
     Trigger.JOB_LEADER_CHANGED: "- {at: 1m, leader: {orders: jm-b}}",
     Trigger.SAME_PROCESS_REELECTION: "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-a}}",
+    Trigger.PLANNED_FAILOVER: "- {at: 1m, operator: upgrading, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}",
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
 }
 """What makes each trigger fire, of a job where it can be."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Store
 from sidecar.lab.settings import write_kubernetes_conf_dir
-from sidecar.settings import KubernetesSettings, SettingsError, load, load_cluster
+from sidecar.settings import FinderSettings, KubernetesSettings, SettingsError, load, load_cluster
 from tests.kit.sidecar_process import command
 from tests.settings.conftest import Write
 
@@ -326,6 +326,18 @@ def test_names_of_pods_and_events_are_off_unless_wanted(pod: Path, write: Write)
     policy = load(config, {}).policy()
     assert (policy.pod_names, policy.events) == (frozenset({"b"}), frozenset({"a"}))
     assert load(write("kubernetes: {cluster_id: orders}\n"), {}).clusters == (orders,)
+
+
+def test_plans_are_not_read_unless_wanted(pod: Path, write: Write) -> None:
+    """Of a cluster that is configured, and of those that are found."""
+    config = write("kubernetes: {cluster_id: orders, flink_deployments: true, node_drains: true}\n")
+    (cluster,) = load(config, {}).clusters
+    assert cluster == KubernetesSettings("orders", "flink-prod", flink_deployments=True, node_drains=True)
+    finder = load(write("kubernetes: {namespaces: all, flink_deployments: true}\n"), {}).finder
+    assert isinstance(finder, FinderSettings)
+    assert (finder.flink_deployments, finder.node_drains) == (True, False)
+    config = write("kubernetes: {namespaces: all, node_drains: maybe}\n")
+    assert error_of(lambda: load(config, {}), pod).endswith('kubernetes.node_drains: "maybe" must be true or false')
 
 
 def test_events_need_kubernetes(pod: Path, write: Write, tmp_path: Path) -> None:

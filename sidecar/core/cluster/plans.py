@@ -1,0 +1,276 @@
+"""Whether a failover was planned: what the operator and Kubernetes meant to do, and how close in time that was to the loss of the leader.
+
+In an upgrade the operator ends the JobManagers first and writes UPGRADING then. So the facts of one upgrade arrive in this order: a
+generation that the operator has not processed (`changed_at`), the loss of the leader, UPGRADING (`began`), DEPLOYED (`ended`), the next
+leader. A failover is planned only if UPGRADING was near it. A generation alone lets a page wait until then, at most AFTER.
+See docs/adr/0026-planned-failovers.md.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pods import host_of, is_address
+from sidecar.core.sanitize import clean
+
+BEFORE: Final = 600 * SECOND
+"""How long before the loss of a leader it may have begun: a savepoint is taken first, and a pod has a grace period."""
+AFTER: Final = 120 * SECOND
+"""How long after the loss an upgrade may be observed: the operator waits for the end of the JobManagers, then says what it does."""
+LATE: Final = 10 * SECOND
+"""By how much anything may be observed too late: leaders and plans are watched independently. What comes later answers the loss."""
+UNREAD: Final = 600 * SECOND
+"""How long "suspended" is believed after it can no longer be read."""
+MOST_DISRUPTIONS: Final = 16
+"""Remembered per cluster, the latest ones."""
+
+
+class Plan(StrEnum):
+    """What somebody meant to do with a leader."""
+
+    UPGRADE = "upgrade"
+    ROLLBACK = "rollback"
+    SUSPENSION = "suspension"
+    DELETION = "deletion"
+    DRAIN = "drain"
+
+
+class Intent(Struct, frozen=True):
+    """A fact that says that a leader was lost on purpose."""
+
+    plan: Plan
+    after: int
+    """How long after the loss it was observed; negative: before."""
+    of: str | None = None
+    """A node, a pod, or the FlinkBlueGreenDeployment."""
+
+    def __str__(self) -> str:
+        lag = f"{abs(self.after) / SECOND:.1f} s {'after' if self.after > 0 else 'before'} the leader was lost"
+        colour = f" It is one colour of FlinkBlueGreenDeployment {clean(self.of)}." if self.of else ""
+        match self.plan:
+            case Plan.UPGRADE:
+                return f"The operator was upgrading the FlinkDeployment: observed {lag}.{colour}"
+            case Plan.ROLLBACK:
+                return f"The operator was rolling the FlinkDeployment back to its last stable spec: observed {lag}.{colour}"
+            case Plan.SUSPENSION:
+                return f"The FlinkDeployment was suspended: observed {lag}.{colour}"
+            case Plan.DELETION:
+                return f"The FlinkDeployment was deleted: observed {lag}.{colour}"
+        return f"The leader's pod was evicted from {clean(self.of or 'its node')}: observed {lag}."
+
+
+class Disruption(Struct, frozen=True):
+    """A JobManager's pod that is being evicted, or deleted from a cordoned node."""
+
+    at: Moment
+    """When it was observed."""
+    pod: str
+    address: str
+    """Its IP address; empty: not known."""
+    node: str | None = None
+
+
+class Operated(Struct, frozen=True):
+    """What is known of a cluster's FlinkDeployment."""
+
+    deployment: FlinkDeployment | None
+    """None: it was deleted."""
+    unread_since: Moment | None = None
+    """Since when it cannot be read; None: it can."""
+    changed_at: Moment | None = None
+    """When its spec changed, if the operator has not processed that change."""
+    plan: Plan | None = None
+    """What the operator did last: UPGRADE or ROLLBACK."""
+    asked_at: Moment | None = None
+    """When the spec changed that `plan` deploys; None: it was not observed to change."""
+    began: Moment | None = None
+    """When `plan` was observed first."""
+    ended: Moment | None = None
+    """None: it goes on."""
+    unwanted_since: Moment | None = None
+    """Since when it is suspended or deleted; None: its cluster is wanted."""
+    wanted_since: Moment | None = None
+    """When it was wanted again."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it exists and can be read."""
+        return self.deployment is not None and self.unread_since is None
+
+
+# -- what is observed --------------------------------------------------------------------------------------------------
+
+
+def observed(known: Operated | None, deployment: FlinkDeployment | None, at: Moment) -> Operated | None:
+    """What is known after the FlinkDeployment was read; `deployment` None: there is none. The same object if nothing changes."""
+    if known is None:
+        return None if deployment is None else _wanted(_acted(None, Operated(deployment), at), None, at)
+    if known.deployment == deployment and known.unread_since is None:
+        return known
+    if deployment is None:
+        gone = replace(known, deployment=None, unread_since=None, changed_at=None)
+        return replace(_ended(gone, at), unwanted_since=known.unwanted_since or at)
+    before = known.deployment
+    if before is None or before.uid != deployment.uid:  # deleted and made anew
+        anew = replace(known, deployment=deployment, unread_since=None, changed_at=None)
+        return _wanted(_acted(None, _ended(anew, at), at), known, at)
+    after = replace(
+        known, deployment=deployment, unread_since=None, changed_at=_changed_at(known, before, deployment, at)
+    )
+    return _wanted(_acted(known, after, at), known, at)
+
+
+def unread(known: Operated | None, at: Moment) -> Operated | None:
+    """What is known when the FlinkDeployment can no longer be read."""
+    return known if known is None or known.unread_since else replace(known, unread_since=at)
+
+
+def is_unwanted(known: Operated | None) -> bool:
+    """Whether the cluster is meant to have no leader, and that can be read."""
+    return known is not None and known.unwanted_since is not None and known.unread_since is None
+
+
+def used_up(known: Operated | None) -> Operated | None:
+    """What is known after a failover: an upgrade that is over explains no other one."""
+    return replace(known, plan=None, asked_at=None, began=None, ended=None) if known and known.ended else known
+
+
+def disrupted(known: Mapping[str, Disruption], uid: str, disruption: Disruption) -> Mapping[str, Disruption]:
+    """The disruptions by the pod's uid, with one that was observed. The first observation counts."""
+    if uid in known:
+        return known
+    return latest({**known, uid: disruption})
+
+
+def latest(known: Mapping[str, Disruption]) -> dict[str, Disruption]:
+    """No more than are remembered."""
+    return dict(sorted(known.items(), key=lambda item: item[1].at.steady)[-MOST_DISRUPTIONS:])
+
+
+def _changed_at(known: Operated, before: FlinkDeployment, now: FlinkDeployment, at: Moment) -> Moment | None:
+    """When the spec changed that the operator has not processed. One that was never observed to change is of unknown age."""
+    since = at if now.generation > before.generation else known.changed_at
+    if now.observed_generation is None:
+        processed = now.reconciliation is Reconciliation.UPGRADING or now.reconciled_at != before.reconciled_at
+    else:
+        processed = now.observed_generation >= now.generation
+    return None if processed else since
+
+
+def _acted(known: Operated | None, after: Operated, at: Moment) -> Operated:
+    """`after`, with what the operator does now. `known`: the same FlinkDeployment, as it was known before."""
+    deployment = after.deployment
+    assert deployment  # noqa: S101  the callers have one
+    missed = known is None or known.unread_since is not None
+    said = _moment(deployment.reconciled_at, at) if missed else at
+    match deployment.reconciliation:
+        case Reconciliation.UPGRADING | Reconciliation.ROLLING_BACK as state:
+            plan = Plan.UPGRADE if state is Reconciliation.UPGRADING else Plan.ROLLBACK
+            if after.plan is plan and after.began and after.ended is None:
+                return after
+            asked = known.changed_at if known else None
+            return replace(after, plan=plan, asked_at=asked or after.changed_at, began=said, ended=None)
+        case _ if known and missed and (done := _unobserved_plan(known, deployment)):
+            return replace(after, plan=done, asked_at=known.changed_at, began=said, ended=said, changed_at=None)
+    return _ended(after, said)
+
+
+def _unobserved_plan(known: Operated, now: FlinkDeployment) -> Plan | None:
+    """What the operator finished while its FlinkDeployment could not be read."""
+    before = known.deployment
+    if before is None or now.reconciled_at is None or now.reconciled_at == before.reconciled_at:
+        return None
+    if now.reconciliation is Reconciliation.ROLLED_BACK:
+        return Plan.ROLLBACK
+    return Plan.UPGRADE if known.changed_at and (now.observed_generation or 0) >= before.generation else None
+
+
+def _ended(known: Operated, at: Moment) -> Operated:
+    return replace(known, ended=at) if known.began and known.ended is None else known
+
+
+def _wanted(after: Operated, known: Operated | None, at: Moment) -> Operated:
+    deployment = after.deployment
+    assert deployment  # noqa: S101  the callers have one
+    since = known.unwanted_since if known else None
+    if not deployment.is_wanted:
+        return replace(after, unwanted_since=since or at)
+    return replace(after, unwanted_since=None, wanted_since=at) if since else after
+
+
+def _moment(wall: int | None, now: Moment) -> Moment:
+    """The moment of a time by another clock; not later than `now`."""
+    return now if wall is None or wall >= now.wall else Moment(now.steady - (now.wall - wall), wall)
+
+
+# -- what it means for a failover --------------------------------------------------------------------------------------
+
+
+def intent(operated: Operated | None, opened: Moment, *, unseen: bool) -> Intent | None:
+    """Why the leader was lost on purpose, by its FlinkDeployment. `unseen`: it was lost before `opened`, and that was not observed."""
+    if operated is None:
+        return None
+    owner = operated.deployment.owner if operated.deployment else None
+    if operated.plan is Plan.ROLLBACK and operated.began and _is_near(operated, opened, unseen=unseen):
+        return Intent(Plan.ROLLBACK, operated.began.steady - opened.steady, owner)
+    if since := operated.unwanted_since:
+        after = since.steady - opened.steady
+        deployment = operated.deployment
+        # A cluster that outlives its FlinkDeployment is on its own.
+        if after <= LATE and (deployment or after >= -BEFORE):
+            is_suspended = deployment is not None and not deployment.deleting
+            return Intent(Plan.SUSPENSION if is_suspended else Plan.DELETION, after, owner)
+    if operated.plan is Plan.UPGRADE and operated.began and _is_near(operated, opened, unseen=unseen):
+        return Intent(Plan.UPGRADE, operated.began.steady - opened.steady, owner)
+    return None
+
+
+def revised(found: Intent | None, operated: Operated | None, opened: Moment) -> Intent | None:
+    """The intent of a failover in progress: an upgrade that is rolled back is a rollback."""
+    rolls_back = operated is not None and operated.plan is Plan.ROLLBACK and operated.began
+    if found and found.plan is Plan.UPGRADE and rolls_back and rolls_back.steady > opened.steady:
+        return Intent(Plan.ROLLBACK, rolls_back.steady - opened.steady, found.of)
+    return found
+
+
+def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) -> Intent | None:
+    """Whether the pod of this leader (an address) was drained."""
+    for each in disruptions.values():
+        after = each.at.steady - opened.steady
+        if -BEFORE <= after <= LATE and _is_at(each, leader):
+            return Intent(Plan.DRAIN, after, f"node {each.node}" if each.node else None)
+    return None
+
+
+def without(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
+    """The disruptions after a failover of this leader: another pod may get its address, or its name."""
+    left = {uid: each for uid, each in disruptions.items() if not _is_at(each, leader)}
+    return disruptions if len(left) == len(disruptions) else left
+
+
+def _is_at(disruption: Disruption, leader: str) -> bool:
+    host = host_of(leader)
+    return disruption.address == host or (not is_address(host) and disruption.pod == host.partition(".")[0])
+
+
+def expected_until(operated: Operated | None, opened: Moment) -> int | None:
+    """Until when (steady) a failover may turn out to be planned: the spec has changed, and the operator has yet to process it."""
+    if operated is None or operated.changed_at is None:
+        return None
+    after = operated.changed_at.steady - opened.steady
+    return opened.steady + AFTER if -BEFORE <= after <= LATE else None
+
+
+def _is_near(operated: Operated, opened: Moment, *, unseen: bool) -> bool:
+    """Whether the loss is that of the operator's plan: an upgrade that is stuck, or over, or that answers a loss explains none."""
+    assert operated.began  # noqa: S101  the callers checked
+    began, asked, ended = operated.began.steady, operated.asked_at, operated.ended
+    if asked and asked.steady > opened.steady + LATE:
+        return False
+    over = ended is not None and opened.steady > ended.steady + LATE and not unseen
+    return not over and opened.steady - BEFORE <= began <= opened.steady + AFTER

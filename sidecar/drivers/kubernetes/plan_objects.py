@@ -1,0 +1,217 @@
+"""Decodes FlinkDeployments, pods and nodes. Any bytes give one of these types or a ValueError; odd values in an object count as absent.
+
+Each object is decoded by itself: one that cannot be is left out, and hides no other.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
+
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_MOST = 1 << 53
+"""Numbers that JSON holds exactly."""
+_LONGEST_TEXT = 253
+_EVICTED: Final = "EvictionByEvictionAPI"
+"""Why a pod is a DisruptionTarget: somebody drains its node. The other reasons are failures, or another pod's priority."""
+
+OF_OBJECTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+"""Events of a watch that have an object."""
+
+_T = TypeVar("_T")
+
+
+class Item(Struct, Generic[_T], frozen=True):
+    """One object. `name` has its namespace, where several are read."""
+
+    name: str
+    value: _T
+
+
+class Page(Struct, Generic[_T], frozen=True):
+    """One page of a list."""
+
+    resource_version: str
+    items: tuple[Item[_T], ...]
+    left_out: int = 0
+    """Objects that could not be decoded."""
+
+
+class Change(Struct, Generic[_T], frozen=True):
+    """One event of a watch. A BOOKMARK has a resource version alone, an ERROR its status. Without `item`, its object cannot be decoded."""
+
+    kind: str
+    resource_version: str
+    item: Item[_T] | None = None
+    status: int = 0
+
+
+class JobManagerPod(Struct, frozen=True):
+    """A pod, as far as it says that it is about to go."""
+
+    uid: str
+    app: str
+    """Its label: in pods of Flink's native integration and of the operator the cluster id."""
+    address: str
+    node: str
+    evicted: bool
+    deleting: bool
+
+
+class _Metadata(Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: Any = None
+    deletion_timestamp: Any = None
+    labels: Any = None
+    owner_references: Any = None
+    rest: str = field(default="", name="continue")
+
+
+class _Object(Struct):
+    metadata: _Metadata = field(default_factory=_Metadata)
+    code: Any = None
+
+
+class _Spec(Struct, rename="camel"):
+    job: Any = None
+    node_name: Any = None
+    unschedulable: Any = None
+
+
+class _Status(Struct, rename="camel"):
+    observed_generation: Any = None
+    lifecycle_state: Any = None
+    reconciliation_status: Any = None
+    pod_ip: Any = field(default=None, name="podIP")
+    conditions: Any = None
+
+
+class _Full(_Object):
+    spec: _Spec = field(default_factory=_Spec)
+    status: _Status = field(default_factory=_Status)
+
+
+class _List(Struct):
+    metadata: _Metadata
+    items: list[Raw] = []
+
+
+class _Event(Struct):
+    type: str
+    object: Raw
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_FULL: Final = msgspec.json.Decoder(_Full)
+_LIST: Final = msgspec.json.Decoder(_List)
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+Read = Callable[[_Full], _T]
+"""Makes the value of an object."""
+
+
+def read_page(body: bytes, read: Read[_T], *, qualified: bool) -> tuple[Page[_T], str]:
+    """A page, and where the next one begins. `qualified`: names begin with their namespace. Raises ValueError."""
+    answer = _decoded(body, _LIST, "list")
+    if not answer.metadata.resource_version:
+        raise ValueError("no list: it has no resource version")
+    found = [_item(raw, read, qualified=qualified) for raw in answer.items]
+    items = tuple(each for each in found if each)
+    return Page(answer.metadata.resource_version, items, len(found) - len(items)), answer.metadata.rest
+
+
+def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> Change[_T]:
+    """One line of a watch. Raises ValueError."""
+    event = _decoded(line, _EVENT, "event")
+    head = _decoded(bytes(event.object), _OBJECT, "event")
+    status = head.code if isinstance(head.code, int) else 0
+    item = _item(event.object, read, qualified=qualified) if event.type in OF_OBJECTS else None
+    return Change(event.type, head.metadata.resource_version, item, status)
+
+
+def flink_deployment(found: _Full) -> FlinkDeployment:
+    """What a FlinkDeployment says."""
+    status = found.status.reconciliation_status
+    status = status if isinstance(status, dict) else {}
+    job = found.spec.job if isinstance(found.spec.job, dict) else {}
+    reconciled = _number(status.get("reconciliationTimestamp"))
+    return FlinkDeployment(
+        found.metadata.uid[:_LONGEST_TEXT],
+        _number(found.metadata.generation) or 0,
+        _number(found.status.observed_generation),
+        _reconciliation(status.get("state")) or _reconciliation(found.status.lifecycle_state),
+        None if reconciled is None else reconciled * 1000,
+        suspended=job.get("state") == "suspended",
+        deleting=found.metadata.deletion_timestamp is not None,
+        owner=_owner(found.metadata.owner_references),
+    )
+
+
+def job_manager_pod(found: _Full) -> JobManagerPod:
+    """What a pod says."""
+    labels = found.metadata.labels if isinstance(found.metadata.labels, dict) else {}
+    conditions = found.status.conditions if isinstance(found.status.conditions, list) else []
+    evicted = any(
+        isinstance(each, dict)
+        and (each.get("type"), each.get("status"), each.get("reason")) == ("DisruptionTarget", "True", _EVICTED)
+        for each in conditions
+    )
+    return JobManagerPod(
+        found.metadata.uid[:_LONGEST_TEXT],
+        _text(labels.get("app")),
+        _text(found.status.pod_ip),
+        _text(found.spec.node_name),
+        evicted=evicted,
+        deleting=found.metadata.deletion_timestamp is not None,
+    )
+
+
+def read_cordoned(body: bytes) -> bool:
+    """Whether a node is cordoned. Raises ValueError."""
+    return _decoded(body, _FULL, "Node").spec.unschedulable is True
+
+
+def _item(raw: Raw, read: Read[_T], *, qualified: bool) -> Item[_T] | None:
+    try:
+        found = _FULL.decode(raw)
+    except _UNDECODABLE:
+        return None
+    if not found.metadata.name or not found.metadata.uid:
+        return None
+    return Item(_name(found.metadata, qualified=qualified), read(found))
+
+
+def _name(metadata: _Metadata, *, qualified: bool) -> str:
+    return f"{metadata.namespace}/{metadata.name}" if qualified else metadata.name
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST else None
+
+
+def _text(value: object) -> str:
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+
+
+def _reconciliation(value: object) -> Reconciliation | None:
+    return Reconciliation(value) if isinstance(value, str) and value in {*Reconciliation} else None
+
+
+def _owner(references: object) -> str | None:
+    for each in references if isinstance(references, list) else ():
+        if isinstance(each, dict) and each.get("kind") == "FlinkBlueGreenDeployment":
+            return _text(each.get("name")) or None
+    return None
+
+
+def _decoded(data: bytes, decoder: msgspec.json.Decoder[_T], expected: str) -> _T:
+    try:
+        return decoder.decode(data)
+    except _UNDECODABLE as error:
+        raise ValueError(f"no {expected}: {error}") from error

@@ -1,0 +1,291 @@
+"""FlinkDeployments and evictions are read from a real API server, where that is allowed; where not, one line says what is missing."""
+
+import logging
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
+from sidecar.core.observations import DeploymentObserved, DeploymentUnreadable, PlanObservation, PodDisrupted
+from sidecar.drivers.kubernetes import Access, object_watch
+from sidecar.drivers.kubernetes.plans import DEPLOYMENTS_ROLE, NODES_ROLE, PODS_ROLE, KubernetesPlans, Scope
+from tests.kit.driver_recorder import Observations, now
+from tests.kit.flink_deployments import GROUP, Deployment, install, uninstall
+from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
+from tests.kit.waiting import wait_for
+
+JM = {"component": "jobmanager"}
+
+
+class Recorder(Observations[PlanObservation]):
+    """What was observed."""
+
+    def deployments(self, cluster_id: str) -> list[FlinkDeployment | None]:
+        found = [each for each in list(self.all) if isinstance(each, DeploymentObserved)]
+        return [each.deployment for each in found if each.cluster_id == cluster_id]
+
+    def latest(self, cluster_id: str) -> FlinkDeployment | None:
+        return ([None, *self.deployments(cluster_id)])[-1]
+
+    def disrupted(self) -> list[tuple[str, str, str | None]]:
+        return [(each.cluster_id, each.pod, each.node) for each in list(self.all) if isinstance(each, PodDisrupted)]
+
+    def lost(self) -> list[str]:
+        return [each.cluster_id for each in list(self.all) if isinstance(each, DeploymentUnreadable)]
+
+
+Read = Callable[..., Recorder]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal is tried again soon."""
+    monkeypatch.setattr(object_watch, "_REFUSED_SECONDS", 1.0)
+
+
+@pytest.fixture
+def namespace(kubernetes: Kubernetes) -> Namespace:
+    install(kubernetes.server)
+    return kubernetes.namespace(f"test-{uuid4()}")
+
+
+@pytest.fixture
+def read(kubernetes: Kubernetes, namespace: Namespace) -> Iterator[Read]:
+    """Starts readers, and stops them when the test is over."""
+    started: list[KubernetesPlans] = []
+
+    def start(*clusters: str, user: str = "admin", drains: bool = False, everywhere: bool = False) -> Recorder:
+        names = frozenset(clusters) or None
+        scope = Scope(None if everywhere else namespace.name, names, not drains, drains, everywhere)
+        plans, recorder = KubernetesPlans([(Access(kubernetes.kubeconfig(user), None), scope)], now), Recorder()
+        started.append(plans)
+        plans.start(recorder)
+        return recorder
+
+    yield start
+    for plans in started:
+        plans.stop()
+
+
+@pytest.fixture
+def deploy(kubernetes: Kubernetes, namespace: Namespace) -> Callable[..., Deployment]:
+    return lambda name, **more: Deployment(kubernetes.server, namespace.name, name, **more)
+
+
+def test_each_state_that_the_operator_writes_is_observed(read: Read, deploy: Callable[..., Deployment]) -> None:
+    """From a change of the spec to its deployment, and to the end."""
+    orders = deploy("orders")
+    recorder = read("orders")
+    wait_for("the first", lambda: recorder.latest("orders"))
+    generation = orders.change()
+    orders.says("UPGRADING")
+    orders.says("DEPLOYED")
+    orders.change(state="suspended")
+    orders.delete()
+    orders.release()
+    wait_for("its end", lambda: len(recorder.deployments("orders")) == 7)
+    first, changed, upgrading, deployed, suspended, deleting, gone = recorder.deployments("orders")
+    assert first
+    assert (first.reconciliation, first.suspended, first.owner) == (Reconciliation.DEPLOYED, False, None)
+    assert changed
+    assert (changed.generation, changed.observed_generation) == (generation, generation - 1)
+    assert upgrading
+    assert (upgrading.reconciliation, upgrading.observed_generation) == (Reconciliation.UPGRADING, generation)
+    assert deployed
+    assert (deployed.reconciled_at or 0) >= (upgrading.reconciled_at or 0) > (first.reconciled_at or 0) > 0
+    assert suspended
+    assert (suspended.suspended, suspended.deleting) == (True, False)
+    assert deleting
+    assert deleting.deleting
+    assert gone is None
+
+
+def test_of_several_clusters_one_list_and_one_watch(read: Read, deploy: Callable[..., Deployment]) -> None:
+    """Others in the namespace are nobody's business; one without a FlinkDeployment has none."""
+    deploy("orders")
+    deploy("others")
+    recorder = read("orders", "billing")
+    wait_for("both", lambda: len({each.cluster_id for each in list(recorder.all)}) == 2)
+    assert recorder.latest("orders")
+    assert recorder.deployments("billing") == [None]
+    deploy("billing", owner="pair")
+    wait_for("the new one", lambda: recorder.latest("billing"))
+    found = recorder.latest("billing")
+    assert found
+    assert found.owner == "pair"
+    assert recorder.deployments("others") == []
+
+
+def test_all_of_all_namespaces(read: Read, deploy: Callable[..., Deployment], namespace: Namespace) -> None:
+    """Ids of clusters that are found have their namespace."""
+    deploy("orders")
+    recorder = read(everywhere=True)
+    wait_for("it", lambda: recorder.latest(f"{namespace.name}/orders"))
+
+
+def test_more_than_one_page(read: Read, deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are read; beyond the most, the rest is left out, and said."""
+    monkeypatch.setattr("sidecar.drivers.kubernetes.api._PAGE", ("limit", "2"))
+    for number in range(5):
+        deploy(f"orders-{number}")
+    recorder = read()
+    wait_for("all", lambda: len({each.cluster_id for each in list(recorder.all)}) == 5)
+    monkeypatch.setattr(object_watch, "MOST_OBJECTS", 3)
+    few = read()
+    wait_for("three", lambda: len(list(few.all)) == 3)
+
+
+@pytest.mark.parametrize(("granted", "missing"), [((), "list"), (("list",), "watch"), (("watch",), "list")])
+def test_without_permission_one_line_says_which_rule_is_missing(
+    read: Read,
+    deploy: Callable[..., Deployment],
+    namespace: Namespace,
+    caplog: pytest.LogCaptureFixture,
+    granted: tuple[str, ...],
+    missing: str,
+) -> None:
+    """For each verb; and when it is granted, it goes on."""
+    deploy("orders")
+    if granted:
+        namespace.allow("nobody", *granted, resource="flinkdeployments", group=GROUP)
+    with caplog.at_level(logging.WARNING, "sidecar.plans"):
+        recorder = read("orders", user="nobody")
+        wait_for("the line", lambda: caplog.messages)
+        allowed = (
+            f"the verb {missing} on the resource flinkdeployments of the group {GROUP} with resourceNames [orders]"
+        )
+        [line] = caplog.messages
+        assert line.startswith("whether failovers are planned is not known: cannot")
+        assert f"grant a Role in namespace {namespace.name} that allows {allowed}" in line
+        assert DEPLOYMENTS_ROLE in line
+        namespace.allow("nobody", "list", "watch", names=["orders"], resource="flinkdeployments", group=GROUP)
+        wait_for("the deployment", lambda: recorder.latest("orders"))
+        assert len(caplog.messages) == 1
+    assert recorder.lost() == []
+
+
+def test_without_the_operators_crd_one_line_says_so(
+    kubernetes: Kubernetes, namespace: Namespace, read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is installed later: then it goes on; and what was known is unknown when it is removed."""
+    uninstall(kubernetes.server)
+    with caplog.at_level(logging.WARNING, "sidecar.plans"):
+        recorder = read("orders")
+        wait_for("the line", lambda: caplog.messages)
+        assert (
+            "there is no such resource (404): the CRD flinkdeployments.flink.apache.org is not installed" in caplog.text
+        )
+        install(kubernetes.server)
+        Deployment(kubernetes.server, namespace.name, "orders")
+        wait_for("the deployment", lambda: recorder.latest("orders"), seconds=60)
+
+
+HOSTILE: dict[str, Json] = {
+    "nothing": {},
+    "numbers": {"spec": {"job": {"state": 7}}, "status": {"observedGeneration": "x", "reconciliationStatus": [1]}},
+    "texts": {
+        "spec": {"job": "running"},
+        "status": {"reconciliationStatus": {"state": {}, "reconciliationTimestamp": 1e300}},
+    },
+    "huge": {"status": {"observedGeneration": 2**62, "reconciliationStatus": {"state": "X" * 100_000}}},
+    "no objects": {"spec": 7, "status": "UPGRADING"},
+}
+
+
+def test_objects_with_anything_in_them_hide_no_other(
+    kubernetes: Kubernetes, read: Read, namespace: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A CRD without types: what cannot be decoded is left out and said, odd values count as absent. Listed, and delivered by the watch."""
+    uninstall(kubernetes.server)
+    install(kubernetes.server, strict=False)
+    path = f"/apis/{GROUP}/v1beta1/namespaces/{namespace.name}/flinkdeployments"
+    head = {"apiVersion": f"{GROUP}/v1beta1", "kind": "FlinkDeployment"}
+
+    def create(name: str, body: Json) -> None:
+        kubernetes.server.ask("POST", path, {**head, "metadata": {"name": name}, **body})
+
+    try:
+        for number, body in enumerate(HOSTILE.values()):
+            create(f"before-{number}", body)
+        create("good", {"spec": {"job": {"state": "suspended"}}})
+        with caplog.at_level(logging.WARNING, "sidecar.plans"):
+            recorder = read()
+            wait_for("the good one", lambda: recorder.latest("good"))
+            known = read("good", "before-4", "missing")
+            wait_for("all three", lambda: len(list(known.all)) == 3)
+            assert known.lost() == ["before-4", "missing"]
+            for number, body in enumerate(HOSTILE.values()):
+                create(f"after-{number}", body)
+            create("last", {"spec": {"job": {"state": "suspended"}}})
+            wait_for("the last one", lambda: recorder.latest("last"))
+        assert "1 FlinkDeployments are left out" in caplog.text
+        assert "one of FlinkDeployments cannot be decoded" in caplog.text
+        for name in (f"{when}-{number}" for when in ("before", "after") for number in range(4)):
+            found = recorder.latest(name)
+            assert found
+            assert (found.is_wanted, found.reconciliation, found.observed_generation) == (True, None, None)
+    finally:
+        uninstall(kubernetes.server)
+        install(kubernetes.server)
+
+
+# -- evictions ---------------------------------------------------------------------------------------------------------
+
+
+def node(kubernetes: Kubernetes, *, cordoned: bool) -> str:
+    name = f"node-{uuid4()}"
+    kubernetes.server.ask("POST", "/api/v1/nodes", {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}})
+    return name
+
+
+def test_an_eviction_is_observed_and_other_disruptions_are_not(
+    kubernetes: Kubernetes, read: Read, namespace: Namespace
+) -> None:
+    """The condition by its reason; a pod that is deleted from a cordoned node; not one that is deleted from another node."""
+    cordoned, open_node = node(kubernetes, cordoned=True), node(kubernetes, cordoned=False)
+    for number, place in enumerate(["", "", cordoned, open_node, cordoned]):
+        labels = {"app": "orders", **(JM if number < 4 else {"component": "taskmanager"})}
+        namespace.run_pod(f"jm-{number}", f"10.1.2.{number}", labels=labels, node=place)
+    recorder = read("orders", drains=True)
+    namespace.disrupt_pod("jm-0", "EvictionByEvictionAPI")
+    namespace.disrupt_pod("jm-1", "TerminationByKubelet")
+    for number in (4, 3, 2):
+        namespace.delete_pod(f"jm-{number}")
+    wait_for("both", lambda: len(recorder.disrupted()) == 2)
+    assert sorted(recorder.disrupted()) == [("orders", "jm-0", None), ("orders", "jm-2", cordoned)]
+
+
+def test_a_pod_that_people_describe_themselves_may_be_any_clusters(read: Read, namespace: Namespace) -> None:
+    """Its labels do not have the id: its address says whose leader it was."""
+    namespace.run_pod("jm", "10.1.2.3", labels={"app": "flink", **JM})
+    namespace.disrupt_pod("jm", "EvictionByEvictionAPI")
+    recorder = read("orders", "billing", drains=True)
+    wait_for("both", lambda: len(recorder.disrupted()) == 2)
+    assert {each[0] for each in recorder.disrupted()} == {"orders", "billing"}
+
+
+def test_pods_and_nodes_need_their_roles(
+    kubernetes: Kubernetes, read: Read, namespace: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line each."""
+    namespace.run_pod("jm", "10.1.2.3", labels={"app": "orders", **JM}, node=node(kubernetes, cordoned=True))
+    with caplog.at_level(logging.WARNING, "sidecar.plans"):
+        recorder = read("orders", user="somebody", drains=True)
+        wait_for("the line", lambda: caplog.messages)
+        assert PODS_ROLE in caplog.text
+        namespace.allow("somebody", "list", "watch", resource="pods")
+        namespace.delete_pod("jm")
+        wait_for("the other line", lambda: NODES_ROLE in caplog.text)
+    assert recorder.disrupted() == []
+
+
+def test_it_stops_at_once_and_twice(kubernetes: Kubernetes, namespace: Namespace) -> None:
+    """While it watches, and before it was started."""
+    scope = Scope(namespace.name, None, deployments=True, drains=True)
+    plans = KubernetesPlans([(Access(kubernetes.kubeconfig(), None), scope)], now)
+    plans.stop()
+    plans = KubernetesPlans([(Access(kubernetes.kubeconfig(), None), scope)], now)
+    plans.start(Recorder())
+    plans.stop()
+    plans.stop()
