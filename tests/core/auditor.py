@@ -83,7 +83,7 @@ class Auditor:
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
         sent = (effect.delivery for effect in effects if isinstance(effect, Send))
-        self._serve(policy, [delivery for delivery in sent if delivery.destination != AM.name])
+        self._serve(policy, after, [delivery for delivery in sent if delivery.destination != AM.name])
         contested = frozenset[ComponentId]().union(*(cluster.contested for cluster in after.clusters.values()))
         self._check_owed(after.alerts, contested, withdrawn_may_be=not isinstance(observation, Ticked))
         self._check_forgotten(policy, after.alerts, observation.at.steady, reloaded=reloaded)
@@ -167,7 +167,7 @@ class Auditor:
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
     def _serve(self, policy: Policy, after: State, sent: Sequence[Delivery]) -> None:
-        """What a service that keeps incidents makes of the messages. What another policy has forgotten before it was sent, nobody closes."""
+        """What a service that keeps incidents makes of messages. What another policy had forgotten before it was sent, nobody closes."""
         waiting = {each.fingerprint for each in after.outbox.values() if each.stage is Stage.WAITING}
         known = after.alerts.groups.keys() | waiting
         keeping = {each.name for found in policy.receivers.values() for each in found if each.keeps_incidents}
