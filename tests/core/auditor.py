@@ -182,7 +182,7 @@ class Auditor:
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
     def _serve(self, policy: Policy, after: State, sent: Sequence[Delivery]) -> None:
-        """What a service that keeps incidents makes of the messages. What another policy forgot unsent, nobody closes."""
+        """What a service that keeps incidents makes of messages. What another policy had forgotten before it was sent, nobody closes."""
         waiting = {each.fingerprint for each in after.outbox.values() if each.stage is Stage.WAITING}
         known = after.alerts.groups.keys() | waiting
         keeping = {each.name for found in policy.receivers.values() for each in found if each.keeps_incidents}
