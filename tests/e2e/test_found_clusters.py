@@ -115,7 +115,7 @@ def test_found_clusters_are_watched_and_retired(
 
     fail_over(flinks["team-b", "orders"])
     (message,) = wait_for("the message", lambda: told(receiver))
-    assert "Flink team-b/orders: " in message
+    assert "] team-b/orders: " in message
 
     remove(flinks["team-a", "billing"], "billing")
     wait_for("its end", lambda: kinds(running, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
@@ -134,7 +134,7 @@ def test_found_clusters_are_watched_and_retired(
     wait_for("its end", lambda: kinds(running, "team-a/orders")[-1:] == ["RETIRED"])
     fail_over(late)
     wait_for("the second message", lambda: len(told(receiver)) == 2)
-    assert "Flink team-b/late: " in told(receiver)[1], receiver.received
+    assert "] team-b/late: " in told(receiver)[1], receiver.received
     assert running.stop() == 0
     episodes = [each for each in running.records() if each["type"] == "episode"]
     assert {each["cluster_id"]: each["cause"] for each in episodes}["team-a/billing"] == "cluster_removed"

@@ -95,7 +95,7 @@ def test_found_clusters_are_watched_and_retired(
 
     clusters["team-b/billing"].fail_over()
     wait_for("the message", lambda: told(people))
-    assert "Flink team-b/billing: " in told(people)[0]
+    assert "] team-b/billing: " in told(people)[0]
 
     remove(clusters["team-a/billing"], "team-a/billing")
     wait_for("its end", lambda: kinds(one, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
@@ -113,7 +113,7 @@ def test_found_clusters_are_watched_and_retired(
     wait_for("its end", lambda: kinds(one, "orders")[-1:] == ["RETIRED"])
     late.fail_over()
     wait_for("the second message", lambda: len(told(people)) == 2)
-    assert "Flink late: " in told(people)[1], people.received
+    assert "] late: " in told(people)[1], people.received
     assert one.stop() == 0
     episodes = {each["cluster_id"]: each["cause"] for each in one.records() if each["type"] == "episode"}
     assert episodes["team-a/billing"] == "cluster_removed"
