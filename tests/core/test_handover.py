@@ -87,7 +87,7 @@ def test_the_only_jobmanager_is_deleted_with_its_sidecar() -> None:
     assert (episode.observer, episode.before_address) == ("observer-2", "pekko.tcp://flink@jm-1:6123/user/rpc/x_1")
     assert episode.facts[-1] == "What was before is known from the handover of sidecar observer-1."
     assert episode.downtime_seconds_at_least == 1.0, "observed until the first sidecar ended"
-    assert sent(effects) == ["[WARNING] Flink default: leader of 3 components changed: jm-1 → jm-2"]
+    assert sent(effects) == ["[WARNING] default: JobManager failed over: jm-1 → jm-2"]
 
 
 def test_a_vacancy_that_two_sidecars_observed_lasted_as_long_as_both_saw_it() -> None:
@@ -163,10 +163,10 @@ def test_what_was_not_delivered_is_sent_by_the_next_sidecar() -> None:
     """Composed anew, once for each destination: the ledger knows which one has it."""
     changed = [*first_sight(), *(held(100, path, 2) for path in PATHS), *(Ticked(at(100 + s)) for s in (1, 7))]
     before, effects = play(changed)
-    assert sent(effects) == ["[WARNING] Flink default: leader of 3 components changed: jm-1 → jm-2"]
+    assert sent(effects) == ["[WARNING] default: JobManager failed over: jm-1 → jm-2"]
     content = handover.written(CLUSTER, handover.of(POLICY, before, CLUSTER, at(110)))
     _, effects = play(look(151, *(held(100, path, 2) for path in PATHS)), begin(150, content), NEXT)
-    assert sent(effects) == ["[WARNING] Flink default: leader of 3 components changed: jm-1 → jm-2"]
+    assert sent(effects) == ["[WARNING] default: JobManager failed over: jm-1 → jm-2"]
 
 
 def test_a_sidecar_that_knows_the_cluster_takes_nothing_over() -> None:

@@ -95,7 +95,7 @@ def test_a_failover_is_told_with_the_names_of_pods_and_shown_as_events(
     sidecar = start("beside", pod_names=True, events=True)
     wait_for("the name", lambda: pods(sidecar) == {OLD_POD})
     fail_over(flink)
-    assert f"leader of 3 components changed: {OLD_POD} → {NEW_POD}\n" in message(people)
+    assert f"JobManager failed over: {OLD_POD} → {NEW_POD}, " in message(people)
     assert f"dispatcher: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at" in message(people)
     [episode] = wait_for("the episode", lambda: [each for each in sidecar.records() if each["type"] == "episode"])
     assert (episode["before_pod"], episode["after_pod"]) == (OLD_POD, NEW_POD)

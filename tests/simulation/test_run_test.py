@@ -71,7 +71,7 @@ def test_writes_that_nobody_saw(tmp_path: Path) -> None:
         rules,
     )
     assert [(each.alerts, each.title) for each in happened] == [
-        (("Missed",), "[WARNING] Flink default: at least 2 unobserved changes of dispatcher")
+        (("Missed",), "[WARNING] default: at least 2 unobserved changes of dispatcher")
     ]
 
 

@@ -15,7 +15,7 @@ from sidecar.core.cluster.causes import Verdict, verdict
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.pods import Pods, name_at
-from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
@@ -74,6 +74,8 @@ class MovedJobs(Struct, frozen=True):
     """How many of `total` lost their leader."""
     away: int
     """How many have no leader now."""
+    ended: int
+    """How many have ended since."""
     total: int
     ids: tuple[str, ...]
     """The first few jobs that have no leader now; if all have one, of those that lost it."""
@@ -181,7 +183,19 @@ def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
     away = [job_id for job_id, known in parts if episodes.is_away(known.absence)]
     moved = len(parts) + episode.jobs_ended
     ids = away or [job_id for job_id, _ in parts]
-    return MovedJobs(moved, len(away), max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS]))
+    return MovedJobs(
+        moved, len(away), episode.jobs_ended, max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])
+    )
+
+
+def _jobs_now(context: _Context) -> str:
+    """For the title of a failover: how its jobs are now."""
+    jobs = context.jobs
+    if context.rule.on is not Trigger.LEADER_CHANGED or not jobs or not jobs.moved:
+        return ""
+    if jobs.away:
+        return f", {jobs.away} of {jobs.moved} jobs without leader"
+    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led again"
 
 
 def _jobs_line(jobs: MovedJobs) -> str:
@@ -209,7 +223,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
     names = {alert.cluster_id for alert in context.notice.alerts}
     where = clean(alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
     over = context.notice.reason is Reason.RESOLVED
-    own = f"Flink {where}: {phrases.headline(rule, alerts, context.pods, over=over)}"
+    own = f"{where}: {phrases.headline(rule, alerts, context.pods, over=over)}{_jobs_now(context)}"
     if rule.summary is None:
         return own, None
     try:

@@ -8,7 +8,7 @@ from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.rules import JOBS
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.record_lines import move, working
-from sidecar.core.flink.leadership import Component
+from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, seconds, timestamp
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
@@ -28,15 +28,15 @@ _MOVED: Final = "{what}: {move} at {began}{vacant}{down}"
 
 PHRASES: Final = {
     Trigger.LEADER_CHANGED: Phrases(
-        "leader of {what} changed{moves}", "the failover of {what} is over", _MOVED, _MOVED
+        "{what} failed over{moves}{longest}", "failover of {what} is over{moves}{longest}", _MOVED, _MOVED
     ),
     Trigger.JOB_LEADER_CHANGED: Phrases("leader of {what} changed{moves}", "leader of {what} changed", _MOVED, _MOVED),
     Trigger.SAME_PROCESS_REELECTION: Phrases(
         "a leader lost its leadership and was elected again{moves}", "a leader was elected again", _MOVED, _MOVED
     ),
     Trigger.VACANT: Phrases(
-        "no leader for {what}",
-        "leader back for {what}",
+        "no leader for {what}{left}",
+        "leader back for {what}{longest}",
         "{what}: no leader since {began}{formerly}",
         "{what}: {led} at {ended}, no published leader for {lasted}",
     ),
@@ -77,6 +77,9 @@ PHRASES: Final = {
         "ZooKeeper's transaction numbers started over at {ended}",
     ),
 }
+_SHORTEST_SECONDS: Final = 0.05
+"""Less would be shown as 0.0."""
+_REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 NO_CLUSTER: Final = Phrases("no such cluster", "the cluster exists", "{missing}", "the cluster exists since {ended}")
 
 
@@ -117,6 +120,8 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "after": clean(after or "?"),
         "move": move(before, after),
         "moves": _moves(alerts, pods),
+        "left": _left(alerts, pods),
+        "longest": _longest(alerts),
         "formerly": f" (previous leader: {clean(before)})" if before else "",
         "led": "new leaders, or ended" if first.component == JOBS else led,
         "vacant": "" if first.vacant_seconds is None else f", no published leader for {lasted}",
@@ -129,12 +134,15 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
 
 
 def _what(alerts: Sequence[Alert]) -> str:
+    """What the alerts are about. One process has all components of a JobManager: together they are called after it."""
     components = {alert.component: alert for alert in alerts if alert.component}
     if len(components) == 1:
         [(component, alert)] = components.items()
         return _jobs(alert.count or 0) if component == JOBS else str(component)
     kinds = Counter(component.component is Component.JOB for component in components)
     counted = [f"{kinds[False]} components"] if kinds[False] else []
+    if kinds[False] == len(Component) - 1:
+        counted = ["JobManager"]
     if kinds[True]:
         jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
         counted.append(_jobs(sum(jobs)))
@@ -150,15 +158,31 @@ def _spelled(place: str | None, pods: Pods) -> str | None:
     return spelled(place, name) if name else place
 
 
+def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str | None:
+    """The pod at `host:port`, or the host where the pod is not known."""
+    return name_at(pods.get(alert.cluster_id, {}), place) or host(place)
+
+
+def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
+    """Who led before, if it was one process."""
+    before, *others = {_process(alert, alert.before, pods) for alert in alerts}
+    return f", {clean(before)} led before" if before and not others else ""
+
+
+def _longest(alerts: Sequence[Alert]) -> str:
+    """The longest time in which one of them had no published leader, if it is known of all and not zero."""
+    known = [alert.vacant_seconds for alert in alerts if alert.vacant_seconds is not None]
+    longest = max(known) if len(known) == len(alerts) else 0
+    return f", {seconds(int(longest * SECOND))} without leader" if longest >= _SHORTEST_SECONDS else ""
+
+
 def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
-    """From pod to pod, or from host to host where the pod is not known."""
-    found = {
-        tuple(name_at(pods.get(alert.cluster_id, {}), place) or host(place) for place in (alert.before, alert.after))
-        for alert in alerts
-    }
+    """From process to process."""
+    found = {tuple(_process(alert, place, pods) for place in (alert.before, alert.after)) for alert in alerts}
     (before, after), *others = found
     if others:
         return f", in {len(others) + 1} different moves"
     if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
-        before, after = alerts[0].before, alerts[0].after
+        shown = min(alerts, key=lambda alert: alert.component == _REST_SERVER)  # its port says least of a process
+        before, after = shown.before, shown.after
     return f": {move(before, after)}"

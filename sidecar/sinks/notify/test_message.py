@@ -70,7 +70,7 @@ def _message(settings: Settings, destination: Destination, now: Moment) -> Deliv
         fingerprint="",
         reason=Reason.FIRST,
         severity=Severity.INFO,
-        title=f"[TEST] Flink {clusters}: a test message, nothing happened",
+        title=f"[TEST] {clusters}: a test message, nothing happened",
         body="This message was sent by `alert send-test`, to check that notifications arrive here.",
         facts=(
             ("cluster", clusters),

@@ -45,7 +45,7 @@ def test_a_crash_is_one_notice_for_each_destination_naming_all_components() -> N
         assert f"{component}: " in sidecar.sent[0].body
     assert f"jobs: 1 of 1 lost their leader, all have a leader again or have ended: {JOB}" in sidecar.sent[0].body
     assert sidecar.sent[0].body.count("jm-a:6123 → jm-b:6123") == 2
-    assert sidecar.sent[0].title.startswith("[WARNING] Flink default: leader of 3 components changed")
+    assert sidecar.sent[0].title.startswith("[WARNING] default: JobManager failed over: ")
 
 
 def test_group_wait_is_counted_from_the_first_change() -> None:
@@ -77,10 +77,7 @@ def test_a_new_term_of_the_same_process_is_an_alert() -> None:
     flink.publish(DISPATCHER, job_manager("jm-a", 1).leads(DISPATCHER), A.zookeeper_session)
     sidecar.sees_changes().waits(10)
     assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
-    assert (
-        sidecar.sent[0].title
-        == "[WARNING] Flink default: leader of dispatcher changed: jm-a:6123, with a new session id"
-    )
+    assert sidecar.sent[0].title == "[WARNING] default: dispatcher failed over: jm-a:6123, with a new session id"
 
 
 @pytest.mark.parametrize("out_of_sight", ["blind", "killed"])
@@ -130,11 +127,11 @@ def test_a_lasting_vacancy_fires_once_and_resolves() -> None:
     assert sidecar.state.alerts.groups == {}
     sidecar.waits(300)
     assert [(d.alert, d.reason, d.severity) for d in sidecar.sent] == [("FlinkNoLeader", "FIRST", Severity.CRITICAL)]
-    assert sidecar.sent[0].title == "[CRITICAL] Flink default: no leader for dispatcher"
+    assert sidecar.sent[0].title == "[CRITICAL] default: no leader for dispatcher, jm-a led before"
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(300)
     assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
-    assert sidecar.sent[1].title == "[RESOLVED] Flink default: leader back for dispatcher"
+    assert sidecar.sent[1].title == "[RESOLVED] default: leader back for dispatcher, 330 s without leader"
     assert "elected jm-a:6123" in sidecar.sent[1].body
     assert "no published leader for 330 s" in sidecar.sent[1].body
 
@@ -231,7 +228,7 @@ def test_a_vacancy_that_spreads_is_told_after_the_group_interval() -> None:
     assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
     sidecar.waits(10)
     assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "GREW")]
-    assert sidecar.sent[1].title == "[CRITICAL] Flink default: no leader for 2 components"
+    assert sidecar.sent[1].title == "[CRITICAL] default: no leader for 2 components, jm-a led before"
 
 
 def test_a_vacancy_that_was_never_told_does_not_repeat_the_others() -> None:
@@ -254,7 +251,7 @@ def test_a_vacancy_that_ends_for_some_is_told_as_that() -> None:
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(100)
     assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "SHRANK")]
-    assert sidecar.sent[1].title == "[CRITICAL] Flink default: no leader for rest_server"
+    assert sidecar.sent[1].title == "[CRITICAL] default: no leader for rest_server, jm-a led before"
     assert "dispatcher: elected jm-a:6123" in sidecar.sent[1].body
     flink.elect(A, REST_SERVER)
     sidecar.sees_changes().waits(100)
@@ -311,7 +308,7 @@ def test_failovers_are_counted_on_while_they_are_too_many() -> None:
     for leader in (B, C, A, B):
         flink.elect(leader)
         sidecar.sees_changes().waits(60)
-    assert [delivery.title for delivery in sidecar.sent] == ["[WARNING] Flink default: 2 failovers within 3600 s"]
+    assert [delivery.title for delivery in sidecar.sent] == ["[WARNING] default: 2 failovers within 3600 s"]
     sidecar.waits(500)
-    assert sidecar.sent[-1].title == "[WARNING] Flink default: 4 failovers within 3600 s"
+    assert sidecar.sent[-1].title == "[WARNING] default: 4 failovers within 3600 s"
     assert sidecar.told()[1:] == [("Flapping", "REPEAT_INTERVAL_ELAPSED")]

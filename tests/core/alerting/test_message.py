@@ -50,7 +50,7 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
         policy=policy,
     )
     assert message == Message(
-        "[WARNING] Flink default: leader of 3 components changed: jm-a → jm-b",
+        "[WARNING] default: JobManager failed over: jm-a → jm-b",
         "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z, "
         "no published leader for 4.2 s, no working leader for 12 to 20 s\n"
         "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20T08:00:00.000000Z, no published leader for 12 s\n"
@@ -70,10 +70,10 @@ def test_a_vacancy_reads_as_who_had_led_and_since_when() -> None:
     """And its end as who leads, when and after how long."""
     vacancy = alert(NO_LEADER, DISPATCHER, "jm-a:6123")
     firing = told(vacancy)
-    assert firing.title == "[CRITICAL] Flink default: no leader for dispatcher"
+    assert firing.title == "[CRITICAL] default: no leader for dispatcher, jm-a led before"
     assert firing.body == "dispatcher: no leader since 2026-11-20T08:00:00.000000Z (previous leader: jm-a:6123)"
     over = told(replace(vacancy, ended=LATER, after="jm-b:6123", vacant_seconds=90.0), reason=Reason.RESOLVED)
-    assert over.title == "[RESOLVED] Flink default: leader back for dispatcher"
+    assert over.title == "[RESOLVED] default: leader back for dispatcher, 90 s without leader"
     assert over.body == "dispatcher: elected jm-b:6123 at 2026-11-20T08:01:30.000000Z, no published leader for 90 s"
 
 
@@ -104,7 +104,7 @@ def test_alerts_of_several_rules_are_told_by_the_worst_of_them() -> None:
     """Its title and severity, and how many others there are; a line for each."""
     changed, vacancy = alert(LEADER_CHANGED, RESOURCE_MANAGER, "a:1", "b:1"), alert(NO_LEADER, DISPATCHER, "a:1")
     message = told(changed, vacancy)
-    assert message.title == "[CRITICAL] Flink default: no leader for dispatcher, and 1 more alert"
+    assert message.title == "[CRITICAL] default: no leader for dispatcher, a led before, and 1 more alert"
     assert message.severity is Severity.CRITICAL
     assert len(message.body.splitlines()) == 2
     assert ("alert", "FlinkLeaderChanged, FlinkNoLeader (FIRST)") in message.facts
@@ -156,7 +156,7 @@ def test_the_operator_chooses_the_words_of_the_title() -> None:
 
     policy = replace(POLICY, rules=(replace(LEADER_CHANGED, summary=fails),))
     message = told(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=policy)
-    assert message.title == "[WARNING] Flink default: leader of dispatcher changed: a → b"
+    assert message.title == "[WARNING] default: dispatcher failed over: a → b"
     assert (
         "(the summary of FlinkLeaderChanged could not be made: no such\N{REPLACEMENT CHARACTER}thing)" in message.body
     )
@@ -222,6 +222,6 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
 def test_the_jobs_of_a_failover_that_nobody_leads_are_one_alert() -> None:
     """In title and line: how many."""
     vacancy = replace(alert(NO_LEADER, JOBS), count=9_999)
-    assert told(vacancy).title == "[CRITICAL] Flink default: no leader for 9999 jobs"
+    assert told(vacancy).title == "[CRITICAL] default: no leader for 9999 jobs"
     assert told(vacancy).body == "9999 jobs: no leader since 2026-11-20T08:00:00.000000Z"
     assert JOB not in told(vacancy).body

@@ -157,7 +157,7 @@ def test_a_title_never_reports_a_vacancy_when_there_is_a_leader() -> None:
     moves(("+", B, ALL_FOUR))(flink, sidecar)
     sidecar.waits(100)
     assert [delivery.title for delivery in sidecar.sent] == [
-        "[CRITICAL] Flink default: no leader for 3 components and 1 job",
-        "[RESOLVED] Flink default: leader back for 3 components and 1 job, and 3 more alerts",
+        "[CRITICAL] default: no leader for JobManager and 1 job",
+        "[RESOLVED] default: leader back for JobManager and 1 job, 41 s without leader, and 3 more alerts",
     ]
     assert "dispatcher: jm-a:6123 → jm-b:6123" in sidecar.sent[1].body

@@ -200,28 +200,30 @@ def test_a_job_is_vacant_with_its_leader_and_retired_with_its_config_map() -> No
         (
             "1.14.6",
             [
-                "leader of 3 components changed: 127.0.0.1:16121 → 127.0.0.1:16122",
-                "leader of 3 components changed: 127.0.0.1:16122 → 127.0.0.1:16121",
-                "leader of 3 components changed: 127.0.0.1:16121 → 127.0.0.1:16122",
-                "leader of 3 components changed: 127.0.0.1:16122, with a new session id",
+                "127.0.0.1:16121 → 127.0.0.1:16122, 1.5 s without leader",
+                "127.0.0.1:16122 → 127.0.0.1:16121, 5.8 s without leader",
+                "127.0.0.1:16121 → 127.0.0.1:16122, 3.3 s without leader",
+                "127.0.0.1:16122, with a new session id, 0.3 s without leader",
             ],
         ),
         (
             "1.20.5",
             [
-                "leader of 3 components changed: 127.0.0.1:18081 → 127.0.0.1:18082",
-                "leader of 3 components changed: 127.0.0.1:18082 → 127.0.0.1:18081",
-                "leader of 3 components changed: 127.0.0.1:18081 → 127.0.0.1:18082",
-                "leader of 3 components changed: 127.0.0.1:18082 → 127.0.0.1:18081",
-                "leader of 3 components changed: 127.0.0.1:18081, with a new session id",
+                "127.0.0.1:16121 → 127.0.0.1:16122, 1.7 s without leader",
+                "127.0.0.1:16122 → 127.0.0.1:16121, 25 s without leader",
+                "127.0.0.1:16121 → 127.0.0.1:16122, 4.8 s without leader",
+                "127.0.0.1:16122 → 127.0.0.1:16121, 0.2 s without leader",
+                "127.0.0.1:16121, with a new session id, 0.1 s without leader",
             ],
         ),
-        ("2.3.0", ["leader of 3 components changed: 127.0.0.1:18081 → 127.0.0.1:18082"]),
+        ("2.3.0", ["127.0.0.1:16121 → 127.0.0.1:16122, 1.5 s without leader, 1 of 1 jobs led again"]),
     ],
 )
 def test_every_failover_is_told_once(version: str, titles: list[str]) -> None:
     """Each fault that moved the leaders, all components together, also where three leases moved one by one in five seconds."""
-    assert [sent.title.removeprefix("[WARNING] Flink demo: ") for sent in watched(version).sent] == titles
+    assert [
+        sent.title.removeprefix("[WARNING] demo: JobManager failed over: ") for sent in watched(version).sent
+    ] == titles
 
 
 def test_without_a_look_of_ours_a_lease_ends_with_the_next_takeover() -> None:

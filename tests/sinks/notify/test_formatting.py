@@ -16,7 +16,7 @@ from sidecar.sinks.notify import sender
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
-TITLE = "[CRITICAL] Flink default: no leader for <dispatcher>"
+TITLE = "[CRITICAL] default: no leader for <dispatcher>"
 BODY = (
     "dispatcher: no leader since 2026-11-20T08:12:04.882702Z (before: a:1)\n"
     "rest_server: <!channel> <script>alert(1)</script> <img src=http://evil.example/x.png> & [x](javascript:alert(1))\n\n"

@@ -41,7 +41,7 @@ def test_every_destination_gets_a_message_that_is_called_a_test(
     assert SECRET not in ended.stdout + ended.stderr
     assert (ended.returncode, ended.stderr) == (1, "")
     for message in (*web.received, *mail.received):
-        assert message.title == "[TEST] Flink default: a test message, nothing happened"
+        assert message.title == "[TEST] default: a test message, nothing happened"
         assert "observer: pod-1" in message.body.splitlines()
     assert "receiver: ops#0" in web.received[0].body.splitlines()
     assert "receiver: ops#1" in mail.received[0].body.splitlines()
