@@ -248,7 +248,7 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
     wait_for("the message", lambda: people.received)
     for sidecar in sidecars:
         wait_for("an empty outbox", partial(has_told_all, sidecar))
-    assert len([each for each in people.received if "changed" in each.title]) == 1
+    assert len([each for each in people.received if "FlinkLeaderChanged (FIRST)" in each.body]) == 1
     assert silence(sidecars[0], "list").splitlines() == ["ID  Matchers  Ends At  Created By  Hid  Comment"]
     assert f"{made}  " in silence(sidecars[0], "list", "--expired")
 
