@@ -118,7 +118,7 @@ class LedgerStore(Protocol):
         """
 
     def rest(self) -> None:
-        """Close the connection until the next use: alerts are rare, and an idle sidecar holds no second session."""
+        """Close the connection until the next use: alerts are rare, and an idle sidecar holds no session for them."""
 
     def stop(self) -> None:
         """End in bounded time. May be called twice."""

@@ -49,6 +49,7 @@ def equals(label: str, value: str) -> Matcher:
     return Matcher(label, Operator.EQUAL, value)
 
 
+ANY: Final = Matcher("alert", Operator.NOT_EQUAL, "")
 matchers = st.sampled_from(
     [
         *(equals("alert", each.alert) for each in RULES),
@@ -128,7 +129,7 @@ policies = st.builds(
     routes(2),
     st.lists(inhibitions, max_size=3),
     st.sampled_from(["prod", "test"]),
-    st.sampled_from([frozenset[str](), frozenset({CLUSTER})]),
+    st.sampled_from([frozenset({CLUSTER}), frozenset({CLUSTER}), frozenset[str]()]),
 )
 components = st.lists(
     st.sampled_from([*ALL_FOUR, ComponentId(Component.JOB, OTHER_JOB)]), min_size=1, max_size=5, unique=True
@@ -267,9 +268,9 @@ class AnyAlerts(RuleBasedStateMachine):
         self.sidecar.wall_ahead += round(by * SECOND)
 
     @rule(
-        wanted=st.lists(matchers, min_size=1, max_size=2),
-        lasts=st.sampled_from([1, 5, 40, 600, 9000]),
-        ahead=st.sampled_from([-3600, 0, 3600]),
+        wanted=st.just([ANY]) | st.lists(matchers, min_size=1, max_size=2),
+        lasts=st.sampled_from([5, 40, 700, 9000]),
+        ahead=st.sampled_from([-600, 0, 3600]),
     )
     def is_silenced(self, wanted: Sequence[Matcher], lasts: float, ahead: float) -> None:
         """By somebody whose clock may differ by an hour."""
@@ -278,6 +279,14 @@ class AnyAlerts(RuleBasedStateMachine):
         silence = Written(name, tuple(wanted), starts, starts + round(lasts * SECOND), "ann", "upgrade")
         self.silences = [*self.silences[-20:], silence]
         self.sidecar.silenced_by(*self.silences)
+
+    @rule(host=st.sampled_from(HOSTS), lasts=st.sampled_from([40, 700, 9000]), then=pauses)
+    def fails_over_as_planned(self, host: str, lasts: float, then: float) -> None:
+        """In a silence, which may end before the failover does."""
+        self.is_silenced([ANY], lasts, 0)
+        self.sidecar.waits(10.5, tick=0.5)
+        self.fails_over(host, 4)
+        self.looks(then)
 
     @rule(keep=st.booleans())
     def silences_are_expired(self, keep: bool) -> None:
