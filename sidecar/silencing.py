@@ -87,7 +87,7 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
     silence = Written(str(uuid4()), wanted, now, now + duration, author, comment)
 
     def change(found: Mapping[str, Written]) -> Mapping[str, Written]:
-        return silence_document.added(found, silence, now, settings.longest_silence)
+        return silence_document.added(found, silence, now, settings.silences.longest)
 
     _change_each(stores, names, change, f"silence {silence.id}")
     return _listed(silence, names, now, {})
@@ -108,7 +108,7 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
     found: dict[str, Written] = {}
     names: dict[str, list[str]] = {}
     stores = _stores(settings)
-    documents, failed = _each(stores, stores, lambda name: _read(stores[name], settings.longest_silence))
+    documents, failed = _each(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
     for name, document in documents.items():
         for silence in document.values():
             found[silence.id] = silence

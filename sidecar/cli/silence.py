@@ -60,7 +60,7 @@ def add(
 
     settings = load(config, overrides)
     wanted = silencing.read_matchers(settings, texts, everything=everything)
-    lasts = Setting(duration, "--duration").duration(at_least=SECOND, at_most=settings.longest_silence)
+    lasts = Setting(duration, "--duration").duration(at_least=SECOND, at_most=settings.silences.longest)
     why = _line("--comment", comment, LONGEST_TEXT)
     made = silencing.add(settings, wanted, lasts, why, _line("--author", author or _login(), LONGEST_NAME))
     print_value(made, made.id, output)

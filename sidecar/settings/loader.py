@@ -23,7 +23,7 @@ from sidecar.settings.file.durations import MILLISECOND, SECOND
 from sidecar.settings.file.section import Section, read_file
 from sidecar.settings.file.setting import Setting, overrides_of
 from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, OwnPod, Settings, SpoolSettings
+from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, OwnPod, Settings, SilenceSettings, SpoolSettings
 from sidecar.settings.security import NamedSettings, security_settings
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
@@ -64,7 +64,7 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
             roll_records=spool.get("roll_records").integer(1, 1_000_000),
         ),
         ledger=file.section("ledger", schema.LEDGER).get("mode").choice(LedgerMode),
-        longest_silence=file.section("silences", schema.SILENCES).get("longest").duration(at_least=SECOND),
+        silences=SilenceSettings(file.section("silences", schema.SILENCES).get("longest").duration(at_least=SECOND)),
         trust_window=file.get("trust_window").duration() / SECOND,
         http=_http(file.section("http", schema.HTTP)),
         evidence=evidence,

@@ -229,6 +229,12 @@ class LedgerMode(StrEnum):
     LOCAL = "local"
 
 
+class SilenceSettings(Struct, frozen=True):
+    """`longest`: the longest duration of a silence, in microseconds."""
+
+    longest: int
+
+
 class Receiver(Struct, frozen=True):
     """Every URL gets each message; the resolved ones only if `send_resolved`."""
 
@@ -286,8 +292,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     state_dir: Path
     spool: SpoolSettings
     ledger: LedgerMode
-    longest_silence: int
-    """Microseconds."""
+    silences: SilenceSettings
     trust_window: float
     http: HttpSettings
     evidence: EvidenceSettings
@@ -313,7 +318,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             events=frozenset(each.cluster_id for each in kubernetes if each.events),
             finds=self.finder.store if self.finder else None,
             silence_documents=self.silence_documents if self.receivers else frozenset(),
-            longest_silence=self.longest_silence,
+            longest_silence=self.silences.longest,
         )
 
     @property
