@@ -178,7 +178,9 @@ def _build(
     )
     events = Events(event_stores_of(settings.clusters))
     pods = PodNames(pod_directories_of(settings.clusters), clock)
-    silences = SilenceReader(silence_stores_of(settings) if settings.receivers else {}, clock, settings.silences.longest)
+    silences = SilenceReader(
+        silence_stores_of(settings) if settings.receivers else {}, clock, settings.silences.longest
+    )
     reloader = Reloader(settings, loaded, adopt, report)
     loop = Loop(
         policy,

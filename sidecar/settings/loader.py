@@ -23,7 +23,15 @@ from sidecar.settings.file.durations import MILLISECOND, SECOND
 from sidecar.settings.file.section import Section, read_file
 from sidecar.settings.file.setting import Setting, overrides_of
 from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.model import ClusterSettings, HttpSettings, LedgerMode, OwnPod, Settings, SilenceSettings, SpoolSettings
+from sidecar.settings.model import (
+    ClusterSettings,
+    HttpSettings,
+    LedgerMode,
+    OwnPod,
+    Settings,
+    SilenceSettings,
+    SpoolSettings,
+)
 from sidecar.settings.security import NamedSettings, security_settings
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
