@@ -37,7 +37,7 @@ from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
 from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.notifier import Notifier, check_urls
+from sidecar.sinks.notify.notifier import Notifier, check_endpoints
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
@@ -52,7 +52,7 @@ CLAIM_SECONDS: Final = 20.0
 """How long to wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
 _FIXED: Final = (
-    *("observer", "stores", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
+    *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
     *("silence_documents", "longest_silence"),
 )
 """The parts of the policy that a reload does not change."""
@@ -64,7 +64,7 @@ class StartError(OperatorError):
 
 def check(settings: Settings) -> None:
     """Check everything that needs no connection. Raises SettingsError."""
-    for destination, problem in check_urls(settings.destination_urls()).items():
+    for destination, problem in check_endpoints(settings.endpoints()).items():
         raise SettingsError(f"receiver {destination}: {problem}")
     segment_store(settings.spool.place, settings.observer)
 
@@ -154,7 +154,7 @@ def _build(
     )
 
     def adopt(changed: Settings) -> None:
-        notifier.adopt(changed.destination_urls())
+        notifier.adopt(changed.endpoints())
         fixed = {name: getattr(policy, name) for name in _FIXED}
         loop.observe(PolicyLoaded(clock(), replace(changed.policy(), **fixed)))
 
@@ -163,7 +163,7 @@ def _build(
 
     ledgers = _ledgers(settings, clock)
     notifier = Notifier(
-        settings.destination_urls(),
+        settings.endpoints(),
         lambda delivery_id, attempt: loop.observe(DeliverySettled(clock(), delivery_id, *attempt)),
         ledgers,
         others=ALL_FOUND,

@@ -4,6 +4,7 @@ The request goes to stdin, never into the command line or the environment: it ma
 """
 
 import json
+import math
 import os
 import signal
 import socket
@@ -11,13 +12,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 _REAP_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.5
+"""How soon a change of `until` counts."""
 
 _T = TypeVar("_T")
 
@@ -50,16 +53,21 @@ class Child:
         finally:
             theirs.close()
 
-    def ask(self, request: Mapping[str, Any], decoder: msgspec.json.Decoder[_T], seconds: float) -> _T:
-        """The answer, decoded. Raises NoAnswerError if there is none within `seconds`."""
+    def ask(
+        self,
+        request: Mapping[str, Any],
+        decoder: msgspec.json.Decoder[_T],
+        seconds: float,
+        until: Callable[[], float] = lambda: math.inf,
+    ) -> _T:
+        """The answer, decoded. Raises NoAnswerError if there is none within `seconds`, or `until` (monotonic), which may change."""
         deadline = time.monotonic() + seconds
         answer = bytearray()
         try:
             self._ours.settimeout(seconds)
             self._ours.sendall(json.dumps(request).encode() + b"\n")
             while not answer.endswith(b"\n"):
-                self._ours.settimeout(max(deadline - time.monotonic(), 0.001))
-                part = self._ours.recv(65536)
+                part = self._part(deadline, until)
                 if not part:
                     raise NoAnswerError(f"{self._name} ended without an answer (exit code {self.end()})")
                 answer += part
@@ -68,6 +76,14 @@ class Child:
             raise NoAnswerError(f"no answer within {seconds:g} s") from None
         except (OSError, msgspec.DecodeError) as error:
             raise NoAnswerError(f"{self._name} did not answer: {type(error).__name__}") from error
+
+    def _part(self, deadline: float, until: Callable[[], float]) -> bytes:
+        """What the child writes next; empty: nothing more. Raises TimeoutError."""
+        while (left := min(deadline, until()) - time.monotonic()) > 0:
+            self._ours.settimeout(min(left, _LOOK_SECONDS))
+            with suppress(TimeoutError):
+                return self._ours.recv(65536)
+        raise TimeoutError
 
     def kill(self) -> None:
         """Kill the child; `ask` in another thread then raises NoAnswerError. May be called in any thread."""

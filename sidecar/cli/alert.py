@@ -1,11 +1,13 @@
-"""`alert send-test`."""
+"""`alert send-test` and `alert preview`."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sidecar.cli.options import CONFIG, OBSERVER, cluster_options, options
+from sidecar.cli.options import CONFIG, OBSERVER, OUTPUT, PATH, STATE_DIR, Output, cluster_options, options
+from sidecar.cli.printing import print_line, print_value
 
 
 @click.group()
@@ -35,3 +37,49 @@ def send_test(config: Path | None, receivers: tuple[str, ...], **overrides: Any)
         click.echo(f"{name}  {outcome}{f': {detail}' if detail else ''}")
         status = status if outcome is DeliveryOutcome.DELIVERED else 1
     return status
+
+
+@alert.command()
+@click.argument("files", nargs=-1, metavar="[FILE…]", type=PATH)
+@options(
+    CONFIG,
+    click.option(
+        "--episode", default="last", show_default=True, metavar="ID", help="Which failover; its id may be cut."
+    ),
+    STATE_DIR,
+    OBSERVER,
+    OUTPUT,
+    cluster_options,
+)
+def preview(
+    files: tuple[Path, ...],
+    config: Path | None,
+    episode: str,
+    state_dir: Path | None,
+    output: Output,
+    **overrides: Any,
+) -> None:
+    """Print what the last failover would look like at each receiver.
+
+    Sends nothing. The failover is in the journal of this sidecar, or in FILE: records or transactions, as `replay` takes them.
+    """
+    from sidecar import history
+    from sidecar.settings import load
+    from sidecar.simulation.preview import in_words, previews
+    from sidecar.simulation.replay import replay_of, replay_of_records
+
+    settings = load(config, overrides)
+    observer, policy = overrides["observer"], settings.policy()
+    if files:
+        replay = replay_of(files, settings, observer, policy)
+    else:
+        replay = replay_of_records(lambda: history.records(state_dir or settings.state_dir), settings, observer, policy)
+    found = [*previews(replay, settings.endpoints(), episode)]
+    for each in found:
+        if output == "json":
+            print_value(each, "", output)
+        else:
+            for line in in_words(each):
+                print_line(line)
+    if not found:
+        print("flink-ha-sidecar: no receiver gets a message about this failover", file=sys.stderr)

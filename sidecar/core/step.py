@@ -143,6 +143,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
+    groups = state.alerts.groups
     state, effects = _gather(policy, state, now)
     state, more = _each_cluster(policy, state, now, cluster_step.tick)
     effects += more
@@ -153,15 +154,17 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
     documents, asked = silences.asked(policy, state.silences, evaluated.groups.values(), now)
-    alerts, notices, suppressed = grouping.flush(evaluated, policy, blind, now, documents)
+    flushed, notices, suppressed = grouping.flush(evaluated, policy, blind, now, documents)
     documents = silences.counted(policy, documents, suppressed)
+    alerts = grouping.kept(groups, flushed)
     queued = [
         delivery for notice in notices for delivery in new_deliveries.of_notice(policy, state.clusters, notice, now)
     ]
     outbox, given_up = queue(state.outbox, queued) if queued else (state.outbox, [])
     lost = bool(blind) or (policy.finds is not None and not (state.finder and state.finder.connected))
     alerts, beats = new_deliveries.heartbeats(policy, alerts, state.clusters, lost, now)
-    outbox = with_heartbeats(outbox, beats, blind=lost)
+    alerts, again = new_deliveries.resends(policy, alerts, now)
+    outbox = with_heartbeats(outbox, [*beats, *again], blind=lost)
     outbox, claimed = claim(outbox, now)
     alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
     parts = {"alerts": alerts, "outbox": outbox, "alive": alive, "silences": documents}
@@ -169,7 +172,7 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
         state = replace(state, **parts)
     effects += (Append(notification_records.suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
-    effects += (Send(delivery) for delivery in claimed)
+    effects += (Send(each) for each in new_deliveries.complete(policy, alerts, state.clusters, claimed))
     effects += (ReadSilences(name) for name in asked)
     return state, effects
 

@@ -17,7 +17,13 @@ from sidecar.ports import (
     Observer,
     PodDirectory,
 )
-from sidecar.settings import ClusterSettings, FinderSettings, KubernetesSettings, Settings
+from sidecar.settings import (
+    AnyFinderSettings,
+    ClusterSettings,
+    KubernetesSettings,
+    Settings,
+    ZooKeeperFinderSettings,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +35,7 @@ class Drivers:
     """One driver for each cluster; starts and stops them together."""
 
     def __init__(
-        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: FinderSettings | None = None
+        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: AnyFinderSettings | None = None
     ) -> None:
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
@@ -81,14 +87,26 @@ class Drivers:
             security=Security(cluster.tls, cluster.sasl, cluster.authorization),
         )
 
-    def _found_by(self, finder: FinderSettings) -> ClusterFinder:
+    def _found_by(self, finder: AnyFinderSettings) -> ClusterFinder:
+        if isinstance(finder, ZooKeeperFinderSettings):
+            from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
+
+            return ZooKeeperFinder(finder, self._clock)
         from sidecar.drivers.kubernetes import Access, KubernetesFinder
 
         return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
 
 
-def ledger_of_found(finder: FinderSettings, name: str = "ledger") -> LedgerStore:
-    """The document of this name that all sidecars share that find the same clusters, for all of these: it is in their own namespace."""
+def ledger_of_found(finder: AnyFinderSettings, name: str = "ledger") -> LedgerStore:
+    """The document of this name that all sidecars share that find the same clusters: one for all of these clusters, in Kubernetes in the
+    sidecars' own namespace.
+    """
+    if isinstance(finder, ZooKeeperFinderSettings):
+        from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
+        from sidecar.drivers.zookeeper.security import Security
+
+        security = Security(finder.tls, finder.sasl, finder.authorization)
+        return ZooKeeperLedger(finder.quorum, finder.root.rstrip("/"), name=name, security=security)
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.ledger import KubernetesLedger
 

@@ -91,7 +91,7 @@ def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
 def _clusters(line: NamedSettings, environment: NamedSettings, file: Section) -> tuple[ClusterSettings, ...]:
     """The entries of `clusters`, unless the command line or the environment names another cluster."""
     if "clusters" not in file or names_cluster(line) or names_cluster(environment):
-        return (find_cluster(line, environment, _cluster_in(file, schema.KUBERNETES)),)
+        return (find_cluster(line, environment, _cluster_in(file, schema.ZOOKEEPER_FINDER, schema.KUBERNETES)),)
     for key in schema.CLUSTER:
         if key in file:
             raise file.error(key, "clusters is given too: move this cluster into the list, or remove the other")
@@ -122,11 +122,15 @@ def _cluster_settings(source: NamedSettings) -> NamedSettings:
     return found
 
 
-def _cluster_in(section: Section, kubernetes_keys: schema.Keys = schema.KUBERNETES_CLUSTER) -> NamedSettings:
+def _cluster_in(
+    section: Section,
+    zookeeper_keys: schema.Keys = schema.ZOOKEEPER,
+    kubernetes_keys: schema.Keys = schema.KUBERNETES_CLUSTER,
+) -> NamedSettings:
     """The settings of one cluster, by the names that `find_cluster` expects."""
     found = {"flink_conf": section.find("flink_conf_dir")}
     if "kubernetes" not in section:
-        zookeeper = section.section("zookeeper", schema.ZOOKEEPER)
+        zookeeper = section.section("zookeeper", zookeeper_keys)
         plain = schema.ZOOKEEPER.keys() - schema.ZOOKEEPER_SECURITY.keys()
         found |= {"zookeeper" if key == "quorum" else key: zookeeper.find(key) for key in plain}
         found |= security_settings(zookeeper)
@@ -163,7 +167,7 @@ def external_labels(file: Section) -> dict[str, str]:
     """The labels that every alert and record of this sidecar has."""
     labels = file.labels("external_labels")
     for name, setting in labels.items():
-        if name in OWN_LABELS:
+        if name in OWN_LABELS or name == "alertname":  # as Alertmanagers and webhooks get the label `alert`
             raise setting.error("alerts already have a label of this name: choose another")
     return {name: setting.text for name, setting in labels.items()}
 

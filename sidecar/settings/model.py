@@ -4,37 +4,18 @@ import ssl
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import ALL_FOUND, Destination, Heartbeat, Policy, Rule, Source, Store
+from sidecar.core.policy.policy import ALL_FOUND, Destination, Feed, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
+from sidecar.endpoints import Endpoint
+from sidecar.secret import Secret
 from sidecar.tls import client_context
-
-
-class Secret:
-    """A text that no output shows. Call `reveal` only where it is used."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text: Final = text
-
-    def reveal(self) -> str:
-        return self._text
-
-    def __repr__(self) -> str:
-        return "<secret>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
 
 
 class TlsSettings(Struct, frozen=True):
@@ -116,6 +97,12 @@ class ZooKeeperSettings(Struct, frozen=True):
         """Where the leaders are, for log and page."""
         return f"{self.namespace} in ZooKeeper {self.quorum}"
 
+    @property
+    def identity(self) -> str:
+        """The same for all that watch this cluster, and another for every other one."""
+        servers, _, chroot = self.quorum.partition("/")
+        return f"zookeeper {','.join(sorted(servers.split(',')))}/{chroot} {self.namespace}"
+
 
 class KubernetesSettings(Struct, frozen=True):
     """Where one Flink cluster keeps its leaders in Kubernetes, and how the API server is reached."""
@@ -132,6 +119,11 @@ class KubernetesSettings(Struct, frozen=True):
     """Whether the pods of leaders are looked up."""
     events: bool = False
     """Whether failovers become Events."""
+
+    @property
+    def identity(self) -> str:
+        """The same for all that watch this cluster, and another for every other one of its API server."""
+        return f"kubernetes {self.namespace}"
 
     @property
     def tolerate_suspended(self) -> bool:
@@ -181,6 +173,30 @@ class FinderSettings(Struct, frozen=True):
         """Where clusters are looked for, for log and page."""
         where = "all namespaces" if self.namespaces is None else f"namespace {', '.join(self.namespaces)}"
         return f"the ConfigMaps with the labels {self.selector} in {where} of Kubernetes"
+
+
+class ZooKeeperFinderSettings(Struct, frozen=True):
+    """Where Flink clusters are found in ZooKeeper: each cluster id below a root."""
+
+    store: ClassVar[Store] = Store.ZOOKEEPER
+
+    quorum: str
+    """`host:port,host:port[/chroot]`, without blanks."""
+    root: str
+    """Flink's root path, with one slash in front and none behind it."""
+    session_timeout: float
+    connection_timeout: float
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+    authorization: Mapping[str, Secret] = {}
+
+    @property
+    def place(self) -> str:
+        """Where clusters are looked for, for log and page."""
+        return f"{self.root} in ZooKeeper {self.quorum}"
+
+
+AnyFinderSettings = FinderSettings | ZooKeeperFinderSettings
 
 
 class SpoolSettings(Struct, frozen=True):
@@ -236,16 +252,22 @@ class SilenceSettings(Struct, frozen=True):
 
 
 class Receiver(Struct, frozen=True):
-    """Every URL gets each message; the resolved ones only if `send_resolved`."""
+    """Every endpoint gets each message; the resolved ones only if `send_resolved`."""
 
     name: str
-    urls: tuple[Secret, ...]
+    endpoints: tuple[Endpoint, ...]
+    """Those of `urls` first, in their order: deliveries that are queued name a destination by its index."""
     send_resolved: bool
     heartbeat: int | None = None
     """Microseconds between heartbeats. None: the receiver gets alerts and no heartbeats."""
+    feed: Feed | None = None
+    """None: it gets messages."""
 
     def destinations(self) -> tuple[Destination, ...]:
-        return tuple(Destination(self.name, index, self.send_resolved) for index in range(len(self.urls)))
+        return tuple(
+            Destination(self.name, index, self.send_resolved, endpoint.in_order, endpoint.keeps_incidents, self.feed)
+            for index, endpoint in enumerate(self.endpoints)
+        )
 
 
 def session_timeouts(*clusters: ClusterSettings) -> dict[str, int]:
@@ -284,7 +306,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
 
     clusters: tuple[ClusterSettings, ...]
     """Their ids differ. At least one, unless clusters are found."""
-    finder: FinderSettings | None = None
+    finder: AnyFinderSettings | None = None
     """None: only `clusters` are watched."""
     observer: str
     own_pod: OwnPod | None = None
@@ -313,6 +335,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             ),
             session_timeouts=session_timeouts(*self.clusters),
             link=self.http.external_url,
+            places={cluster.cluster_id: cluster.identity for cluster in self.clusters},
             evidence=self.evidence.sources,
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             events=frozenset(each.cluster_id for each in kubernetes if each.events),
@@ -328,10 +351,10 @@ class Settings(Alerting, frozen=True, kw_only=True):
             return frozenset()
         return frozenset({ALL_FOUND} if self.finder else {cluster.cluster_id for cluster in self.clusters})
 
-    def destination_urls(self) -> dict[str, str]:
-        """The secret URL of every destination (`ops#0`), also of those that no route names now: deliveries for them may be queued."""
+    def endpoints(self) -> dict[str, Endpoint]:
+        """The endpoint of every destination (`ops#0`), also of those that no route names now: deliveries for them may be queued."""
         return {
-            destination.name: url.reveal()
+            destination.name: endpoint
             for receiver in self.receivers
-            for destination, url in zip(receiver.destinations(), receiver.urls, strict=True)
+            for destination, endpoint in zip(receiver.destinations(), receiver.endpoints, strict=True)
         }

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.core.policy.labels import Operator
-from sidecar.settings.alerting.alerting import UNUSED_URL, read_alerting
+from sidecar.settings.alerting.alerting import read_alerting
 from sidecar.settings.alerting.matchers import matchers
+from sidecar.settings.alerting.receivers import UNUSED_URL
 from sidecar.settings.file import schema
 from sidecar.settings.file.document import parse
 from sidecar.settings.file.section import Section, read_file

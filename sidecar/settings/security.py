@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from sidecar.secret import Secret
 from sidecar.settings.file import schema
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.model import SaslSettings, Secret, TlsSettings
+from sidecar.settings.model import SaslSettings, TlsSettings
 
 NamedSettings = Mapping[str, Setting]
 """The settings of one cluster in one source (command line, environment, a file), by name."""

@@ -3,7 +3,7 @@
 import gzip
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,10 @@ NO_RECORD: Final = (MsgspecError, ValueError, RecursionError)
 """Raised by a line that is not a record. RecursionError: nested a thousand levels deep."""
 _REMEMBERED: Final = 100_000
 """Ids that are remembered, so that a segment given twice is replayed once."""
+
+
+Read = Callable[[], Iterable[bytes]]
+"""Reads all lines, from the first one."""
 
 
 class ReplayError(OperatorError):
@@ -58,10 +62,10 @@ class RecordedSidecar(Struct):
 
 
 class RecordFiles:
-    """The records in `files`, which are in the order of time."""
+    """The records in the lines that `read` yields, which are in the order of time; it is called for each pass."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._files = files
+    def __init__(self, read: Read) -> None:
+        self._read = read
         self.unreadable = 0
         """Lines that are not records, counted in the second pass."""
 
@@ -69,7 +73,7 @@ class RecordFiles:
         """The sidecars that wrote the records, by name. Raises ReplayError."""
         found: dict[str, RecordedSidecar] = {}
         decoder = json.Decoder(RecordHead)
-        for line in lines(self._files):
+        for line in self._read():
             try:
                 record = decoder.decode(line)
                 at = parsed(record.observed_at)
@@ -94,7 +98,7 @@ class RecordFiles:
         known: OrderedDict[str, None] = OrderedDict()
         latest = 0
         self.unreadable = 0
-        for line in lines(self._files):
+        for line in self._read():
             try:
                 record = decoder.decode(line)
                 at = parsed(record.observed_at)

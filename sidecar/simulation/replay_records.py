@@ -1,8 +1,7 @@
 """Replays the records of one sidecar through the rules."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,12 +9,16 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
 from sidecar.core.alerting.message import compose
+from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery import new_deliveries
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Moment, Timestamp, timestamp
-from sidecar.core.policy.policy import Trigger
+from sidecar.core.policy.policy import Policy, Trigger
 from sidecar.core.policy.routing import every
-from sidecar.core.records import AnyRecord
+from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.settings.model import Alerting
-from sidecar.simulation.record_files import RecordFiles, choose
+from sidecar.simulation.record_files import Read, RecordFiles, choose
 from sidecar.simulation.replayed_cluster import ReplayedCluster
 from sidecar.simulation.simulator import TICK
 
@@ -31,14 +34,20 @@ class ReplayedNotification(Struct, frozen=True):
     title: str
 
 
-class RecordReplay:
-    """The rules, fed with the records of one sidecar. `observer`: its name; None: the only one in `files`. Raises ReplayError."""
+_Sent = tuple[Notice, Mapping[str, ClusterState], Moment]
+"""What is sent, the clusters as they are then, and when."""
 
-    def __init__(self, files: Sequence[Path], alerting: Alerting, observer: str | None) -> None:
-        self._files = RecordFiles(files)
+
+class RecordReplay:
+    """The rules, fed with the records of one sidecar. `observer`: its name; None: the only one. Raises ReplayError."""
+
+    def __init__(self, read: Read, alerting: Alerting, observer: str | None, like: Policy | None = None) -> None:
+        """`like`: the policy whose links and places messages have."""
+        self._files = RecordFiles(read)
         self._observer, self._recorded = choose(self._files.observers(), observer)
         self._blind_periods = self._recorded.blind_periods
-        self._policy = alerting.policy_for(self._observer, self._recorded.stores, self._recorded.external_labels)
+        policy = alerting.policy_for(self._observer, self._recorded.stores, self._recorded.external_labels)
+        self._policy = replace(policy, link=like.link, places=like.places) if like else policy
         self._routes = {route.key: route for route in every(self._policy.route)}
         self._longest = max((rule.within for rule in self._policy.rules if rule.on is Trigger.EPISODES), default=0)
         self._clusters: dict[str, ReplayedCluster] = {}
@@ -53,8 +62,23 @@ class RecordReplay:
         """Lines that are not records; final after `notifications`."""
         return self._files.unreadable
 
+    def episodes(self) -> dict[str, EpisodeRecord | None]:
+        """The failovers that have ended, by their ids in the order of time: not times out of sight. Raises ReplayError."""
+        records = (record for _, record in self._files.records(self._observer, self._recorded))
+        ended = (record for record in records if isinstance(record, EpisodeRecord))
+        return {episode.id: episode for episode in ended if episode.cause != Cause.OBSERVER_BLIND}
+
     def notifications(self) -> Iterator[ReplayedNotification]:
         """The notifications for the records and for a moment after the last one, in the order of time. Raises ReplayError."""
+        for notice, clusters, now in self._notices():
+            yield _notification(notice, compose(notice, self._policy, clusters).title, now)
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """The same for each destination, as it would be sent. Raises ReplayError."""
+        for notice, clusters, now in self._notices():
+            yield from new_deliveries.of_notice(self._policy, clusters, notice, now)
+
+    def _notices(self) -> Iterator[_Sent]:
         records = self._files.records(self._observer, self._recorded)
         for (at, _), together in groupby(records, lambda record: (record[0], record[1].cluster_id)):
             yield from self._pass_time(at)
@@ -73,7 +97,7 @@ class RecordReplay:
         for each in applied:
             self._alerts = rules.react(self._alerts, self._policy, each, cluster.state, at)
 
-    def _pass_time(self, until: int) -> Iterator[ReplayedNotification]:
+    def _pass_time(self, until: int) -> Iterator[_Sent]:
         """Run the ticks up to a time, without those at which nothing can be due."""
         while (due := self._next_tick()) is not None and due <= until:
             self._now = due
@@ -103,7 +127,7 @@ class RecordReplay:
             if name in self._alerts.failovers:
                 yield self._alerts.failovers[name].known[0].at + self._longest + 1
 
-    def _tick(self, now: Moment) -> Iterator[ReplayedNotification]:
+    def _tick(self, now: Moment) -> Iterator[_Sent]:
         for name, cluster in self._clusters.items():
             cluster.end_splits(now)
             cluster.observed(self._blind_periods[name].blind_at(now.steady), now.steady)
@@ -119,7 +143,7 @@ class RecordReplay:
         for notice in notices:
             destinations = self._policy.receivers.get(notice.route.receiver, ())
             if any(map(notice.is_for, destinations)):
-                yield _notification(notice, compose(notice, self._policy, clusters).title, now)
+                yield notice, clusters, now
 
     def _no_sidecar_ran(self, now: int) -> bool:
         """Whether every cluster is in a blind period that no sidecar noticed."""

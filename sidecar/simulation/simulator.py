@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.effects import Send
 from sidecar.core.journal_rows import assemble, changes
@@ -23,11 +24,11 @@ class Simulator:
         self._state = State()
 
     def observe(self, observations: Iterable[Observation]) -> Iterator[Delivery]:
-        """The deliveries that these observations cause, in order."""
+        """The deliveries that these observations cause, in order, without resends."""
         for observation in observations:
             self._state, effects = step(self._policy, self._state, observation)
             sent = [effect.delivery for effect in effects if isinstance(effect, Send)]
-            yield from sent
+            yield from (delivery for delivery in sent if delivery.reason is not Reason.RESEND)
             yield from self.observe(
                 DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED) for delivery in sent
             )

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.moment import Moment, timestamp
@@ -24,8 +26,9 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Store
+from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.policy.routing import every
+from sidecar.core.records import EpisodeRecord
 from sidecar.settings.model import Alerting
 from sidecar.simulation.record_files import NO_RECORD, lines
 from sidecar.simulation.replay_records import ReplayedNotification
@@ -117,16 +120,28 @@ class LoggedCluster:
 class TransactionReplay:
     """The rules, fed with the transactions in `files`. Raises ReplayError."""
 
-    def __init__(self, files: Sequence[Path], alerting: Alerting, observer: str | None) -> None:
+    def __init__(
+        self, files: Sequence[Path], alerting: Alerting, observer: str | None, like: Policy | None = None
+    ) -> None:
+        """`like`: the policy whose links and places messages have."""
         self._files = files
         self.unreadable = 0
         """Lines that are not transactions; final after `notifications`."""
         clusters = {name: None for transaction in self._read() for name in clusters_of(transaction)}
-        self._policy = alerting.policy_for(observer or "replay", dict.fromkeys(clusters, Store.ZOOKEEPER))
+        policy = alerting.policy_for(observer or "replay", dict.fromkeys(clusters, Store.ZOOKEEPER))
+        self._policy = replace(policy, link=like.link, places=like.places) if like else policy
+
+    def episodes(self) -> dict[str, EpisodeRecord | None]:
+        """The ids of the failovers that are notified, in the order of time; there are no records of them. Raises ReplayError."""
+        return dict.fromkeys(delivery.episode_id for delivery in self.deliveries() if delivery.episode_id)
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """The deliveries up to a moment after the last transaction, in the order of time. Raises ReplayError."""
+        yield from Simulator(self._policy).observe(self._observations())
 
     def notifications(self) -> Iterator[ReplayedNotification]:
-        """The notifications up to a moment after the last transaction, in the order of time. Raises ReplayError."""
-        for delivery in Simulator(self._policy).observe(self._observations()):
+        """As `deliveries`, in short."""
+        for delivery in self.deliveries():
             at, alerts = timestamp(delivery.queued_at.wall), delivery.alert.split(", ")
             receiver, reason = delivery.receiver, delivery.reason.value
             yield ReplayedNotification(at, delivery.cluster_id, receiver, reason, alerts, delivery.title)

@@ -23,8 +23,12 @@ READ_SECONDS: Final = 60.0
 """How long an unreachable store is tried before its cluster is watched without a handover."""
 CONFIRM_SECONDS: Final = 300.0
 """The interval of writes without a change, so that a sidecar that is killed is known to have watched until then."""
-PAUSE_SECONDS: Final = 10.0
-"""Between two writes for one cluster: at most six a minute."""
+BURST: Final = 3
+"""Writes for one cluster in quick succession. The leaders of one election do not appear at once, and a pod may end right after it."""
+PAUSE_SECONDS: Final = 1.0
+"""Between two of them."""
+REFILL_SECONDS: Final = 10.0
+"""After so long one more write is allowed, up to BURST: six a minute while changes do not end, and at most eight in any minute."""
 FOLLOW_SECONDS: Final = 30.0
 """How long the document of a previous sidecar that has not ended is read again: in a rolling update both run for a while."""
 STOP_SECONDS: Final = 3.0
@@ -134,8 +138,10 @@ class _Kept:
         self._seen: tuple[object, ...] = ()
         """The parts of the state when it was last written."""
         self._next_at = 0.0
+        self._full_at = 0.0
+        """When BURST writes are allowed again."""
         self._confirm_at = 0.0
-        self._pause = PAUSE_SECONDS
+        self._pause = REFILL_SECONDS
         self._follow_until = 0.0
         self._followed: Moment | None = None
         self._problem: str | None = None
@@ -218,9 +224,11 @@ class _Kept:
         if self._problem is not None:
             _log.info("cluster %s: the handover is written again", self.name)
         self.is_up = True
-        self._gist, self._problem, self._pause = gist, None, PAUSE_SECONDS
-        self._next_at = time.monotonic() + PAUSE_SECONDS
-        self._confirm_at = time.monotonic() + CONFIRM_SECONDS * random.uniform(0.9, 1.0)  # noqa: S311  jitter
+        self._gist, self._problem, self._pause = gist, None, REFILL_SECONDS
+        now = time.monotonic()
+        self._full_at = max(self._full_at, now) + REFILL_SECONDS
+        self._next_at = max(now + PAUSE_SECONDS, self._full_at - (BURST - 1) * REFILL_SECONDS)
+        self._confirm_at = now + CONFIRM_SECONDS * random.uniform(0.9, 1.0)  # noqa: S311  jitter
 
     def _read(self) -> tuple[bytes, Handover | None]:
         """The document as it is now. Raises LedgerError, HandoverError."""

@@ -4,6 +4,7 @@ It knows nothing of us but the folder. For each line on standard input it counts
 `failed` and why. It ends with its input.
 """
 
+import os
 import subprocess
 import sys
 import threading
@@ -28,9 +29,9 @@ Count = Callable[[], tuple[int, int]]
 
 
 class Reader:
-    """One such process, which reads again and again between `begin` and `end`."""
+    """One such process, which reads again and again between `begin` and `end`, with `niceness` towards all other work."""
 
-    def __init__(self, kind: str, audit: Path) -> None:
+    def __init__(self, kind: str, audit: Path, niceness: int = 0) -> None:
         self.kind = kind
         self.answers: Counter[tuple[int, int]] = Counter()
         """How often each number of rows and ids was the answer."""
@@ -43,6 +44,9 @@ class Reader:
             stdout=subprocess.PIPE,
             text=True,
         )
+        os.setpriority(
+            os.PRIO_PROCESS, self._process.pid, niceness
+        )  # before it has threads or a JVM, which have it from then on
 
     def __enter__(self) -> Self:
         return self

@@ -26,7 +26,7 @@ from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.receivers import Mood, Receiver
 
 RECOVERY_SECONDS: Final = 150.0
-"""Above all that anything may take: a claim that is taken over (40 s), a receiver asked again after a pause, a busy machine."""
+"""Above all that anything may take: a claim that is taken over (10 s), a receiver asked again after a pause, a busy machine."""
 _POLL_SECONDS: Final = 0.1
 
 

@@ -21,6 +21,7 @@ from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import Notification, record_id
 from sidecar.core.state import State
 from sidecar.core.step import step
+from tests.core.feed_auditor import AM, FeedAuditor
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
 
@@ -52,10 +53,15 @@ class Auditor:
         self._present: dict[Key, Alert] = {}
         """All alerts in groups before and after the step."""
         self._ticked_at = 0
+        self._open: dict[tuple[str, str], str] = {}
+        """Incidents that a service keeps open, by destination and key: their groups."""
+        self._keys: dict[str, str] = {}
+        """By group: the key of its incident."""
 
     def nothing_is_owed(self) -> None:
         assert self._owed == {}, "an event that nobody was told of, and that is not recorded as suppressed"
         assert not any(self._lasting.values()), "somebody still believes in what is over"
+        assert self._open == {}, "an incident is open, and nothing of it goes on"
 
     def saw(
         self,
@@ -76,16 +82,20 @@ class Auditor:
         self._listen(policy, after.alerts, just_seen=not reloaded and not isinstance(observation, Ticked))
         if reloaded:
             self._rekey(after.alerts, policy)
+            self._prune_incidents(after)
         self._present = {
             (fp, key): member.alert
             for state in (after, before)
             for fp, group in state.alerts.groups.items()
             for key, member in group.members.items()
         }
-        queued = [delivery for key, delivery in after.outbox.items() if key not in before.outbox]
+        new = (each for key, each in after.outbox.items() if key not in before.outbox)
+        queued = [each for each in new if not each.is_closing and each.reason is not Reason.RESEND]
         self._check_quiet(policy, after, notices, observation.at)
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
+        sent = (effect.delivery for effect in effects if isinstance(effect, Send))
+        self._serve(policy, [delivery for delivery in sent if delivery.destination != AM.name])
         contested = frozenset[ComponentId]().union(*(cluster.contested for cluster in after.clusters.values()))
         self._check_owed(after.alerts, contested, withdrawn_may_be=not isinstance(observation, Ticked))
         self._check_forgotten(policy, after.alerts, observation.at.steady, reloaded=reloaded)
@@ -142,6 +152,7 @@ class Auditor:
         assert sorted(expected) == sorted((each.fingerprint, each.reason, each.destination) for each in queued)
         assert len({notice.fingerprint for notice in notices}) == len(notices), "a group was told twice in a step"
         for notice in notices:
+            assert len({"observer" in alert.labels for alert in notice.alerts}) == 1, "of one observer, and of all"
             fingerprint, reason = notice.fingerprint, notice.reason
             assert (reason is Reason.FIRST) == (fingerprint not in self._began), "FIRST twice, or not at first"
             if reason is not Reason.FIRST and fingerprint in self._paced:
@@ -169,6 +180,30 @@ class Auditor:
                     self._settled[key] = "told"
                 (lasting.discard if alert.ended else lasting.add)(alert.id)
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
+
+    def _serve(self, policy: Policy, sent: Sequence[Delivery]) -> None:
+        """What a service that keeps incidents makes of the messages."""
+        keeping = {each.name for found in policy.receivers.values() for each in found if each.keeps_incidents}
+        for delivery in sent:
+            key = self._keys.setdefault(delivery.fingerprint, delivery.incident)
+            assert key == delivery.incident, "an incident has another key than before"
+            assert ("observer" in delivery.group_labels) == (not delivery.parts), "others may have the same incident"
+            if delivery.destination in keeping and delivery.reason is Reason.RESOLVED:
+                assert not self._lasting.get(delivery.fingerprint), "closed, and something of it goes on"
+                self._open.pop((delivery.destination, key), None)
+            elif delivery.destination in keeping and delivery.reason is not Reason.SHRANK:
+                self._open[delivery.destination, key] = delivery.fingerprint
+
+    def _prune_incidents(self, after: State) -> None:
+        """Of what another policy or an empty disk has made forgotten nobody can tell the end."""
+        self._keys.clear()
+        firing = {
+            fingerprint
+            for fingerprint, group in after.alerts.groups.items()
+            if any(member.notified for member in group.members.values())
+        }
+        going_on = firing | {delivery.fingerprint for delivery in after.outbox.values()}
+        self._open = {key: fingerprint for key, fingerprint in self._open.items() if fingerprint in going_on}
 
     def _read(self, policy: Policy, records: Sequence[Notification]) -> None:
         for record in records:
@@ -320,6 +355,7 @@ class Audited(Sidecar):
 
     def __init__(self, flink: Flink, policy: Policy) -> None:
         self.audit = Auditor()
+        self.feed = FeedAuditor()
         self.wall_ahead = 0
         self.steps: list[tuple[Policy, Observation]] = []
         self.notices: list[Notice] = []
@@ -346,7 +382,7 @@ class Audited(Sidecar):
             found.append(effects)
             kept, problems = assemble(changes(State(), State(alerts=state.alerts)))
             assert problems == []
-            state = replace(state, alerts=kept.alerts)
+            state = replace(state, alerts=replace(kept.alerts, beats=state.alerts.beats))  # which no disk has
         return found
 
     def _step(self, observation: Observation) -> None:
@@ -368,9 +404,11 @@ class Audited(Sidecar):
             if isinstance(effect, Append):
                 self.records.append(effect.record)
             elif isinstance(effect, Send):
+                self.feed.take(effect.delivery, self.now)
                 self._send(effect.delivery)
             elif isinstance(effect, ReadSilences):
                 self._read_silences(effect.document)
+        self.feed.saw(self.policy, self.state, observation)
 
 
 _tell = grouping.flush

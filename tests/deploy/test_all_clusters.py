@@ -11,7 +11,7 @@ from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.drivers.kubernetes import Access, KubernetesFinder
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import LedgerRefusedError
-from sidecar.settings import load
+from sidecar.settings import FinderSettings, load
 from tests.deploy.manifests import DEPLOY, apply, document, example, of_kind, pod_of
 from tests.kit.driver_recorder import now
 from tests.kit.finder_recorder import Recorder
@@ -57,7 +57,7 @@ def test_it_finds_clusters_in_every_namespace(
     monkeypatch.setenv("KUBECONFIG", str(account))
     monkeypatch.setenv("SLACK_URL", "json://127.0.0.1/")
     settings = load(HERE / "config.yaml", {})
-    assert settings.finder
+    assert isinstance(settings.finder, FinderSettings)
     found = Recorder(KubernetesFinder(Access(account), settings.finder, now))
     found.finder.start(found)
     try:

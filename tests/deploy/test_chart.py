@@ -20,6 +20,7 @@ from tests.kit import helm
 from tests.kit.helm import HelmError, Values
 from tests.kit.kubectl import Manifest, kubectl
 from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.receivers import apprise_urls
 
 RELEASE = "flink-ha-sidecar"
 REQUIRED: Values = {"clusterId": CLUSTER_ID}
@@ -210,7 +211,7 @@ def test_its_configuration_is_accepted(tmp_path: Path, monkeypatch: pytest.Monke
     settings = load(tmp_path / "config.yaml", in_a_pod(tmp_path))
     assert (settings.trust_window, settings.http.host, settings.http.port) == (5, "0.0.0.0", 9300)  # noqa: S104  in the pod
     assert settings.external_labels == {"env": "prod"}
-    assert settings.destination_urls() == {"oncall#0": "slack://T0000000/B0000000/not-a-real-token"}
+    assert apprise_urls(settings) == {"oncall#0": "slack://T0000000/B0000000/not-a-real-token"}
 
 
 @pytest.mark.parametrize(

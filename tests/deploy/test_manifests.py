@@ -11,6 +11,7 @@ import pytest
 import sidecar
 from sidecar.settings import ZooKeeperSettings, load
 from tests.deploy.manifests import DEPLOY, document, documents
+from tests.kit.receivers import apprise_urls
 
 BASE = DEPLOY / "base"
 EXAMPLE = DEPLOY / "examples" / "zookeeper"
@@ -86,7 +87,7 @@ def test_the_shipped_configuration_is_accepted(tmp_path: Path, monkeypatch: pyte
         settings.clusters[0].quorum
         == "zookeeper-0.zookeeper:2181,zookeeper-1.zookeeper:2181,zookeeper-2.zookeeper:2181"
     )
-    assert settings.destination_urls() == {"ops#0": "slack://T0000000/B0000000/not-a-real-token"}
+    assert apprise_urls(settings) == {"ops#0": "slack://T0000000/B0000000/not-a-real-token"}
 
 
 def test_every_mount_has_its_volume(pod: dict[str, Any], container: dict[str, Any]) -> None:

@@ -1,14 +1,20 @@
 """A sidecar ends with its pod, and its folder with it: the next one continues from the handover in the store."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from sidecar.clock import Clock
+from sidecar.core import handover
+from sidecar.core.cluster.episodes import is_away
+from sidecar.core.flink.leadership import host_port
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
+from sidecar.sinks.handover import REFILL_SECONDS
 from tests.kit.leaders import Leaders
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
@@ -44,6 +50,19 @@ def handed_over(leaders: Leaders) -> int:
     """How often the handover was written, plus one; 0: never."""
     found = leaders.client.exists("/flink-ha-sidecar/flink/default/handover")
     return found.version + 1 if found else 0
+
+
+def led(leaders: Leaders) -> list[str]:
+    """The hosts of those who lead, as handed over."""
+    content, _ = leaders.client.get("/flink-ha-sidecar/flink/default/handover")
+    found = handover.read(content, "default", Clock()())
+    assert found
+    known = found.cluster.components.values()
+    return [
+        host_port(each.last_known.address).partition(":")[0]
+        for each in known
+        if each.last_known and not (each.absence and is_away(each.absence))
+    ]
 
 
 def knows_cluster(folder: Path) -> bool:
@@ -97,6 +116,21 @@ def test_a_sidecar_that_is_killed_has_left_what_it_knew(
     assert {"jm-00001" in each["last_known_address"] for each in discovered} == {True}
     assert second.stop() == 0
     assert len(changes(people)) == 1, people.received
+
+
+def test_an_election_just_before_the_end_is_handed_over(leaders: Leaders, pod: Callable[[str], Sidecar]) -> None:
+    """The withdrawal and the election follow each other in seconds, and so does `kill -9`: the next sidecar knows the new leader."""
+    first = pod("jm-a")
+    wait_for("the first leaders", lambda: handed_over(leaders))
+    began = time.monotonic()
+    leaders.vacate()
+    wait_for("the withdrawal", lambda: led(leaders) == [])
+    leaders.elect()
+    wait_for("the election", lambda: led(leaders) == [leaders.present] * 4)
+    assert time.monotonic() - began < REFILL_SECONDS
+    first.kill()
+    second = pod("jm-b")
+    assert [each["same_leader"] for each in second.transitions()] == [True] * 4
 
 
 def test_a_sidecar_that_is_killed_before_it_has_read_the_handover_reads_it_in_its_next_run(

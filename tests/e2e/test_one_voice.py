@@ -1,9 +1,9 @@
 """One voice: three sidecars tell each failover everywhere, and what comes twice says so.
 
-The long proof is `python -m tests.bench.one_voice`. That the claim of one that is gone is taken over takes 40 s, and is shown for
-`SharedLedger` in tests/sinks/notify/test_ledger_client.py.
+The long proof is `python -m tests.bench.one_voice`.
 """
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,16 +11,19 @@ from random import Random
 
 import pytest
 
+from sidecar.core.delivery import ledger_document
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LONGEST_DOCUMENT
 from tests.kit.leaders import Leaders
 from tests.kit.one_voice import LEDGER, Voices, books, judge, leads, read
 from tests.kit.receivers import Mood, Receiver
-from tests.kit.waiting import wait_for
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
 
 MOODY = {Mood.WELL: 4.0, Mood.BROKEN: 1.0, Mood.TOO_MANY: 1.0, Mood.RESETS: 1.0}
 WELL = {Mood.WELL: 1.0}
 FAILOVERS = 6
+TAKE_OVER_SECONDS = 15.0
 
 
 @pytest.fixture
@@ -85,6 +88,39 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
         assert found.queued == found.delivered + found.already_told
         assert found.fail_opens >= len(receivers)
         assert (found.open, found.gave_up) == ([], 0)
+
+
+def test_one_that_dies_between_claim_and_send_is_replaced_in_15_seconds(
+    leaders: Leaders, receivers: list[Receiver], voices: Voices
+) -> None:
+    """By another one, which says that it may be a duplicate. A receiver that nobody had a claim for is not told twice."""
+    for receiver in receivers:
+        receiver.moods = WELL
+    leaders.fail_over()
+    holder = wait_for("a claim", partial(_holder, leaders, voices))
+    holder.kill()
+    killed = time.time()
+    _await_told(leaders.present, receivers, 1)
+    others = [sidecar for sidecar in voices.sidecars if sidecar is not holder]
+    wait_for("the outboxes to get empty", lambda: all(map(_is_idle, others)))
+    late = [read(each) for receiver in receivers for each in receiver.arrivals if each.at > killed]
+    taken_over = [each for each in late if each.labelled]
+    assert taken_over
+    assert holder.folder.name not in {each.observer for each in taken_over}
+    assert max(each.at for each in taken_over) - killed < TAKE_OVER_SECONDS + LOADED_MACHINE_SECONDS
+    assert [judge(receiver.arrivals, {}).unlabelled for receiver in receivers] == [[], []]
+    assert any(": taking over a notification" in sidecar.log.read_text() for sidecar in others)
+
+
+def _holder(leaders: Leaders, voices: Voices) -> Sidecar | None:
+    """The sidecar that has claimed a message and not sent it yet."""
+    content, _ = leaders.client.get(LEDGER)
+    claims = [entry.claim for entry in ledger_document.read(content).entries.values() if entry.claim]
+    return next((sidecar for sidecar in voices.sidecars if claims and sidecar.folder.name == claims[0].by), None)
+
+
+def _is_idle(sidecar: Sidecar) -> bool:
+    return "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1]
 
 
 def _await_told(leader: str, receivers: list[Receiver], observers: int) -> None:

@@ -1,7 +1,7 @@
 """Real servers for the drivers to look at."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.lab.distribution import flink_home
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.driver_recorder import CLUSTER, Recorder, now, recorders
 from tests.kit.kubernetes_server import USERS, Kubernetes, assets
@@ -24,6 +25,22 @@ def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory, flink_2_home: Pat
     """One server for all tests that do it no harm, each below its own namespace."""
     with serving(ZooKeeper(tmp_path_factory.mktemp("zookeeper"), flink_2_home, java)) as server:
         yield server
+
+
+class OldZooKeeper(ZooKeeper):
+    """ZooKeeper 3.4.14, as Flink 1.14.6 has it beside its own jar: it knows no persistent watches."""
+
+    def build_command(self) -> Sequence[str]:
+        java, *arguments = super().build_command()
+        return [java, "-Dzookeeper.jmx.log4j.disable=true", *arguments]
+
+
+@pytest.fixture(scope="session")
+def old_zookeeper(tmp_path_factory: pytest.TempPathFactory, java: Path) -> Iterator[ZooKeeper]:
+    server = OldZooKeeper(tmp_path_factory.mktemp("old"), flink_home("1.14.6", print), java)
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

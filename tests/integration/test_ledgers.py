@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.clock import Clock
+from sidecar.core.delivery.settle import HELD_PAUSE
+from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
@@ -22,6 +25,7 @@ from tests.kit.waiting import wait_for
 from tests.sinks.notify.test_ledger_client import FIRST
 
 Open = Callable[..., LedgerStore]
+LEASE_SECONDS = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -252,3 +256,20 @@ def test_where_no_thread_is_to_be_had_the_ledger_is_out_of_reach(open_: Open, mo
         patched.setattr(threading.Thread, "start", start)
         assert ledger.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
     assert ledger.claim(FIRST).outcome is None
+
+
+def test_a_claim_is_renewed_while_its_holder_lives_and_then_taken_over(open_: Open) -> None:
+    """Of a sidecar that sends slowly, and of one that has died: by another one that asks as often as a sidecar does."""
+    holder, other = (
+        SharedLedger(open_(), name, Clock(), alone_if_refused=True, lease=round(LEASE_SECONDS * SECOND))
+        for name in ("holder", "other")
+    )
+    with holder.renewing(FIRST, holder.claim(FIRST)):
+        deadline = time.monotonic() + 2 * LEASE_SECONDS
+        while time.monotonic() < deadline:
+            assert other.claim(FIRST).outcome is DeliveryOutcome.HELD
+            time.sleep(HELD_PAUSE / SECOND)
+    permit = wait_for("the claim", lambda: found if (found := other.claim(FIRST)).outcome is None else None)
+    assert permit.possible_duplicate
+    other.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
+    assert holder.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, ViewObserved
 from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.drivers.zookeeper.place import Inquiry
 from sidecar.drivers.zookeeper.session import Question, Value
 from sidecar.drivers.zookeeper.watch_set import Ask
 from sidecar.lab.processes import free_port
@@ -177,7 +178,8 @@ def test_a_late_answer_of_an_earlier_connection_is_not_believed(
     watched = driver._tree._watched[LEADER]
     data, stat = flink.get(LEADER)
     position = ZNodePosition(LEADER, stat.czxid, stat.mzxid, stat.version, 0, stat.mtime)
-    late = Ask(watched, Question.VALUE, LEADER), now(), Value(data, position)
+    answered = partial(driver._place._answered, Ask(watched, Question.VALUE, LEADER))  # type: ignore[attr-defined]
+    late = Inquiry(Question.VALUE, LEADER, watch=False, answered=answered), now(), Value(data, position)
     answer = partial(driver._if_connected, driver._connection, partial(driver._process_answer, *late))
     flink.set(LEADER, b"new")
     recorder.wait_value(LEADER, b"new")

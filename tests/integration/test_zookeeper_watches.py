@@ -2,9 +2,8 @@
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -13,7 +12,6 @@ from sidecar.core.observations import NodeObserved, PlaceRemoved
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.records import TransitionRecord
 from sidecar.drivers.zookeeper import persistent
-from sidecar.lab.distribution import flink_home
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch, writer
 from tests.kit.cluster import DISPATCHER, A, B, JobManager, job_manager
@@ -194,7 +192,7 @@ def test_more_than_can_be_taken_in_is_read_anew(
     seen: Recorder, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where changes come faster than they are taken, the queue does not grow for ever: they are dropped, and what stands is read."""
-    monkeypatch.setattr("sidecar.drivers.zookeeper.driver._MOST_WAITING", 50)
+    monkeypatch.setattr("sidecar.drivers.zookeeper.connection._MOST_WAITING", 50)
     taken, tell = threading.Event(), seen.driver._reporter.observer
     assert tell
 
@@ -214,22 +212,6 @@ def test_more_than_can_be_taken_in_is_read_anew(
 
 
 # -- old servers -------------------------------------------------------------------------------------------------------
-
-
-class OldZooKeeper(ZooKeeper):
-    """ZooKeeper 3.4.14, as Flink 1.14.6 has it beside its own jar: it knows no persistent watches."""
-
-    def build_command(self) -> Sequence[str]:
-        java, *arguments = super().build_command()
-        return [java, "-Dzookeeper.jmx.log4j.disable=true", *arguments]
-
-
-@pytest.fixture(scope="module")
-def old_zookeeper(tmp_path_factory: pytest.TempPathFactory, java: Path) -> Iterator[ZooKeeper]:
-    server = OldZooKeeper(tmp_path_factory.mktemp("old"), flink_home("1.14.6", print), java)
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture

@@ -12,7 +12,10 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 _GROUPS: Final = {
-    "Spark, ingest": tuple(f"audit/test_{name}" for name in ("ingest", "poison", "verify", "elsewhere", "schema")),
+    "Spark, writing": tuple(
+        f"audit/test_{name}"
+        for name in ("ingest", "poison", "verify", "elsewhere", "schema", "compact", "retention", "visible_ids")
+    ),
     "Kubernetes": (
         "deploy/test_kubernetes",
         "integration/test_drivers",
@@ -23,13 +26,11 @@ _GROUPS: Final = {
         "integration/test_silences",
         "integration/test_trickling_stores",
     ),
-    "Spark, compact": tuple(f"audit/test_{name}" for name in ("compact", "retention", "visible_ids")),
     "campaign": ("campaign/test_short",),
-    "Spark, questions": tuple(
-        f"audit/test_{name}" for name in ("answers", "cookbook", "queries_only", "report", "sql")
+    "Spark, questions and crashes": tuple(
+        f"audit/test_{name}" for name in ("answers", "cookbook", "queries_only", "report", "sql", "crash")
     ),
     "Flink's listeners": ("e2e/test_flink_listener",),
-    "Spark, crashes": ("audit/test_crash",),
     "ZooKeeper": tuple(f"integration/test_zookeeper_{name}" for name in ("driver", "ledger", "watches")),
 }
 """What shares a server, or takes minutes, by the beginnings of the ids of its tests; all else is a group by file. They begin in this order,

@@ -5,7 +5,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,10 +13,47 @@ from json import loads
 from random import Random
 from typing import Any, Final, NamedTuple, Self
 
+from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
+from sidecar.secret import Secret
+from sidecar.settings import Settings
+from sidecar.sinks.notify.message import Answer, Message
 
 _SECONDS: Final = 30.0
 _HANG_SECONDS: Final = 25.0  # longer than an attempt may take
+
+
+def apprise(url: str) -> AppriseUrl:
+    """The endpoint of an Apprise URL."""
+    return AppriseUrl(Secret(url))
+
+
+def send_by_url(
+    url: str,
+    title: str,
+    body: str,
+    notify_type: str,
+    seconds: float,
+    facts: Sequence[tuple[str, str]] = (),
+    link: str | None = None,
+) -> Answer:
+    """Send a message through Apprise, in this process."""
+    from sidecar.sinks.notify import apprise_sender
+
+    severity = {"warning": "warning", "failure": "critical"}.get(notify_type, "info")
+    reason = "RESOLVED" if notify_type == "success" else "FIRST"
+    message = Message(apprise(url), title, body, seconds, reason, severity, "key", facts=tuple(facts), link=link)
+    return apprise_sender.deliver(message)
+
+
+def apprise_urls(settings: Settings) -> dict[str, str]:
+    """The URL of every destination: all of them are Apprise's."""
+    return {name: _url(endpoint) for name, endpoint in settings.endpoints().items()}
+
+
+def _url(endpoint: Endpoint) -> str:
+    assert isinstance(endpoint, AppriseUrl)
+    return endpoint.url.reveal()
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from sidecar.settings.cluster import flink_conf
 from sidecar.settings.file import schema
 from sidecar.settings.file.schema import Keys
 from tests import ROOT
+from tests.kit.receivers import apprise_urls
 from tests.settings.conftest import Write
 
 DOCS = ROOT / "docs" / "configuration.md"
 TEXT = DOCS.read_text(encoding="utf-8")
 SECTIONS: dict[str, Keys] = {
     "Top level": schema.CONFIG,
-    "`zookeeper`": schema.ZOOKEEPER,
+    "`zookeeper`": schema.ZOOKEEPER_FINDER,
     "`kubernetes`": schema.KUBERNETES,
     **{f"`zookeeper.{name}`": known for name, known in schema.ZOOKEEPER_SECURITY.items()},
     "`spool`": schema.SPOOL,
@@ -31,6 +32,9 @@ SECTIONS: dict[str, Keys] = {
     "`time_intervals`": schema.TIME_INTERVAL,
     "Times": schema.TIME_RANGE,
     "`receivers`": schema.RECEIVER,
+    "`receivers.webhook`": schema.WEBHOOK,
+    "`receivers.slack`": schema.SLACK,
+    "`receivers.alertmanager`": schema.ALERTMANAGER,
 }
 
 
@@ -85,4 +89,4 @@ def test_the_smallest_configuration_works(write: Write, monkeypatch: pytest.Monk
     example = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)[0]
     monkeypatch.setenv("SLACK_URL", "slack://a/b/c")
     monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
-    assert load(write(example), {}).destination_urls() == {"ops#0": "slack://a/b/c"}
+    assert apprise_urls(load(write(example), {})) == {"ops#0": "slack://a/b/c"}

@@ -9,8 +9,10 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import NO_RECEIVER, Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
-from sidecar.settings import LedgerMode, Secret, SettingsError, load
+from sidecar.endpoints import AppriseUrl
+from sidecar.settings import LedgerMode, SettingsError, load
 from sidecar.settings.model import HttpSettings, OwnPod, Receiver, SpoolSettings
+from tests.kit.receivers import apprise, apprise_urls
 from tests.settings.conftest import Write
 
 SHIPPED = (
@@ -65,13 +67,14 @@ def test_a_quorum_is_a_whole_configuration() -> None:
     assert settings.ledger is LedgerMode.AUTO
     assert settings.trust_window == 3.0
     assert settings.http == HttpSettings("0.0.0.0", 9250)  # noqa: S104  the documented default
-    assert settings.destination_urls() == {}
+    assert apprise_urls(settings) == {}
     policy = settings.policy()
     assert policy == Policy(
         observer=socket.gethostname(),
         stores={"default": Store.ZOOKEEPER},
         rules=settings.rules,
         inhibit_rules=settings.inhibit_rules,
+        places={"default": "zookeeper zk/ /flink/default"},
     )
     assert (policy.route, policy.rules[0].alert) == (NO_RECEIVER, "FlinkLeaderChanged")
 
@@ -83,7 +86,7 @@ def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, mon
     assert settings.clusters[0].cluster_id == "orders"
     assert settings.policy().receivers == {"ops": (Destination("ops", 0), Destination("ops", 1))}
     assert settings.policy().route == Route("ops")
-    assert settings.destination_urls() == {"ops#0": "json://h/x", "ops#1": "json://h/y"}
+    assert apprise_urls(settings) == {"ops#0": "json://h/x", "ops#1": "json://h/y"}
 
 
 def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
@@ -94,10 +97,10 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
     assert settings.ledger is LedgerMode.STORE
     assert settings.http == HttpSettings("127.0.0.1", 0)
     assert settings.receivers == (
-        Receiver("ops", (Secret("json://ops.example/t0ken"), Secret("slack://a/b/c")), send_resolved=True),
-        Receiver("night", (Secret("mailto://u:p@mail.example"),), send_resolved=False),
+        Receiver("ops", (apprise("json://ops.example/t0ken"), apprise("slack://a/b/c")), send_resolved=True),
+        Receiver("night", (apprise("mailto://u:p@mail.example"),), send_resolved=False),
     )
-    assert settings.destination_urls() == {
+    assert apprise_urls(settings) == {
         "ops#0": "json://ops.example/t0ken",
         "ops#1": "slack://a/b/c",
         "night#0": "mailto://u:p@mail.example",
@@ -118,6 +121,7 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
         },
         silence_documents=frozenset({"default"}),
         longest_silence=12 * 3600 * SECOND,
+        places={"default": "zookeeper zk:2181/ /flink/default"},
     )
 
 
@@ -157,13 +161,15 @@ def test_a_dollar_sign_is_kept_unless_it_begins_a_variable(write: Write, monkeyp
     """Passwords may hold dollar signs; `$${` is a plain `${`; what a variable holds is not looked into again."""
     monkeypatch.setenv("RECURSIVE", "${NOT_SET}")
     config = write("""receivers: [{name: a, urls: ['json://u:a$b$$c$${X}@h', '${RECURSIVE}']}]""")
-    assert load(config, {"zookeeper": "zk"}).destination_urls() == {"a#0": "json://u:a$b$$c${X}@h", "a#1": "${NOT_SET}"}
+    assert apprise_urls(load(config, {"zookeeper": "zk"})) == {"a#0": "json://u:a$b$$c${X}@h", "a#1": "${NOT_SET}"}
 
 
 def test_a_secret_shows_itself_to_nobody(full: Path) -> None:
     """Neither as text, nor inside the settings, nor by an encoder; the policy holds none."""
     settings = load(full, {})
-    secret = settings.receivers[0].urls[0]
+    (endpoint, *_) = settings.receivers[0].endpoints
+    assert isinstance(endpoint, AppriseUrl)
+    secret = endpoint.url
     assert (str(secret), repr(secret), f"{secret}", f"{secret!r:>10}") == (
         "<secret>",
         "<secret>",

@@ -146,7 +146,7 @@ def test_a_rule_file_may_be_a_whole_configuration(tmp_path: Path) -> None:
     )
     rules = read_tests(tmp_path / "tests.yaml").rules
     assert [rule.alert for rule in rules.rules] == ["Mine"]
-    assert [(receiver.name, len(receiver.urls)) for receiver in rules.receivers] == [("a", 1)]
+    assert [(receiver.name, len(receiver.endpoints)) for receiver in rules.receivers] == [("a", 1)]
     assert rules.external_labels == {"env": "prod"}
     assert read_rules(tmp_path / "sidecar.yaml") == rules
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sidecar.settings.rules_only import read_rules
-from sidecar.simulation.record_files import RecordFiles, ReplayError
+from sidecar.simulation.record_files import RecordFiles, ReplayError, lines
 from sidecar.simulation.zookeeper_log import TransactionReplay, are_transactions
 from tests.kit import hostile
 
@@ -88,7 +89,7 @@ def file_of(records: list[bytes], folder: Path) -> Path:
 def test_any_lines_are_records_or_counted(records: list[bytes], tmp_path: Path) -> None:
     """Each is replayed, was replayed before, is another observer's, or is counted."""
     file = file_of(records, tmp_path)
-    spooled = RecordFiles([file])
+    spooled = RecordFiles(partial(lines, [file]))
     for observer, found in spooled.observers().items():
         times = [at for at, _ in spooled.records(observer, found)]
         assert times == sorted(times)
@@ -111,7 +112,7 @@ def test_any_lines_are_transactions_or_counted(records: list[bytes], tmp_path: P
 @pytest.mark.parametrize("line", hostile.nested(dict(TRANSITION)))
 def test_a_record_nested_too_deep_is_counted(line: bytes, tmp_path: Path) -> None:
     """As any other line that is none."""
-    spooled = RecordFiles([file_of([line], tmp_path)])
+    spooled = RecordFiles(partial(lines, [file_of([line], tmp_path)]))
     found = spooled.observers()
     assert [list(spooled.records(observer, each)) for observer, each in found.items()] in ([], [[]])
 
@@ -131,4 +132,4 @@ def test_a_segment_that_is_no_gzip_is_refused_in_one_line(content: bytes, tmp_pa
     file = tmp_path / "x.jsonl.gz"
     file.write_bytes(content)
     with pytest.raises(ReplayError, match=rf"^{re.escape(str(file))} cannot be read: "):
-        RecordFiles([file]).observers()
+        RecordFiles(partial(lines, [file])).observers()

@@ -28,9 +28,9 @@ from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks import handover as sink
 from sidecar.sinks.handover import Handovers
+from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, held, play
-from tests.kit.waiting import wait_for
-from tests.sinks.notify.test_ledger_client import Memory, Shared
+from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
 
 CLOCK = Clock()
 NEXT = replace(POLICY, observer="observer-2")
@@ -77,7 +77,12 @@ def running(store: Memory, world: World, *, new: bool, observer: str = POLICY.ob
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses short enough for a test."""
-    for name, seconds in (("PAUSE_SECONDS", 0.2), ("_POLL_SECONDS", 0.02), ("READ_SECONDS", 2.0)):
+    for name, seconds in (
+        ("PAUSE_SECONDS", 0.05),
+        ("REFILL_SECONDS", 0.2),
+        ("_POLL_SECONDS", 0.02),
+        ("READ_SECONDS", 2.0),
+    ):
         monkeypatch.setattr(sink, name, seconds)
 
 
@@ -126,6 +131,44 @@ def test_a_change_is_written_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
         world.state = led_by(3)
         until(lambda: int(store.shared.document.version or 0) >= 3)
         until(lambda: int(store.shared.document.version or 0) > 4)
+
+
+def is_written(store: Memory, state: State) -> bool:
+    """Whether the next sidecar would find this state."""
+    found = left_there(store)
+    return found is not None and found.gist() == handover.of(POLICY, state, CLUSTER, CLOCK()).gist()
+
+
+def test_changes_in_quick_succession_are_written_and_then_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leaders of an election appear one after the other. What still waits is written at the end, which waits for nothing."""
+    monkeypatch.setattr(sink, "REFILL_SECONDS", 3600.0)
+    store, world = Memory(Shared()), World(State())
+    with running(store, world, new=False) as handovers:
+        for term in (1, 2, 3):
+            world.state = led_by(term)
+            until(lambda: is_written(store, world.state))
+        world.state = led_by(4)
+        time.sleep(0.5)
+        assert store.shared.document.version == sink.BURST == 3
+        began = time.monotonic()
+        handovers.stop()
+        assert time.monotonic() - began < LOADED_MACHINE_SECONDS
+    assert is_written(store, world.state)
+    assert store.shared.document.version == 4
+
+
+def test_a_storm_is_written_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest state wins, and few states are written."""
+    monkeypatch.setattr(sink, "REFILL_SECONDS", 0.5)
+    store, world = Memory(Shared()), World(State())
+    began = time.monotonic()
+    with running(store, world, new=False):
+        for term in range(1, 41):
+            world.state = led_by(term)
+            time.sleep(0.05)
+        until(lambda: is_written(store, world.state))
+        allowed = sink.BURST + (time.monotonic() - began) / sink.REFILL_SECONDS
+        assert sink.BURST < int(store.shared.document.version or 0) <= allowed
 
 
 def test_a_change_that_could_not_be_written_is_written_later() -> None:

@@ -19,6 +19,7 @@ from sidecar.ports import Document
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
+from tests.kit.receivers import apprise
 from tests.sinks.notify.test_ledger_client import FIRST, Observers
 
 POISON = b'{"began": 1, "x": ' + b"[" * 1200 + b"]" * 1200 + b"}"
@@ -51,7 +52,7 @@ def notifier(web: HttpReceiver, settled: Queue[Settled]) -> Iterator[Start]:
 
     def start(ledger: SharedLedger | None) -> Notifier:
         ledgers = {"default": ledger} if ledger else None
-        made = Notifier({"ops#0": web.url}, settle, ledgers, time_limit=100.0, workers=1)
+        made = Notifier({"ops#0": apprise(web.url)}, settle, ledgers, time_limit=100.0, workers=1)
         started.append(made)
         made.start()
         return made

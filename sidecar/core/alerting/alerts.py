@@ -23,6 +23,8 @@ class Reason(StrEnum):
     """Some of its alerts are resolved, not all."""
     REPEAT_INTERVAL_ELAPSED = "REPEAT_INTERVAL_ELAPSED"
     RESOLVED = "RESOLVED"
+    RESEND = "RESEND"
+    """Everything that fires, once more, to a feed. Recorded only if it does not arrive."""
     HEARTBEAT = "HEARTBEAT"
     """The sidecar is running and can read the store."""
     SUPPRESSED_BY_INHIBITION = "SUPPRESSED_BY_INHIBITION"
@@ -82,6 +84,8 @@ class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
     members: Mapping[str, Member] = {}
     flush_at: int | None = None
     notified_at: int | None = None
+    thread: str = ""
+    """Identifies its messages from the first one until it is forgotten. The same for observers that began with the same alerts."""
 
 
 PendingKey = tuple[str, str, ComponentId | None]
@@ -120,7 +124,7 @@ class Alerts(Struct, frozen=True):
     evaluated: Mapping[str, object] = {}
     """By cluster: its state when the rules were last evaluated."""
     beats: Mapping[str, int] = {}
-    """By destination: when the last heartbeat was queued (steady)."""
+    """By destination: when the last heartbeat or resend was queued (steady)."""
 
     def active(self) -> dict[PendingKey, Alert]:
         """The alerts that are firing."""
@@ -139,6 +143,12 @@ class Notice(Struct, frozen=True):
     """New alerts first, then resolved ones, then those that are still firing."""
     news: int = 1
     """How many of them are new."""
+    labels: dict[str, str] = {}
+    """Those of the group."""
+    thread: str = ""
+    """That of the group."""
+    goes_on: bool = False
+    """Whether an alert of the group that was notified still fires, also if it is suppressed or cannot be observed now."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""
@@ -155,6 +165,18 @@ class Notice(Struct, frozen=True):
     @property
     def lasting(self) -> tuple[Alert, ...]:
         return tuple(alert for alert in self.alerts if alert.ended is None)
+
+
+class MessageAlert(Struct, frozen=True):
+    """One alert of a message, for services that take alerts one by one. Times are microseconds since the epoch."""
+
+    id: str
+    labels: dict[str, str]
+    summary: str
+    """One line."""
+    began: int
+    ended: int = 0
+    """0: still firing."""
 
 
 class Suppressed(Struct, frozen=True):

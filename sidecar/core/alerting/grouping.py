@@ -4,6 +4,9 @@ An alert belongs to a group of each route that it matches. A group is notified `
 sooner than `group_interval` after its last notification; and again after `repeat_interval` while an alert in it fires. A muted or
 inhibited alert stays in its group: it is notified when the suppression ends, if it still fires then; else it is recorded as suppressed.
 So does a silenced alert, which is recorded when the silence begins to hide it.
+
+Alerts about one observer have groups of their own, by observer: a group's fingerprint is either the same for every observer, or another for
+each of them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -104,6 +107,14 @@ def flush(
     return replace(alerts, groups=kept), notices, suppressed
 
 
+def kept(before: Mapping[str, Group], alerts: Alerts) -> Alerts:
+    """The alerts, with the very groups of before where they are equal: an event that was suppressed at once leaves no row to write."""
+    if alerts.groups is before:
+        return alerts
+    same = {key: old for key, old in before.items() if (new := alerts.groups.get(key)) is not old and new == old}
+    return replace(alerts, groups={**alerts.groups, **same}) if same else alerts
+
+
 def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
     """The alerts under another policy, in the groups of the routes that they match now. Alerts of removed rules are dropped.
 
@@ -129,7 +140,7 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
             if known is None and alert.ended and not is_owed:
                 continue
             if before and fingerprint not in regrouped:
-                group = replace(group, flush_at=before.flush_at, notified_at=before.notified_at)
+                group = replace(group, flush_at=before.flush_at, notified_at=before.notified_at, thread=before.thread)
             waits = known is not None and group.flush_at is not None
             group = _with(group, alert, known)
             regrouped[fingerprint] = (_brought_forward if waits else _rescheduled)(group, route, now)
@@ -181,6 +192,8 @@ def _relabelled(alert: Alert, policy: Policy, rule: Rule) -> dict[str, str]:
 
 def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str, Group]:
     labels = dict(route.group_labels(alert.labels))
+    if "observer" in alert.labels:
+        labels["observer"] = alert.labels["observer"]
     fingerprint = _fingerprint(route, labels)
     return fingerprint, groups.get(fingerprint) or Group(route.key, labels)
 
@@ -239,12 +252,17 @@ def _flush(
     open_to = {key: member for key, member in group.members.items() if key not in suppressed_by}
     news = [m.alert for m in open_to.values() if not m.notified and (not m.alert.ended or _is_fresh(m))]
     resolved = [m.alert for m in open_to.values() if m.notified and m.alert.ended]
-    still = [m.alert for m in open_to.values() if m.notified and not m.alert.ended and _is_observable(m.alert, blind)]
+    still = [m.alert for m in open_to.values() if m.notified and not m.alert.ended and is_observable(m.alert, blind)]
     again = bool(still) and group.notified_at is not None and now.steady >= group.notified_at + route.repeat_interval
     notice = None
     if news or resolved or again:
         reason = _reason(group, news, resolved)
-        notice = Notice(fingerprint, route, reason, (*news, *resolved, *still), news=len(news))
+        thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in (*news, *resolved, *still)))
+        group = replace(group, thread=thread)
+        goes_on = any(not m.alert.ended and (m.notified or key in open_to) for key, m in group.members.items())
+        notice = Notice(
+            fingerprint, route, reason, (*news, *resolved, *still), len(news), group.labels, thread, goes_on
+        )
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert, hidden.get(key))
         for key, member in group.members.items()
@@ -257,12 +275,13 @@ def _flush(
     }
     notified_at = now.steady if notice else group.notified_at
     if not left:
-        rest = None if notified_at is None else Group(group.route, group.labels, notified_at=notified_at)
+        rest = None if notified_at is None else replace(group, members={}, flush_at=None, notified_at=notified_at)
         return rest, notice, suppressed
     if notice is None and left == group.members and not suppressed_by:
         return group, None, []  # due, but its cluster cannot be read
     pause, since = (route.group_interval, now.steady) if suppressed_by else (route.repeat_interval, notified_at)
-    return Group(group.route, group.labels, left, (since or now.steady) + pause, notified_at), notice, suppressed
+    rest = replace(group, members=left, flush_at=(since or now.steady) + pause, notified_at=notified_at)
+    return rest, notice, suppressed
 
 
 def _suppressed_now(
@@ -304,5 +323,6 @@ def _reason(group: Group, news: Collection[Alert], resolved: Collection[Alert]) 
     return Reason.SHRANK if resolved else Reason.REPEAT_INTERVAL_ELAPSED
 
 
-def _is_observable(alert: Alert, blind: Collection[str]) -> bool:
+def is_observable(alert: Alert, blind: Collection[str]) -> bool:
+    """Whether it is known that the alert still fires. `blind`: the clusters that cannot be read."""
     return alert.cluster_id not in blind or "observer" in alert.labels

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from sidecar.core.alerting import phrases
-from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice, Reason
 from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Verdict, verdict
 from sidecar.core.cluster.episodes import Episode
@@ -28,6 +28,8 @@ MOST_JOBS: Final = 10
 """Jobs of a failover that are named."""
 MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
+MOST_ALERTS: Final = 50
+"""Alerts that services get one by one."""
 EXAMPLE: Final[Mapping[str, object]] = {
     "alert": "FlinkLeaderChanged",
     "severity": "warning",
@@ -65,6 +67,10 @@ class Message(Struct, frozen=True):
     severity: Severity
     link: str | None = None
     episode_id: str | None = None
+    alerts: tuple[MessageAlert, ...] = ()
+    """The first MOST_ALERTS of the notice."""
+    summary: str = ""
+    """The title without its label."""
 
 
 class MovedJobs(Struct, frozen=True):
@@ -124,7 +130,14 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         context.rule.severity,
         None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
+        tuple(_apart(alert, text) for alert, text in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        title,
     )
+
+
+def _apart(alert: Alert, text: str) -> MessageAlert:
+    labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
+    return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
 
 def _headlines(notice: Notice) -> Sequence[Alert]:

@@ -123,6 +123,9 @@ class Facts(Struct, frozen=True):
     """The observer from whose handover it is known what was before; None: from our own observations."""
 
 
+NOT_IDENTIFIED: Final = "The observed facts do not identify one cause."
+
+
 class Verdict(Struct, frozen=True):
     """A cause, how sure it is, and the facts it rests on, a sentence each."""
 
@@ -145,7 +148,7 @@ def verdict(facts: Facts) -> Verdict:
         if found := judge(facts):
             break
     else:
-        found = Verdict(Cause.UNKNOWN, Confidence.NONE, ("The observed facts do not identify one cause.",))
+        found = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
     if facts.handed_over_by is None:
         return found
     from_whom = f"What was before is known from the handover of sidecar {facts.handed_over_by}."

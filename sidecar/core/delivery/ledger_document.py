@@ -1,7 +1,7 @@
 """The ledger: one document that all sidecars of a cluster share, so that one of them notifies for all.
 
-A sidecar claims a notification before it sends it, and marks it as sent afterwards. A claim that stays unchanged for TAKE_OVER belongs to a
-dead sidecar. Another one takes it over, and labels the message as a possible duplicate.
+A sidecar claims a notification before it sends it, renews the claim while it sends, and marks it as sent afterwards. A claim that stays
+unchanged for LEASE belongs to a dead sidecar. Another one takes it over, and labels the message as a possible duplicate.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,8 +15,10 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 
-TAKE_OVER: Final = 40 * SECOND
-"""Age at which an unchanged claim may be taken over. Longer than a living holder needs to reach the ledger, to send, and to mark it."""
+LEASE: Final = 10 * SECOND
+"""Age at which an unchanged claim may be taken over. Its holder renews it several times in this time, or ends sending before."""
+LEASE_UNRENEWED: Final = 40 * SECOND
+"""The same of a claim that is not renewed. Longer than its living holder needs to reach the ledger, to send, and to mark it."""
 KEPT: Final = 7 * 24 * 3600 * SECOND
 """Entries that have not changed for this long are dropped."""
 MOST_ALERTS: Final = 500
@@ -31,6 +33,8 @@ LONGEST_NAME: Final = 1000
 """Characters of the name of an entry, an observer or an attempt."""
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """The largest difference of observers' clocks. A time further in the future is invalid."""
+MOST_RENEWALS: Final = 1000
+"""Of a claim: far more than there are in one attempt."""
 MOST_BYTES: Final = 256 << 10
 """Of the document. The entry that changed longest ago is dropped first."""
 
@@ -44,6 +48,8 @@ class Claim(Struct, frozen=True):
     """Identifies the attempt: another attempt is another claim."""
     about: tuple[str, ...] = ()
     """The ids of the alerts."""
+    renewed: int | None = None
+    """How often it was renewed. None: it is not, or a sidecar that does not know of renewals has written the document since."""
 
 
 class Entry(Struct, frozen=True, rename={"sent": "told"}):
@@ -57,6 +63,8 @@ class Entry(Struct, frozen=True, rename={"sent": "told"}):
     unsure: tuple[str, ...] = ()
     """Alerts of attempts that may have arrived, until they are sent."""
     changed_at: int = 0
+    lasting: tuple[str, ...] = ()
+    """What fires according to all that was sent: subjects of alerts, else their ids. An observer may know of less."""
 
 
 class Ledger(Struct, frozen=True):
@@ -92,7 +100,7 @@ def name_of(delivery: Delivery) -> str:
 
 def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
     entry = ledger.entries.get(name_of(delivery), Entry())
-    if not _has_news(entry, delivery):
+    if not _has_news(entry, delivery) or (delivery.is_closing and entry.lasting):
         return Standing.TOLD
     if entry.claim is None:
         return Standing.FREE
@@ -131,11 +139,26 @@ def oldest_news(ledger: Ledger, delivery: Delivery) -> int:
     return min((delivery.queued_at.wall, *news))
 
 
+def ends(ledger: Ledger, delivery: Delivery, wall: int) -> bool:
+    """Whether nothing of its group fires any more once it is sent, for no observer."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    return not delivery.goes_on and not _lasting(entry, delivery, wall)
+
+
 def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
     """The ledger with this claim. The notification of a previous claim may have arrived."""
     entry = ledger.entries.get(name_of(delivery), Entry())
     ours = replace(claim, about=tuple(part.alert_id for part in delivery.parts))
     return _with(ledger, delivery, replace(_doubted(entry, entry.claim), claim=ours), wall)
+
+
+def renewed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
+    """The ledger in which `claim` is renewed; unchanged if it is there no longer."""
+    entry = ledger.entries.get(name_of(delivery), Entry())
+    if entry.claim is None or not _is_same(entry.claim, claim):
+        return ledger
+    again = replace(entry.claim, renewed=(entry.claim.renewed or 0) + 1)
+    return _with(ledger, delivery, replace(entry, claim=again), wall)
 
 
 def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledger:
@@ -152,13 +175,15 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
     other = entry.claim if entry.claim and entry.claim.by != observer else None
     parts = {part.alert_id for part in delivery.parts}
     unsure = tuple(alert for alert in entry.unsure if alert not in parts)
-    return _with(ledger, delivery, Entry(latest, wall, observer, other, unsure), wall)
+    return _with(
+        ledger, delivery, Entry(latest, wall, observer, other, unsure, lasting=_lasting(entry, delivery, wall)), wall
+    )
 
 
 def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, unsure: bool) -> Ledger:
     """The ledger without `claim`; unchanged if another observer holds it now."""
     entry = ledger.entries.get(name_of(delivery), Entry())
-    if entry.claim is None or entry.claim.token != claim.token or entry.claim.by != claim.by:
+    if entry.claim is None or not _is_same(entry.claim, claim):
         return ledger
     left = _doubted(entry, entry.claim) if unsure else entry
     return _with(ledger, delivery, replace(left, claim=None), wall)
@@ -190,7 +215,8 @@ def _believed(entry: Entry, wall: int) -> Entry:
     doubted = dict.fromkeys(alert for alert, over in sent.items() if not (timely and _is_past(over, wall)))
     claim = entry.claim
     if claim:
-        claim = replace(claim, about=_ids(claim.about))
+        is_counted = claim.renewed is not None and 0 <= claim.renewed < MOST_RENEWALS
+        claim = replace(claim, about=_ids(claim.about), renewed=claim.renewed if is_counted else None)
         if max(len(claim.by), len(claim.token)) > LONGEST_NAME:
             doubted |= dict.fromkeys(claim.about)
             claim = None
@@ -201,6 +227,7 @@ def _believed(entry: Entry, wall: int) -> Entry:
         claim,
         tuple(dict.fromkeys((*_ids(entry.unsure), *doubted)))[-MOST_ALERTS:],
         entry.changed_at if timely else wall,
+        _ids(entry.lasting),
     )
 
 
@@ -260,6 +287,24 @@ def _sent(entry: Entry, part: Part) -> int | None:
 def _may_be_another(entry: Entry, part: Part) -> bool:
     """Whether its subject was sent after it began, by an observer that did not know when it began."""
     return entry.at >= part.began and any(entry.sent.get(subject) == 0 for subject in part.subjects)
+
+
+def _lasting(entry: Entry, delivery: Delivery, wall: int) -> tuple[str, ...]:
+    """What fires once the delivery is sent. What fires is repeated, so a repetition names all of it, and an old entry none."""
+    forgotten = wall - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
+    known = () if forgotten or delivery.reason is Reason.REPEAT_INTERVAL_ELAPSED else entry.lasting
+    found = dict.fromkeys(known)
+    for part in delivery.parts:
+        name = part.subjects[0] if part.subjects else part.alert_id
+        found.pop(name, None)
+        if not part.ended:
+            found[name] = None
+    return tuple(found)[-MOST_ALERTS:]
+
+
+def _is_same(claim: Claim, other: Claim) -> bool:
+    """Whether both are of one attempt."""
+    return (claim.by, claim.token) == (other.by, other.token)
 
 
 def _doubted(entry: Entry, claim: Claim | None) -> Entry:

@@ -1,47 +1,100 @@
-"""New deliveries: of what the rules want notified, and heartbeats."""
+"""New deliveries: of what the rules want notified, heartbeats, and what fires once more."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alerts, Notice, Reason
-from sidecar.core.alerting.message import compose
+from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
+from sidecar.core.alerting.message import Message, compose
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery import feed
+from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part
-from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Heartbeat, Policy, Severity
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Severity
 from sidecar.core.records import record_id
+
+EVENT_OPEN: Final = 300 * SECOND
+"""For how long an incident stays open of which nothing goes on, so that people are notified of it."""
 
 
 def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
-    """One delivery for each destination of the notice's receiver."""
+    """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
     message = compose(notice, policy, clusters)
-    parts, owed = _parts(notice), notice.owed(MOST_OWED)
-    event = ("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady)
+    delivery = _delivery(policy, notice, message, now)
+    is_over = not notice.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
-            yield Delivery(
-                id=record_id(*event, destination.name),
+            to_it = replace(
+                delivery,
+                id=record_id(delivery.id, destination.name),
                 destination=destination.name,
                 receiver=destination.receiver,
-                cluster_id=min(alert.cluster_id for alert in notice.alerts),
-                alert=", ".join(dict.fromkeys(alert.rule for alert in notice.alerts)),
-                fingerprint=notice.fingerprint,
-                reason=notice.reason,
-                severity=message.severity,
-                title=message.title,
-                body=message.body,
-                facts=message.facts,
-                link=message.link,
-                episode_id=message.episode_id,
-                parts=parts,
-                owed=owed,
-                repeat_interval=notice.route.repeat_interval,
+                in_order=destination.in_order,
                 send_resolved=destination.send_resolved,
-                queued_at=now,
-                next_at=now.steady,
             )
+            if destination.feed:
+                fed = feed.of_notice(policy, clusters, notice, destination.feed)
+                to_it = replace(to_it, parts=(), alerts=(), feed=fed)
+            yield to_it
+            if is_over and destination.keeps_incidents and destination.send_resolved:
+                yield _closing(to_it, compose(replace(notice, reason=Reason.RESOLVED), policy, clusters))
+
+
+def _delivery(policy: Policy, notice: Notice, message: Message, now: Moment) -> Delivery:
+    """The delivery of a notice, without a destination."""
+    return Delivery(
+        id=record_id("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady),
+        destination="",
+        receiver=notice.route.receiver,
+        cluster_id=min(alert.cluster_id for alert in notice.alerts),
+        alert=", ".join(dict.fromkeys(alert.rule for alert in notice.alerts)),
+        fingerprint=notice.fingerprint,
+        reason=notice.reason,
+        severity=message.severity,
+        title=message.title,
+        body=message.body,
+        facts=message.facts,
+        link=message.link,
+        episode_id=message.episode_id,
+        parts=_parts(notice),
+        owed=notice.owed(MOST_OWED),
+        incident=_incident(policy, notice),
+        thread=notice.thread,
+        goes_on=notice.goes_on,
+        group_labels=notice.labels,
+        alerts=message.alerts,
+        alerts_left_out=len(notice.alerts) - len(message.alerts),
+        repeat_interval=notice.route.repeat_interval,
+        queued_at=now,
+        next_at=now.steady,
+    )
+
+
+def _closing(delivery: Delivery, message: Message) -> Delivery:
+    """Closes the incident that `delivery` opens, though all of its alerts are events that are over."""
+    return replace(
+        delivery,
+        id=record_id("closing", delivery.id),
+        reason=Reason.RESOLVED,
+        title=message.title,
+        body=message.body,
+        facts=message.facts,
+        parts=tuple(
+            replace(part, alert_id=record_id("closing", part.alert_id), subjects=()) for part in delivery.parts
+        ),
+        owed=(),
+        is_closing=True,
+        next_at=delivery.next_at + EVENT_OPEN,
+    )
+
+
+def _incident(policy: Policy, notice: Notice) -> str:
+    """The key of the notice's incident. Clusters of one id may share a service: their places and external labels tell them apart."""
+    place = policy.places.get(notice.labels.get("cluster_id", ""), "")
+    return record_id("incident", notice.fingerprint, place, *sorted(policy.external_labels.items()))
 
 
 def _parts(notice: Notice) -> tuple[Part, ...]:
@@ -85,3 +138,51 @@ def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: 
         queued_at=now,
         next_at=now.steady,
     )
+
+
+def resends(policy: Policy, alerts: Alerts, now: Moment) -> tuple[Alerts, list[Delivery]]:
+    """Resends due now, without their alerts: see `complete`. A feed of which nothing fires gets none."""
+    if not alerts.groups:
+        return alerts, []
+    due = [each for each in policy.feeds() if now.steady - alerts.beats.get(each.name, 0) >= feed.RESEND_INTERVAL]
+    if not due:
+        return alerts, []
+    found = {each: [alert for _, alert in feed.firing(policy, alerts, each.receiver)] for each in due}
+    beats = {**alerts.beats, **{each.name: now.steady for each in due}}
+    return replace(alerts, beats=beats), [
+        _resend(policy, each, firing, now) for each, firing in found.items() if firing
+    ]
+
+
+def _resend(policy: Policy, destination: Destination, firing: Sequence[Alert], now: Moment) -> Delivery:
+    return Delivery(
+        id=record_id("resend", policy.observer, destination.name, now.wall, now.steady),
+        destination=destination.name,
+        receiver=destination.receiver,
+        cluster_id=min(alert.cluster_id for alert in firing),
+        alert=", ".join(sorted({alert.rule for alert in firing})),
+        fingerprint=record_id("resend", policy.observer, destination.name),
+        reason=Reason.RESEND,
+        severity=Severity.INFO,
+        title="what fires, sent again",
+        body="",
+        queued_at=now,
+        next_at=now.steady,
+    )
+
+
+def complete(
+    policy: Policy, alerts: Alerts, clusters: Mapping[str, ClusterState], claimed: Iterable[Delivery]
+) -> Iterator[Delivery]:
+    """The deliveries as they are sent: resends with what fires at that moment. None of it is in the journal."""
+    feeds = {each.name: each for each in policy.feeds()}
+    found: dict[str, tuple[FeedAlert, ...]] = {}
+    for delivery in claimed:
+        destination = feeds.get(delivery.destination) if delivery.reason is Reason.RESEND else None
+        if destination is None or destination.feed is None:
+            yield delivery
+            continue
+        receiver = destination.receiver
+        if receiver not in found:
+            found[receiver] = feed.again(policy, clusters, alerts, receiver, destination.feed)
+        yield replace(delivery, feed=found[receiver])

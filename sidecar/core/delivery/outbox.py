@@ -11,7 +11,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Member, Reason
+from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
+from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
 
@@ -19,6 +20,7 @@ EARLY_RETRY: Final = 30 * SECOND
 """A pause ends this long after the last attempt if the destination accepted another message, or a newer one of the group was queued."""
 PROBE_GAP: Final = 5 * SECOND
 """Between a failed attempt and that of another message to the same destination, so that one that is down is not tried for each."""
+_REPLACED: Final = "a newer message of its group decides when the incident ends"
 _ANYTHING: Final = ""
 """Stands for the alerts of a message whose alerts are not known."""
 SENDING_LIMIT: Final = 300 * SECOND
@@ -49,7 +51,7 @@ class Part(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """One notification for one destination. Texts are plain; the sender looks up the URL."""
+    """One notification for one destination. Texts are plain; the sender looks up the endpoint."""
 
     id: str
     destination: str
@@ -72,6 +74,23 @@ class Delivery(Struct, frozen=True):
     """The alerts that other observers may send too. Empty: the alerts are about this observer alone."""
     owed: tuple[Member, ...] = ()
     """The first MOST_OWED alerts of the message, for a sidecar that takes over before it is delivered."""
+    incident: str = ""
+    """The key of the incident: the same for every message of the group, from every observer. Empty: `fingerprint`."""
+    group_labels: dict[str, str] = {}
+    """What the alerts of the group have in common by the route's `group_by`."""
+    alerts: tuple[MessageAlert, ...] = ()
+    """The first alerts of the message, one by one."""
+    alerts_left_out: int = 0
+    thread: str = ""
+    """The identity of the present messages of the group. Empty: `incident`."""
+    in_order: bool = False
+    """It waits for every earlier message of its group."""
+    goes_on: bool = False
+    """Whether the group has an alert that was notified and fires."""
+    is_closing: bool = False
+    """It only closes an incident that no resolve would close: one of events. A newer message of the group takes its place."""
+    feed: tuple[FeedAlert, ...] = ()
+    """The alerts, if the destination is a feed. A resend gets its alerts when it is sent."""
     repeat_interval: int = 0
     send_resolved: bool = True
     stage: Stage = Stage.WAITING
@@ -89,6 +108,11 @@ class Delivery(Struct, frozen=True):
     @property
     def is_heartbeat(self) -> bool:
         return self.reason is Reason.HEARTBEAT
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether it is neither retried nor sent late, since the next one replaces it."""
+        return self.reason in {Reason.HEARTBEAT, Reason.RESEND}
 
     @property
     def is_shared(self) -> bool:
@@ -115,7 +139,10 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
     grown = dict(outbox)
     given_up = []
     for delivery in deliveries:
-        waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_heartbeat]
+        waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_transient]
+        replaced = [other for other in waiting if other.is_closing and other.fingerprint == delivery.fingerprint]
+        given_up += [Settled(grown.pop(other.id), "gave_up", _REPLACED) for other in replaced]
+        waiting = [other for other in waiting if other not in replaced]
         if len(waiting) >= CAPACITY:
             given_up.append(Settled(grown.pop(waiting.pop(0).id), "gave_up", "the outbox is full"))
         group = [other for other in waiting if other.fingerprint == delivery.fingerprint]
@@ -125,12 +152,14 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
 
 
 def with_heartbeats(outbox: Outbox, beats: Sequence[Delivery], *, blind: bool) -> Outbox:
-    """The outbox with these heartbeats. A waiting heartbeat is dropped when it is replaced, and while blind."""
+    """The outbox with these heartbeats and resends. A waiting one is dropped when it is replaced, a heartbeat also while blind."""
     replaced = {beat.destination for beat in beats}
     dropped = {
         other.id
         for other in outbox.values()
-        if other.is_heartbeat and other.stage is Stage.WAITING and (blind or other.destination in replaced)
+        if other.is_transient
+        and other.stage is Stage.WAITING
+        and ((blind and other.is_heartbeat) or other.destination in replaced)
     }
     if not beats and not dropped:
         return outbox
@@ -153,7 +182,7 @@ def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
             failed[delivery.destination] = max(failed.get(delivery.destination, delivery), delivery, key=_failed_at)
     changed: dict[str, Delivery] = {}
     ready = {key: delivery for key, delivery in outbox.items() if delivery.destination in due} if due else {}
-    for delivery in sorted(sendable(ready), key=lambda delivery: not delivery.is_heartbeat):
+    for delivery in sorted(sendable(ready), key=lambda delivery: not delivery.is_transient):
         last = failed.get(delivery.destination, delivery)
         is_probe_due = last is delivery or now.steady >= _failed_at(last) + PROBE_GAP
         if delivery.destination not in busy and now.steady >= delivery.next_at and is_probe_due:
@@ -166,12 +195,13 @@ def claim(outbox: Outbox, now: Moment) -> tuple[Outbox, list[Delivery]]:
 def sendable(outbox: Outbox) -> Iterator[Delivery]:
     """The waiting deliveries that do not depend on an earlier one of their group: a resolve never overtakes its alert.
 
-    Two messages depend on each other if they share an alert, or if the alerts of one of them are not known.
+    Two messages depend on each other if they share an alert, if the alerts of one of them are not known, or if one is sent in order.
     """
     ahead: dict[tuple[str, str], set[str]] = {}
     for delivery in outbox.values():
         earlier = ahead.setdefault((delivery.destination, delivery.fingerprint), set())
-        about = {part.alert_id for part in delivery.parts} or {_ANYTHING}
+        about = set() if delivery.in_order else {part.alert_id for part in delivery.parts}
+        about = about or {_ANYTHING}
         depends = earlier and (_ANYTHING in about or _ANYTHING in earlier or not about.isdisjoint(earlier))
         if delivery.stage is Stage.WAITING and not depends:
             yield delivery
@@ -192,11 +222,11 @@ def without_pause(waiting: Iterable[Delivery], now: int) -> dict[str, Delivery]:
 
 
 def released(outbox: Outbox, lost: Collection[str], now: Moment) -> Outbox:
-    """The outbox after the senders of these died. Their heartbeats are dropped: they would be late."""
+    """The outbox after the senders of these died. Their heartbeats and resends are dropped: they would be late."""
     return {
         key: release(delivery, now) if key in lost else delivery
         for key, delivery in outbox.items()
-        if not (key in lost and delivery.is_heartbeat)
+        if not (key in lost and delivery.is_transient)
     }
 
 

@@ -17,11 +17,21 @@ GIVES_WAY_AFTER: Final = 3
 """Attempts after which a rejected row makes room for a newer one of its group, which it would delay for a day."""
 GIVE_UP_AFTER: Final = 24 * 3600 * SECOND
 LEDGER_PAUSE: Final = 2 * SECOND
-"""Between two attempts to read an unreachable ledger, or to get a claim that another observer holds."""
+"""Between two attempts to read an unreachable ledger."""
+HELD_PAUSE: Final = 1 * SECOND
+"""Between two attempts to get a claim that another observer holds."""
 LEDGER_PATIENCE: Final = 15 * SECOND
 """How long a message waits for an unreachable ledger before it is sent without a claim, as a possible duplicate."""
 HELD_PATIENCE: Final = 120 * SECOND
-"""How long a message waits while others claim it, before it is sent without a claim. A claim is abandoned or marked within 40 s."""
+"""How long a message waits while others claim it, before it is sent without a claim. A claim is marked or taken over much sooner."""
+
+NOT_RESENT: Final = (
+    DeliveryOutcome.FAILED,
+    DeliveryOutcome.RATE_LIMITED,
+    DeliveryOutcome.TIMED_OUT,
+    DeliveryOutcome.REJECTED,
+)
+"""Outcomes of a resend that are recorded, besides that it was given up."""
 
 
 def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
@@ -29,8 +39,8 @@ def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | 
     delivery = outbox.get(settled.delivery_id)
     if delivery is None or delivery.stage is not Stage.SENDING:
         return outbox, None
-    if delivery.is_heartbeat:  # neither retried nor recorded: a missing heartbeat is the message
-        return _taken(outbox, delivery, settled), None
+    if delivery.is_transient:
+        return _taken(outbox, delivery, settled), _not_resent(delivery, settled)
     if settled.outcome in {DeliveryOutcome.HELD, DeliveryOutcome.NO_LEDGER}:
         return _waiting_for_ledger(outbox, delivery, settled)
     delivery = replace(delivery, possible_duplicate=delivery.possible_duplicate or settled.possible_duplicate)
@@ -41,6 +51,14 @@ def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | 
     if why := _given_up(outbox, delivery, settled):
         return _taken(outbox, delivery, settled), Settled(delivery, "gave_up", *why)
     return _waiting_again(outbox, delivery, settled), Settled(delivery, settled.outcome, detail)
+
+
+def _not_resent(delivery: Delivery, settled: DeliverySettled) -> Settled | None:
+    """The record of a resend that did not arrive. A heartbeat has none: a missing one is the message."""
+    if delivery.is_heartbeat or settled.outcome not in {*NOT_RESENT, DeliveryOutcome.UNDELIVERABLE}:
+        return None
+    given_up = settled.outcome is DeliveryOutcome.UNDELIVERABLE
+    return Settled(delivery, "gave_up" if given_up else settled.outcome, settled.detail or None)
 
 
 def _given_up(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[str | None] | None:
@@ -78,7 +96,7 @@ def _waiting_again(outbox: Outbox, delivery: Delivery, settled: DeliverySettled)
 def _waiting_for_ledger(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:
     """The outbox in which it waits for the ledger, which is no attempt. Sending without a claim is recorded."""
     now = settled.at.steady
-    next_at = now + LEDGER_PAUSE
+    next_at = now + (HELD_PAUSE if settled.outcome is DeliveryOutcome.HELD else LEDGER_PAUSE)
     held_since = now if delivery.held_since is None else delivery.held_since
     without_since = None
     if settled.outcome is DeliveryOutcome.NO_LEDGER:

@@ -36,6 +36,14 @@ JOBS = "/jobs"
 JOB_STORES = ("/jobgraphs", "/execution-plans")
 """The jobs that Flink would recover (`execution-plans` since 2.0). A job that is removed from here has ended."""
 
+OWN_NAMES = frozenset(
+    {
+        *("leader", "leaderlatch", "jobs", "jobgraphs", "execution-plans", "applications", "job-result-store"),
+        *("checkpoints", "checkpoint-counter", "running_job_registry"),
+    }
+)
+"""What Flink creates directly below a cluster's namespace."""
+
 _NODE = "/connection_info"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 _CLUSTER_NAMES = "|".join(c.component.value for c in CLUSTER_COMPONENTS)
@@ -47,6 +55,7 @@ _LEADER_NODES: tuple[tuple[ZNodeLayout | None, re.Pattern[str]], ...] = (
     (ZNodeLayout.Z3, re.compile(r"/leader/(?P<job>[0-9a-f]{32})/connection_info")),
     (ZNodeLayout.Z4, re.compile(r"/leader/job-(?P<job>[0-9a-f]{32})/connection_info")),
 )
+_LEADERS_CHILD = re.compile(rf"latch|({_CLUSTER_NAMES})(_lock)?|(job-)?[0-9a-f]{{32}}")
 _COUNTED = {f"{LEADER}/{c.component.value}{_NODE}": f"{LEADER}/{c.component.value}" for c in CLUSTER_COMPONENTS}
 _LATCHES = re.compile(rf"/leader/latch|/leader/({_CLUSTER_NAMES})/latch|/leaderlatch/({_CLUSTER_NAMES})_lock")
 
@@ -111,6 +120,21 @@ def counted_at(path: str) -> str | None:
 def leads_on(path: str) -> bool:
     """Whether the children of `path` decide what else to watch: see `wanted`."""
     return path in {LEADER, JOBS} or (path != LATCH and is_latch(path))
+
+
+def is_cluster(names: Iterable[str], leaders: Iterable[str]) -> bool:
+    """Whether a path with these children is a cluster's namespace, if its child `leader` has the children `leaders`.
+
+    Flink of every version makes `leader`. A folder of that name, by which somebody orders clusters, has nothing of Flink in or beside it.
+    """
+    found = {*names}
+    beside = {"jobgraphs", "execution-plans", "leaderlatch"}
+    return "leader" in found and (not beside.isdisjoint(found) or any(map(is_leaders_child, leaders)))
+
+
+def is_leaders_child(name: str) -> bool:
+    """Whether Flink makes a znode of this name below `/leader`."""
+    return _LEADERS_CHILD.fullmatch(name) is not None
 
 
 def is_list(path: str) -> bool:

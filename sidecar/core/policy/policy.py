@@ -1,6 +1,6 @@
 """The operator's configuration, as the core needs it. Durations are microseconds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -85,12 +85,27 @@ Template = Callable[[Mapping[str, object]], str]
 """Makes a text from the documented fields. Raises ValueError with one line for people."""
 
 
+class Feed(Struct, frozen=True):
+    """A destination that groups, repeats and deduplicates by itself: an Alertmanager. It gets single alerts, by their labels, from every
+    observer, and again while they fire.
+    """
+
+    event_duration: int
+    """For how long an event, which ends at once, fires there."""
+
+
 class Destination(Struct, frozen=True):
     """One URL of one receiver, by its index in the configuration. The URL itself is a secret: the core does not get it."""
 
     receiver: str
     index: int
     send_resolved: bool = True
+    in_order: bool = False
+    """Whether its messages of one group are sent one after the other: each changes what the service shows of the incident."""
+    keeps_incidents: bool = False
+    """Whether the service keeps an incident open until it is closed."""
+    feed: Feed | None = None
+    """None: it gets messages."""
 
     @property
     def name(self) -> str:
@@ -128,6 +143,8 @@ class Policy(Struct, frozen=True):
     """By cluster: Flink's session timeout in ZooKeeper, if it is known."""
     link: str | None = None
     """The URL of the status page."""
+    places: Mapping[str, str] = {}
+    """By cluster: where in its store it is, so that two clusters of one id have different incidents."""
     evidence: frozenset[Source] = frozenset()
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
@@ -138,6 +155,10 @@ class Policy(Struct, frozen=True):
     silence_documents: frozenset[str] = frozenset()
     """The documents of silences that can be read, by the id of their cluster, or ALL_FOUND."""
     longest_silence: int = 30 * 24 * 3600 * SECOND
+
+    def feeds(self) -> Iterator[Destination]:
+        """The destinations that get single alerts."""
+        return (each for destinations in self.receivers.values() for each in destinations if each.feed)
 
     def watches(self, cluster_id: str) -> bool:
         """Whether the cluster is configured, or may be one that was found."""

@@ -4,17 +4,23 @@ Stricter in one point: an absent or empty label never counts as equal for an inh
 """
 
 from calendar import monthrange
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Labels, Matcher, match_all
 
 BY_ALL: Final = "..."
 """In `group_by`: all labels, so that each alert has a group of its own."""
+
+
+FEED_INTERVAL: Final = 5 * SECOND
+"""The `group_interval` of routes to feeds."""
+_NEVER: Final = 100 * 365 * 24 * 3600 * SECOND
 
 
 class Route(Struct, frozen=True):
@@ -64,6 +70,14 @@ def every(route: Route) -> Iterator[Route]:
     yield route
     for child in route.routes:
         yield from every(child)
+
+
+def with_feeds(route: Route, feeds: Collection[str]) -> Route:
+    """The tree in which the routes to these receivers notify of changes soon and repeat nothing: feeds get all that fires once a minute."""
+    below = tuple(with_feeds(child, feeds) for child in route.routes)
+    if route.receiver not in feeds:
+        return replace(route, routes=below)
+    return replace(route, routes=below, group_interval=FEED_INTERVAL, repeat_interval=_NEVER)
 
 
 class InhibitRule(Struct, frozen=True):

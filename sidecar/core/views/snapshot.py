@@ -13,6 +13,7 @@ from sidecar.core import evidence
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.delivery.settle import NOT_RESENT
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
@@ -31,10 +32,11 @@ OUTCOMES: Final = ("queued", "gave_up", *(outcome.value for outcome in DeliveryO
 _NOTIFICATION_LABELS: Final = tuple(
     (reason.value, outcome)
     for reason in Reason
-    if reason is not Reason.HEARTBEAT
+    if reason not in {Reason.HEARTBEAT, Reason.RESEND}
     for outcome in (("suppressed",) if reason.value.startswith("SUPPRESSED") else OUTCOMES)
 )
 """Every reason and outcome that a notification may be recorded with."""
+_RESEND_LABELS: Final = tuple((Reason.RESEND.value, outcome) for outcome in ("gave_up", *NOT_RESENT))
 
 
 class Delays(Struct, frozen=True):
@@ -69,15 +71,15 @@ class Tally(Struct, frozen=True):
         first increase."""
         receivers = {destination.receiver for at in policy.receivers.values() for destination in at}
         receivers -= {beat.destination.receiver for beat in policy.heartbeats}
+        labelled = [(receiver, *labels) for receiver in sorted(receivers) for labels in _NOTIFICATION_LABELS]
+        feeds = sorted({destination.receiver for destination in policy.feeds()})
+        labelled += ((receiver, *labels) for receiver in feeds for labels in _RESEND_LABELS)
         pieces = product(clusters, evidence.EvidenceKind, evidence.CaptureOutcome) if policy.evidence else ()
         return replace(
             self,
             transitions=_from_0(product(clusters, Component, Kind), self.transitions),
             episodes=_from_0(product(clusters, Cause), self.episodes),
-            notifications=_from_0(
-                ((receiver, *labels) for receiver in sorted(receivers) for labels in _NOTIFICATION_LABELS),
-                self.notifications,
-            ),
+            notifications=_from_0(labelled, self.notifications),
             evidence=_from_0(pieces, self.evidence),
         )
 

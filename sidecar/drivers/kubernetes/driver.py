@@ -2,7 +2,6 @@
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -22,13 +21,11 @@ from sidecar.core.observations import (
 )
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.configmap_names import LeaderConfigMaps
 from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
 from sidecar.drivers.kubernetes.responses import ConfigMap, Version, WatchEvent, read_watch_event
-from sidecar.drivers.kubernetes.retries import Retries
 from sidecar.drivers.kubernetes.stream import Stream
-from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.kubernetes.watch_loop import WatchLoop
 from sidecar.ports import Observer
 from sidecar.threads import ServiceThread
 
@@ -52,7 +49,7 @@ class _Listed(Struct, frozen=True):
     settled: bool
 
 
-class KubernetesDriver:
+class KubernetesDriver(WatchLoop):
     """Observes one Flink cluster's leaders in ConfigMaps. Mirrors Flink's `KubernetesLeaderRetrievalDriver`.
 
     The driver lists, then watches. When the watch is silent for longer than a living leader, it lists again and reports unchanged
@@ -65,23 +62,18 @@ class KubernetesDriver:
 
     def __init__(self, access: Access, namespace: str, cluster_id: str, clock: Callable[[], Moment]) -> None:
         """`cluster_id` is Flink's `kubernetes.cluster-id`."""
+        super().__init__(Api(access, namespace), f"cluster {cluster_id}", clock)
         self._cluster_id = cluster_id
-        self._clock = clock
         self._namespace = namespace
-        self._api = Api(access, namespace)
         self._config_maps = LeaderConfigMaps(self._api, namespace, cluster_id)
         self._selector = self._config_maps.cluster
         self._reported: dict[str, Version] = {}  # the last reported version, by name
-        self._reported_until: str | None = None  # the store's resource version then; None: changes since then are lost
         self._expectations = Expectations()
         self._view: ConnectionState | None = None
         self._complete = False
         self._listed_at: Moment | None = None  # a list whose changes the watch has not all delivered
-        self._retries = Retries()
-        self._throttle = LogThrottle()
         self._observer: Observer | None = None
         self._thread: ServiceThread | None = None
-        self._stopping = threading.Event()
 
     def start(self, observer: Observer) -> None:
         if self._thread is None and not self._stopping.is_set():
@@ -102,54 +94,24 @@ class KubernetesDriver:
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._list_and_watch()
-            except ApiError as error:
-                self._failed(error)
-            except Exception:  # noqa: BLE001  the driver must not go blind: it starts over after any error
-                _log.exception("reading the ConfigMaps of %s failed", self._cluster_id)
-                self._reported_until = None
-                self._disconnected()
-            self._stopping.wait(self._retries.pause())
-        self._api.reopen()
-
-    def _list_and_watch(self) -> None:
+    def _follow(self) -> None:
         listed = self._list()
         began = time.monotonic()
         seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311  spreads sidecars over time, hides nothing
         stream = self._api.watch(listed.selector, listed.resource_version, seconds)
         try:
             self._selector = listed.selector
-            self._reported_until = listed.resource_version
-            self._report_view(listed.at, ConnectionState.CONNECTED)
+            self._until = listed.resource_version
+            self._set_view(listed.at, ConnectionState.CONNECTED)
             self._report_list(listed)
             delivered = self._watch(stream)
         finally:
             stream.close()
         if not self._expectations.caught_up and (stream.silent or not delivered):
-            self._reported_until = None  # the watch does not deliver
+            self._until = None  # the watch does not deliver
         self._retries.ended(well=stream.silent or time.monotonic() - began > _STEADY_SECONDS)
         if not stream.silent:
             self._api.reopen()  # every few minutes: a token may be replaced long before the old one expires
-
-    def _failed(self, error: ApiError) -> None:
-        if error.status == HTTPStatus.GONE:
-            self._reported_until = None
-            self._retries.ended(well=False)
-        else:
-            self._warn(str(error))
-            self._disconnected()
-
-    def _warn(self, problem: str) -> None:
-        if self._throttle.is_due(problem):
-            _log.warning("cluster %s: %s; retrying", self._cluster_id, problem)
-
-    def _disconnected(self) -> None:
-        self._retries.ended(well=False)
-        self._api.reopen()
-        self._report_view(self._clock(), ConnectionState.SUSPENDED)
 
     # -- lists ---------------------------------------------------------------------------------------------------------
 
@@ -160,7 +122,7 @@ class KubernetesDriver:
         found = {name: each for name, each in listed.found.items() if self._config_maps.includes(selector, name)}
         changed: dict[str, Version | None] = {name: None for name in self._reported if name not in found}
         changed |= {name: each.version for name, each in found.items() if each.version != self._reported.get(name)}
-        until = self._reported_until
+        until = self._until
         if not changed or until is None or selector != self._selector or _is_older(listed.resource_version, until):
             return _Listed(at, selector, listed.resource_version, found, changed, settled=True)
         return _Listed(at, selector, until, found, changed, settled=False)
@@ -200,12 +162,12 @@ class KubernetesDriver:
                     break
             except ValueError as error:
                 self._warn(f"cannot read the watch of {self._selector} in namespace {self._namespace}: {error}")
-                self._reported_until = None
+                self._until = None
                 break
             delivered = True
         if stream.oversized:
             self._warn(f"the watch of {self._selector} in namespace {self._namespace} sent an event that is too long")
-            self._reported_until = None
+            self._until = None
         return delivered
 
     def _process(self, event: WatchEvent) -> bool:
@@ -214,7 +176,7 @@ class KubernetesDriver:
         name = config_map.name
         match event.kind:
             case "BOOKMARK":
-                self._reported_until = config_map.resource_version or self._reported_until
+                self._until = config_map.resource_version or self._until
                 return True
             case "ADDED" | "MODIFIED" if self._config_maps.includes(self._selector, name):
                 self._report_config_map(self._clock(), config_map)
@@ -226,12 +188,12 @@ class KubernetesDriver:
                 pass
             case _:
                 if event.status == HTTPStatus.GONE:
-                    self._reported_until = None
+                    self._until = None
                 else:
                     message = " ".join(event.message.split())[:_MESSAGE_LENGTH]
                     self._warn(f"the watch of {self._selector} ended: {event.kind} {event.status} {message}".rstrip())
                 return False
-        self._reported_until = config_map.resource_version
+        self._until = config_map.resource_version
         self._report_complete()
         return True
 
@@ -263,7 +225,7 @@ class KubernetesDriver:
             self._report(ViewConfirmed(self._listed_at, self._cluster_id, CONFIRMED_WITHIN))
             self._listed_at = None
 
-    def _report_view(self, at: Moment, connection: ConnectionState) -> None:
+    def _set_view(self, at: Moment, connection: ConnectionState) -> None:
         if connection is self._view:
             return
         self._view = connection

@@ -2,7 +2,6 @@
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -11,13 +10,11 @@ from typing import Final
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState, FinderObservation
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters
 from sidecar.drivers.kubernetes.responses import read_watch_event
-from sidecar.drivers.kubernetes.retries import Retries
 from sidecar.drivers.kubernetes.scope_reports import ScopeReports
 from sidecar.drivers.kubernetes.stream import Stream
-from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.kubernetes.watch_loop import WatchLoop
 from sidecar.threads import ServiceThread
 
 FEW: Final = 10
@@ -32,7 +29,7 @@ _STEADY_SECONDS: Final = 5.0
 _log = logging.getLogger("sidecar.kubernetes")
 
 
-class Scope:
+class Scope(WatchLoop):
     """The clusters of one namespace, or of all. Reports each as `sidecar.ports.LeaderRetrievalDriver` does, between ClusterFound and
     ClusterRemoved.
 
@@ -52,15 +49,12 @@ class Scope:
         changed: Callable[[], None],
     ) -> None:
         """`where`: for the log. `changed` is called when the scope was read completely, was lost, or has clusters that are left out."""
-        self._api = api
+        super().__init__(api, f"clusters in {where}", clock)
         self._selector = selector
         self._where = where
         self._found = found
-        self._clock = clock
         self._changed = changed
         self._reports = ScopeReports(found, report)
-        self._until: str | None = None
-        """The resource version up to which everything was reported; None: changes since then are lost."""
         self._asked: tuple[Moment, str | None] | None = None
         """A confirmation that is due: as of when, and the resource version that the watch has to reach."""
         self._asked_at = 0.0
@@ -68,9 +62,6 @@ class Scope:
         self._doubtful = True
         """Whether everything is listed before the next watch."""
         self._left_out = 0
-        self._retries = Retries()
-        self._throttle = LogThrottle()
-        self._stopping = threading.Event()
         self.thread = ServiceThread(self._run, "kubernetes-finder")
 
     @property
@@ -84,19 +75,6 @@ class Scope:
         self._api.cut()
 
     # -- the thread ----------------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._follow()
-            except ApiError as error:
-                self._failed(error)
-            except Exception:  # noqa: BLE001  it must not go blind: it starts over after any error
-                _log.exception("reading the ConfigMaps of %s failed", self._where)
-                self._until = None
-                self._disconnected()
-            self._stopping.wait(self._retries.pause())
-        self._api.reopen()
 
     def _follow(self) -> None:
         """Watch until the watch ends, after a list if there is any doubt."""
@@ -117,23 +95,9 @@ class Scope:
         if not stream.silent:
             self._api.reopen()  # every few minutes: a token may be replaced long before the old one expires
 
-    def _failed(self, error: ApiError) -> None:
-        if error.status == HTTPStatus.GONE:
-            self._until = None
-            self._retries.ended(well=False)
-        else:
-            self._warn(str(error))
-            self._disconnected()
-
-    def _warn(self, problem: str) -> None:
-        if self._throttle.is_due(problem):
-            _log.warning("clusters in %s: %s; retrying", self._where, problem)
-
     def _disconnected(self) -> None:
-        self._retries.ended(well=False)
-        self._api.reopen()
         self._doubtful, self._asked = True, None
-        self._set_view(self._clock(), ConnectionState.SUSPENDED)
+        super()._disconnected()
 
     # -- lists ---------------------------------------------------------------------------------------------------------
 

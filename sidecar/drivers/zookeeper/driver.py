@@ -1,50 +1,31 @@
-"""The ZooKeeper driver: one thread that gets connection states, watch events and answers, and reports observations."""
+"""The ZooKeeper driver: one cluster, on a connection of its own."""
 
-import logging
-import math
-import random
-import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from functools import partial
-from queue import Empty, SimpleQueue
+from typing import Final
 
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.zookeeper.connection import Connection
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
-from sidecar.drivers.zookeeper.probe import Confirmations, Probe
+from sidecar.drivers.zookeeper.place import Inquiry
+from sidecar.drivers.zookeeper.probe import Probe
 from sidecar.drivers.zookeeper.reporter import Reporter
 from sidecar.drivers.zookeeper.security import PLAIN, Security
-from sidecar.drivers.zookeeper.session import Answer, Done, Interrupted, Question, Refused, Session
+from sidecar.drivers.zookeeper.session import Answer
 from sidecar.drivers.zookeeper.tree import Tree
 from sidecar.drivers.zookeeper.watch_set import Ask
 from sidecar.ports import Observer
-from sidecar.threads import ServiceThread
 
-_log = logging.getLogger("sidecar.zookeeper")
-
-_READS_IN_FLIGHT = 200
-_CUT_AGAIN_SECONDS = 1.0
-_REFUSED_INTERVAL = 30.0
-_NEW_SESSION_SECONDS = 2.0
-_LONGEST_WAIT = 60.0
-_MOST_WAITING = 50_000
-_CONFIRMED_AT_ONCE = 8
-_CONTESTED_SECONDS = 1.0
-_GOODBYE_SECONDS = 1.5
-_STOP_SECONDS = 4.5
+_CONFIRMED_AT_ONCE: Final = 8
 
 
-class ZooKeeperDriver:
+class ZooKeeperDriver(Connection):
     """Observes one Flink cluster's leaders in ZooKeeper. Mirrors `org.apache.flink.runtime.leaderretrieval.ZooKeeperLeaderRetrievalDriver`.
 
-    All components and jobs, the layouts of all Flink versions, one connection, two threads (this one and kazoo's). Recursive
-    persistent watches report every change; servers before 3.6 have only one-shot watches. A silent connection is cut after 10 s or a third
-    of the session timeout; one on which a probe is not answered, after 10 s, even if other data arrives. A connection that cannot be
-    restored within the session timeout is LOST, even if no server is left to report it.
-    A probe each second confirms the view: everything that existed when it was sent has been observed.
+    All components and jobs, the layouts of all Flink versions, one connection, two threads.
     """
 
     def __init__(
@@ -63,271 +44,113 @@ class ZooKeeperDriver:
         `clock` is called in several threads. Timeouts in seconds, as Flink's `high-availability.zookeeper.client.*`. Raises ValueError
         when the quorum is malformed.
         """
-        self._clock = clock
-        self._session_timeout = session_timeout
-        self._connection_timeout = connection_timeout
-        self._security = security
-        self._probe = Probe(session_timeout)
-        self._confirmations = Confirmations()
-        # Bounded: one call for each read in flight, one for each attempt to connect, a second apart, and at most `_MOST_WAITING` watch
-        # events. More events are dropped, and everything is read again.
-        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._where = f"{''.join(quorum.split()).rstrip('/')}/{namespace.strip('/')}".rstrip("/")
+        where, probe, throttle = root_of(quorum, namespace), Probe(session_timeout), LogThrottle()
+        self._reporter = Reporter(cluster_id, where, throttle, round(probe.each * SECOND))
+        self._tree = Tree()
+        place = OneCluster(self._tree, self._reporter, throttle)
+        timeouts = {"session_timeout": session_timeout, "connection_timeout": connection_timeout}
         try:
-            self._session = self._new_session()
+            super().__init__(where, place, probe, clock, **timeouts, security=security)
         except ValueError as error:
             raise ValueError(f"ZooKeeper quorum {quorum!r} is not like host:port,host:port/chroot: {error}") from error
-        self._tree = Tree()
-        self._throttle = LogThrottle()
-        self._reporter = Reporter(cluster_id, self._where, self._throttle, round(self._probe.each * SECOND))
-        self._connection = 0  # counts connections, to ignore late answers of earlier ones
-        self._connected_at = clock()
-        self._reads_in_flight = 0
-        self._watched_roots: frozenset[str] = frozenset()
-        self._one_shot_next = False
-        self._overflowed = False
-        self._due: dict[Callable[[], None], float] = {}  # what to call next, and when (monotonic)
-        self._failure = "unknown reason"
-        self._thread: ServiceThread | None = None
-        self._stopping = threading.Event()
 
     def start(self, observer: Observer) -> None:
-        if self._thread is None and not self._stopping.is_set():
+        if self._reporter.observer is None:
             self._reporter.observer = observer
-            self._thread = ServiceThread(self._run, "zookeeper-driver")
-            self._thread.start()
+            self._begin()
 
     def stop(self) -> None:
-        self._stopping.set()
         self._reporter.observer = None
-        if self._thread is None:
-            return
-        deadline = time.monotonic() + _STOP_SECONDS
-        self._inbox.put(lambda: None)
-        self._thread.join(_GOODBYE_SECONDS)
-        if self._thread.is_alive():
-            self._session.drop()  # it waits for a silent server
-            self._thread.join(deadline - time.monotonic())
-        if self._thread.is_alive():
-            _log.warning("abandoned the connection to ZooKeeper %s: it did not close in time", self._where)
+        super().stop()
 
-    # -- the thread ----------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        self._after(0, self._session.open)
-        while not self._stopping.is_set():
-            try:
-                self._take_one()
-            except Exception:  # noqa: BLE001  the driver must not go blind: it starts over after any error
-                _log.exception("reading ZooKeeper %s failed", self._where)
-                self._failure = "an unexpected error"
-                self._inbox.put(self._session_ended)
-        self._session.close()
+class OneCluster:
+    """The place of one cluster: a `sidecar.drivers.zookeeper.place.Place`."""
 
-    def _take_one(self) -> None:
-        wait = min(self._due.values(), default=math.inf) - time.monotonic()
-        with suppress(Empty):
-            self._inbox.get(timeout=min(max(0.0, wait), _LONGEST_WAIT))()
-        if self._overflowed:
-            self._overflowed = False
-            _log.warning("ZooKeeper %s changes faster than can be processed: reading everything again", self._where)
-            self._session.drop()
-        now = time.monotonic()
-        for act in [act for act, due in self._due.items() if due <= now]:
-            if self._due.pop(act, None):  # an earlier call may have cancelled it
-                act()
-        if self._tree.throttled and self._tree.read_throttled not in self._due:
-            self._after(_CONTESTED_SECONDS, self._tree.read_throttled)
-        if self._reporter.view is ConnectionState.CONNECTED:
-            self._watch()
-            while self._reads_in_flight < _READS_IN_FLIGHT and (ask := self._tree.next()):
-                self._reads_in_flight += 1
-                answered = self._on_answer(partial(self._process_answer, ask))
-                self._session.ask(ask.question, ask.path, answered, watch=not self._tree.persistent)
+    def __init__(self, tree: Tree, reporter: Reporter, throttle: LogThrottle) -> None:
+        self.throttle = throttle
+        self._tree = tree
+        self._reporter = reporter
+        self._watched_roots: frozenset[str] = frozenset()
 
-    def _after(self, seconds: float, act: Callable[[], None]) -> None:
-        self._due[act] = time.monotonic() + seconds
+    @property
+    def view(self) -> ConnectionState | None:
+        return self._reporter.view
 
-    def _on_answer(self, act: Callable[[Moment, Answer], None]) -> Callable[[Answer], None]:
-        """A callback for kazoo's thread. It makes this thread call `act`, unless the connection has ended by then."""
-        connection = self._connection
+    @property
+    def waiting(self) -> int:
+        return self._tree.waiting
 
-        def answered(answer: Answer) -> None:
-            self._inbox.put(partial(self._if_connected, connection, partial(act, self._clock(), answer)))
+    @property
+    def throttled(self) -> bool:
+        return bool(self._tree.throttled)
 
-        return answered
+    @property
+    def found(self) -> bool:
+        return self._reporter.found
 
-    def _if_connected(self, connection: int, act: Callable[[], None]) -> None:
-        if connection == self._connection:
-            act()
-
-    # -- the connection ------------------------------------------------------------------------------------------------
-
-    def _state_changed(self, at: Moment, state: ConnectionState) -> None:
-        self._forget_connection()
-        match state:
-            case ConnectionState.CONNECTED:
-                _log.info("connected to ZooKeeper %s", self._where)
-                self._throttle.reset()
-                self._connected_at = at
-                self._probe.forget()
-                self._after(0, self._send_probe)
-                self._after(0, self._read_again)
-                self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
-                self._reporter.report_view(at, state)
-                self._tree.read_all(persistent=not self._one_shot_next)
-                self._one_shot_next = False
-                self._watch()  # first: a server that has no such watches refuses them out of turn
-                self._session.ask(Question.SYNC, "/", lambda _: None)
-            case ConnectionState.SUSPENDED:
-                _log.warning("lost the connection to ZooKeeper %s: %s", self._where, self._failure)
-                # kazoo reports LOST only if a server does. A new session also forgets the zxid, because of which a server that was
-                # restored without its data would refuse the old one for ever.
-                self._after(self._session_timeout, self._start_over)
-                self._reporter.report_view(at, state)
-            case ConnectionState.LOST:
-                self._reporter.report_view(at, state)
-
-    def _forget_connection(self) -> None:
-        self._connection += 1
-        self._reads_in_flight = 0
-        self._confirmations.forget()
+    def connected(self, at: Moment, *, persistent: bool) -> None:
+        self.throttle.reset()
         self._watched_roots = frozenset()
-        self._due.clear()
+        self._reporter.report_view(at, ConnectionState.CONNECTED)
+        self._tree.read_all(persistent=persistent)
 
-    def _session_ended(self) -> None:
-        if self._failure not in self._throttle:
-            _log.warning("the session with ZooKeeper %s ended (%s): reconnecting", self._where, self._failure)
-        self._start_over(_jittered(_NEW_SESSION_SECONDS))
+    def disconnected(self, at: Moment, state: ConnectionState) -> None:
+        self._reporter.report_view(at, state)
 
-    def _start_over(self, pause: float = 0) -> None:
-        """Open a new session after `pause` seconds."""
-        self._reporter.report_view(self._clock(), ConnectionState.LOST)
-        self._forget_connection()
-        self._session.close(goodbye=False)
-        self._session = self._new_session()
-        self._after(pause, self._session.open)
+    def changed_roots(self) -> Iterable[tuple[str, bool]]:
+        before, self._watched_roots = self._watched_roots, self._tree.roots
+        return changes(before, self._watched_roots)
 
-    def _new_session(self) -> Session:
-        clock, current = self._clock, object()
-        self._current = current
+    def next(self) -> Inquiry | None:
+        ask = self._tree.next()
+        return ask and Inquiry(ask.question, ask.path, not self._tree.persistent, partial(self._answered, ask))
 
-        def put(act: Callable[[], None]) -> None:
-            self._inbox.put(partial(self._if_current, current, act))
-
-        def happened(event: ZNodeEvent, path: str) -> None:
-            if self._inbox.qsize() < _MOST_WAITING:
-                put(partial(self._happened, clock(), event, path))
-            else:
-                self._overflowed = True
-
-        return Session(
-            self._where,
-            self._session_timeout,
-            self._connection_timeout,
-            self._security,
-            state_changed=lambda state: put(partial(self._state_changed, clock(), state)),
-            happened=happened,
-            failed=lambda reason: put(partial(self._failed, clock(), reason)),
-            ended=lambda: put(self._session_ended),
-        )
-
-    def _if_current(self, session: object, act: Callable[[], None]) -> None:
-        if session is self._current:  # a call of an earlier session would undo what is due for this one
-            act()
-
-    def _failed(self, at: Moment, reason: str) -> None:
-        self._failure = reason
-        if self._reporter.view is ConnectionState.CONNECTED:
-            return  # SUSPENDED follows
-        if self._throttle.is_due(reason):
-            _log.warning("no connection to ZooKeeper %s: %s; retrying", self._where, reason)
-        if self._reporter.view is None:
-            self._reporter.report_view(at, ConnectionState.SUSPENDED)
-
-    def _send_probe(self) -> None:
-        """Send a probe when the last one is answered. Cut the connection when it is not answered in time."""
-        if self._probe.is_due:
-            probed = partial(self._probed, self._connection, self._clock(), self._probe.send())
-            self._session.ask(Question.EXISTS, "/", probed)
-            self._after(self._probe.each, self._send_probe)
-            return
-        patience = self._probe.patience(self._session.heard_at)
-        if patience <= 0:
-            waited = self._probe.waited
-            _log.warning("ZooKeeper %s has not answered for %.1f s: closing the connection", self._where, waited)
-            self._session.drop()
-            patience = _CUT_AGAIN_SECONDS
-        self._after(min(patience, self._probe.each), self._send_probe)
-
-    def _probed(self, connection: int, sent_at: Moment, answered: threading.Event, answer: Answer) -> None:
-        answered.set()
-        if not isinstance(answer, Interrupted):
-            self._inbox.put(partial(self._if_connected, connection, partial(self._notified_until, sent_at)))
-
-    def _notified_until(self, at: Moment) -> None:
-        self._confirmations.notified_until(at, self._reads_in_flight + self._tree.waiting)
-        self._confirm()
-
-    def _confirm(self) -> None:
-        at = self._confirmations.confirmed()
-        if at and self._tree.is_complete:
-            self._reporter.report_confirmed(at)
-
-    def _read_again(self) -> None:
-        self._tree.confirm(_CONFIRMED_AT_ONCE, time.monotonic())
-        self._reporter.report_store(self._clock(), self._session.zxid)
-        self._after(self._probe.longest_silence / 3, self._read_again)
-
-    # -- reading -------------------------------------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        """Watch new roots before anything below them is read."""
-        roots = self._tree.roots
-        if roots != self._watched_roots:
-            for root in roots - self._watched_roots:
-                self._session.ask(Question.WATCH_BELOW, root, self._on_answer(self._watch_answered))
-            for root in self._watched_roots - roots:
-                self._session.ask(Question.WATCH_NO_MORE, root, lambda _: None)
-            self._watched_roots = roots
-
-    def _watch_answered(self, _at: Moment, answer: Answer) -> None:
-        if not isinstance(answer, Done | Interrupted):
-            reason = "is older than 3.6 and has no persistent watches"
-            _log.info("ZooKeeper %s %s: using one watch per path", self._where, reason)
-            self._reconnect_one_shot()
-
-    def _reconnect_one_shot(self) -> None:
-        """Use one-shot watches on the next connection only: the one after it may reach a newer server."""
-        self._one_shot_next = True
-        self._session.drop()
-
-    def _happened(self, at: Moment, event: ZNodeEvent, path: str) -> None:
+    def happened(self, at: Moment, event: ZNodeEvent, path: str) -> None:
         if report := self._tree.happened(event, path, time.monotonic()):
             self._reporter.report_path(at, report)
 
-    def _read_refused(self) -> None:
-        self._tree.read_refused()
-        self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
+    def completed(self, at: Moment, since: Moment, zxid: int) -> bool:
+        if not self._tree.completed():
+            return False
+        self._reporter.report_complete(at)
+        self._reporter.report_confirmed(since)
+        self._reporter.report_store(at, zxid)
+        return True
 
-    def _process_answer(self, ask: Ask, at: Moment, answer: Answer) -> None:
-        self._reads_in_flight -= 1
-        self._confirmations.answered += 1
+    def nothing_found(self, at: Moment, siblings: Answer) -> None:
+        self._reporter.report_missing(at, siblings)
+
+    def confirmed(self, at: Moment) -> None:
+        if self._tree.is_complete:
+            self._reporter.report_confirmed(at)
+
+    def read_again(self, at: Moment, zxid: int) -> None:
+        self._tree.confirm(_CONFIRMED_AT_ONCE, time.monotonic())
+        self._reporter.report_store(at, zxid)
+
+    def read_refused(self) -> None:
+        self._tree.read_refused()
+
+    def read_throttled(self) -> None:
+        self._tree.read_throttled()
+
+    def lost_watch(self) -> str | None:
+        path, self._tree.unnotified = self._tree.unnotified, None
+        return path
+
+    def _answered(self, ask: Ask, at: Moment, answer: Answer) -> None:
         if report := self._tree.answered(ask, answer, time.monotonic()):
             self._reporter.report_path(at, report)
-        if self._tree.completed():
-            self._reporter.report_complete(at)
-            self._reporter.report_confirmed(self._connected_at)
-            self._reporter.report_store(self._clock(), self._session.zxid)
-            answered = self._on_answer(self._reporter.report_missing)
-            if not self._reporter.found and not self._session.ask_siblings(answered):
-                self._reporter.report_missing(at, Refused("the root has no parent"))
-        self._confirm()
-        if path := self._tree.unnotified:
-            _log.warning("%s changed in ZooKeeper %s but no watch reported it: reconnecting", path, self._where)
-            self._tree.unnotified = None
-            self._reconnect_one_shot()
 
 
-def _jittered(seconds: float) -> float:
-    return seconds * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, hides nothing
+def changes(before: frozenset[str], now: frozenset[str]) -> list[tuple[str, bool]]:
+    """What differs, as `changed_roots` of a Place returns it."""
+    if before is now:
+        return []
+    return [(root, True) for root in now - before] + [(root, False) for root in before - now]
+
+
+def root_of(quorum: str, namespace: str) -> str:
+    """`host:port/root`, as a Connection takes it."""
+    return f"{''.join(quorum.split()).rstrip('/')}/{namespace.strip('/')}".rstrip("/")

@@ -1,13 +1,13 @@
 """Rules, route and receivers, from the configuration and its rule files."""
 
-import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
 
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import LASTING, Rule, Severity, Template, Trigger
+from sidecar.core.policy.routing import with_feeds
+from sidecar.settings.alerting.receivers import NAME, NAME_IS, receiver
 from sidecar.settings.alerting.routes import Known, inhibit_rules, root_route
 from sidecar.settings.alerting.time_intervals import time_intervals
 from sidecar.settings.file import schema
@@ -15,13 +15,7 @@ from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.section import Section, named, read_file
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.model import Alerting, Receiver, Secret
-
-UNUSED_URL: Final = "json://127.0.0.1"
-"""The URL of every receiver where nothing is sent."""
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_NAME_IS: Final = "1 to 64 letters, digits, _, - or ."
+from sidecar.settings.model import Alerting
 
 
 def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, secrets: bool = True) -> Alerting:
@@ -32,12 +26,12 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     if not any("rules" in document for document in documents):
         documents = [*documents, shipped_rules()]
     sections = [*named(documents, "receivers", schema.RECEIVER)]
-    receivers = tuple(_receiver(section, secrets=secrets) for section in sections)
+    receivers = tuple(receiver(section, secrets=secrets) for section in sections)
     names = (section.get("name") for section in sections if "heartbeat" not in section)
     known = Known({name.written: name.text for name in names}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(
         rules=tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert")),
-        route=root_route(documents, known),
+        route=with_feeds(root_route(documents, known), {each.name for each in receivers if each.feed}),
         inhibit_rules=inhibit_rules(documents, known.labels),
         receivers=receivers,
         external_labels=dict(labels),
@@ -55,7 +49,7 @@ def shipped_rules() -> Section:
 
 
 def _rule(section: Section) -> Rule:
-    alert = section.get("alert").matching(_NAME, _NAME_IS)
+    alert = section.get("alert").matching(NAME, NAME_IS)
     trigger = section.get("on").choice(Trigger)
     if trigger not in LASTING and "for" in section:
         conditions = ", ".join(sorted(LASTING))
@@ -81,22 +75,3 @@ def _template(setting: Setting) -> Template:
     from sidecar.settings.alerting.templates import template  # noqa: PLC0415  imports jinja2
 
     return template(setting)
-
-
-def _receiver(section: Section, *, secrets: bool) -> Receiver:
-    name = section.get("name").matching(_NAME, _NAME_IS)
-    if not section.items("urls"):
-        raise SettingsError(f"{section.location}: the receiver has no urls: give it at least one")
-    return Receiver(
-        name,
-        tuple(map(_url, section.texts("urls"))) if secrets else (Secret(UNUSED_URL),),
-        section.get("send_resolved").flag(),
-        section.read("heartbeat", lambda setting: setting.duration(at_least=10 * SECOND), None),
-    )
-
-
-def _url(setting: Setting) -> Secret:
-    text = setting.secret("URL").text
-    if not text:
-        raise setting.error("is empty: give an Apprise URL")
-    return Secret(text)

@@ -56,7 +56,7 @@ def find_cluster(*sources: NamedSettings) -> ClusterSettings:
         _refuse(schema.ZOOKEEPER, "ZooKeeper", settings, f"Kubernetes ({settings['kubernetes'].location})")
         return read_kubernetes(settings)
     _refuse(schema.KUBERNETES_CLUSTER, "Kubernetes", settings, f"ZooKeeper ({settings['zookeeper'].location})")
-    return _zookeeper(settings, flink_settings)
+    return read_zookeeper(settings, flink_settings)
 
 
 def _refuse(keys: schema.Keys, store: str, settings: NamedSettings, actual: str) -> None:
@@ -79,8 +79,10 @@ def _flink_conf_dir() -> Setting:
     )
 
 
-def _zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None) -> ZooKeeperSettings:
-    """`flink_settings`: the settings in Flink's own configuration, if that was read."""
+def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None = None) -> ZooKeeperSettings:
+    """The cluster whose settings these are, by the keys that `find_cluster` takes. Raises SettingsError.
+
+    `flink_settings`: the settings in Flink's own configuration, if that was read."""
 
     def get(key: str, source: NamedSettings = settings) -> Setting:
         return source.get(key) or Setting(schema.ZOOKEEPER[key] or "", f"the default of {key}")

@@ -4,11 +4,14 @@ import re
 from collections import ChainMap
 from typing import Final
 
+from sidecar.core.flink.znode_paths import namespace
+from sidecar.settings.cluster.cluster import read_zookeeper
 from sidecar.settings.cluster.kubernetes import find_access, read_namespace
 from sidecar.settings.file import schema
 from sidecar.settings.file.section import Section
-from sidecar.settings.model import FinderSettings
-from sidecar.settings.security import NamedSettings
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.model import AnyFinderSettings, FinderSettings, ZooKeeperFinderSettings
+from sidecar.settings.security import NamedSettings, security_settings
 
 ALL: Final = "all"
 _FINDING: Final = ("selector", "namespaces")
@@ -16,11 +19,13 @@ _MOST_NAMESPACES: Final = 50
 _SELECTOR = re.compile(r"[A-Za-z0-9_./=!,() -]{1,1000}")
 
 
-def read_finder(file: Section, *overrides: NamedSettings) -> FinderSettings | None:
+def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings | None:
     """Where the configuration finds clusters; None: it names them. `overrides`: the command line and the environment.
 
     Raises SettingsError.
     """
+    if "zookeeper" in file and (below := _below_root(file, *overrides)):
+        return below
     if "kubernetes" not in file:
         return None
     section = file.section("kubernetes", schema.KUBERNETES)
@@ -47,6 +52,43 @@ def read_finder(file: Section, *overrides: NamedSettings) -> FinderSettings | No
         _namespaces(section) if "namespaces" in section else (read_namespace(settings.get("namespace") or home),)
     )
     return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context)
+
+
+def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:
+    section = file.section("zookeeper", schema.ZOOKEEPER_FINDER)
+    if "clusters" not in section:
+        return None
+    section.get("clusters").one_of(
+        {ALL}, "choices: all clusters below zookeeper.root; to name some, list them under clusters"
+    )
+    for other in ("clusters", "flink_conf_dir", "kubernetes"):
+        if other in file:
+            raise file.error(other, "zookeeper.clusters finds clusters, and names them all: remove one of the two")
+    if "tolerate_suspended_connections" in section:
+        raise section.error(
+            "tolerate_suspended_connections",
+            "is for a cluster that is named, and zookeeper.clusters finds them: remove it",
+        )
+    plain = schema.ZOOKEEPER.keys() - schema.ZOOKEEPER_SECURITY.keys()
+    own = {"zookeeper" if key == "quorum" else key: found for key in plain if (found := section.find(key))}
+    settings = dict(ChainMap(*map(dict, overrides), own, dict(security_settings(section))))
+    if "cluster_id" in settings:
+        raise settings["cluster_id"].error(
+            "names one cluster, and zookeeper.clusters finds all of them: remove one of the two"
+        )
+    if "zookeeper" not in settings:
+        raise section.error("clusters", "needs zookeeper.quorum: the servers, like zk-1:2181,zk-2:2181")
+    root = settings.get("root") or Setting(schema.ZOOKEEPER["root"] or "", "the default of root")
+    read = read_zookeeper({**settings, "cluster_id": Setting(ALL, "the clusters that are found")})
+    return ZooKeeperFinderSettings(
+        quorum=read.quorum,
+        root=namespace(root.text, ""),
+        session_timeout=read.session_timeout,
+        connection_timeout=read.connection_timeout,
+        tls=read.tls,
+        sasl=read.sasl,
+        authorization=read.authorization,
+    )
 
 
 def _namespaces(section: Section) -> tuple[str, ...] | None:

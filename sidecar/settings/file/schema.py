@@ -26,6 +26,8 @@ ZOOKEEPER: Final[Keys] = {
     "tolerate_suspended_connections": "false",
     **no_default(*ZOOKEEPER_SECURITY),
 }
+ZOOKEEPER_FINDER: Final[Keys] = {**ZOOKEEPER, "clusters": None}
+"""Of `zookeeper` at the top level, where it may find clusters."""
 KUBERNETES_CLUSTER: Final[Keys] = {
     **no_default("cluster_id", "namespace", "kubeconfig", "context"),
     "pod_names": "false",
@@ -62,7 +64,17 @@ INHIBIT_RULE: Final[Keys] = no_default("source_matchers", "target_matchers", "eq
 TIME_INTERVAL: Final[Keys] = no_default("name", "time_intervals")
 TIME_RANGE: Final[Keys] = no_default("times", "weekdays", "days_of_month", "months", "years", "location")
 TIMES: Final[Keys] = no_default("start_time", "end_time")
-RECEIVER: Final[Keys] = {**no_default("name", "urls"), "send_resolved": "true", "heartbeat": None}
+WEBHOOK: Final[Keys] = no_default("url", "hmac_secret", "bearer_token", "username", "password", "ca_file")
+SLACK: Final[Keys] = {**no_default("token", "channel"), "api_url": "https://slack.com/api"}
+ALERTMANAGER: Final[Keys] = {
+    **no_default("url", "urls", "bearer_token", "username", "password", "ca_file", "certificate_file", "key_file"),
+    "event_duration": "10m",
+}
+RECEIVER: Final[Keys] = {
+    **no_default("name", "urls", "webhook", "slack", "alertmanager"),
+    "send_resolved": "true",
+    "heartbeat": None,
+}
 RULE_FILE: Final[Keys] = no_default("rules", "route", "inhibit_rules", "time_intervals", "receivers")
 CONFIG: Final[Keys] = {
     **CLUSTER,

@@ -18,13 +18,24 @@ _MARKUP: Final = re.compile(r"@(?=\S)|<(?=[^\s\d=<>-])|\](?=[(\[:])")
 _BREAK: Final = "\N{ZERO WIDTH SPACE}"
 _LINK: Final = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)
 
+# Without a background or a text colour of its own, a page is as readable in a dark mail program as in a light one. Only the label and the
+# bar have a colour, with white text on it. Widths give way on a phone.
 _PAGE: Final = (
-    '<div style="font-family: sans-serif; font-size: 14px; line-height: 1.4; max-width: 800px; overflow-wrap: anywhere">\n'
-    '<h2 style="font-size: 17px; margin: 0 0 12px">{title}</h2>\n{paragraphs}</div>'
+    '<div style="font-family: sans-serif; font-size: 15px; line-height: 1.5; max-width: 720px; overflow-wrap: anywhere; '
+    'border-left: 4px solid {colour}; padding: 4px 0 4px 16px">\n'
+    '<h2 style="font-size: 18px; line-height: 1.35; margin: 0 0 16px">{title}</h2>\n{paragraphs}</div>'
 )
-_PARAGRAPH: Final = '<p style="margin: 0 0 12px">{}</p>\n'
+_LABEL: Final = (
+    '<span style="background: {colour}; color: #ffffff; font-size: 12px; letter-spacing: 0.5px; padding: 3px 8px; '
+    'border-radius: 4px; vertical-align: 2px">{label}</span> {title}'
+)
+_LABELLED: Final = re.compile(r"\[([A-Z]{4,10})\] (.*)", re.DOTALL)
+_COLOURS: Final = {"CRITICAL": "#b3261e", "WARNING": "#9a5b00", "INFO": "#1f5fa8", "RESOLVED": "#1e7a3c"}
+_OTHER_COLOUR: Final = "#5f6368"
+"""Of a test or a heartbeat."""
+_PARAGRAPH: Final = '<p style="margin: 0 0 14px">{}</p>\n'
 # Columns where a mail program supports widths; `name: value` lines elsewhere and in the plain-text part.
-_FACT: Final = '<span style="display: inline-block; min-width: 120px; font-weight: bold">{}:</span> {}'
+_FACT: Final = '<span style="display: inline-block; min-width: 110px; opacity: 0.7">{}:</span> {}'
 
 
 def formatted(
@@ -62,4 +73,7 @@ def _html(title: str, body: str, facts: MessageFacts, link: str | None) -> str:
     if link:
         paragraphs.append([f'<a href="{escape(link)}">{escape(link)}</a>'])
     shown = "".join(_PARAGRAPH.format("<br>".join(lines)) for lines in paragraphs if lines)
-    return _PAGE.format(title=escape(title), paragraphs=shown)
+    label, rest = found.groups() if (found := _LABELLED.fullmatch(title)) else ("", title)
+    colour = _COLOURS.get(label, _OTHER_COLOUR)
+    heading = _LABEL.format(colour=colour, label=label, title=escape(rest)) if label else escape(rest)
+    return _PAGE.format(colour=colour, title=heading, paragraphs=shown)

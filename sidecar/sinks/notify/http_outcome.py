@@ -1,5 +1,6 @@
 """How the HTTP requests of an attempt were answered, which Apprise does not report. Used only by the sender's child process."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -8,10 +9,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from http import HTTPStatus
+from http.client import HTTPException
+from smtplib import SMTPServerDisconnected
 from typing import Any, Final
 
 from requests import RequestException, Response
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError
 
 MOST_BYTES: Final = 1 << 20
 """Of an answer's body, much more than any service sends. The rest is not read."""
@@ -31,6 +35,7 @@ class ServiceResponse:
     def __init__(self) -> None:
         self.status: int | None = None
         self.retry_after: int | None = None
+        self._response: Response | None = None
         self.exchanges = 0
         """Connections, datagrams and programs started, by HTTP, SMTP or anything else, successful or not."""
 
@@ -53,12 +58,53 @@ class ServiceResponse:
             return "failed"
         return "rejected"
 
+    def refusal(self) -> str | None:
+        """What the newest answer says in its JSON body, if that says that the message was not accepted, whatever the status."""
+        if self._response is None or not getattr(
+            self._response, "_content_consumed", False
+        ):  # else reading it may block
+            return None
+        try:
+            body = json.loads(self._response.content)
+        except ValueError:
+            return None
+        return refused(body) if isinstance(body, dict) else None
+
     def note(self, response: Response | None) -> None:
         """Keep the newest answer; None: a request has started."""
+        self._response = response
         self.status = response.status_code if response is not None else None
         self.retry_after = _retry_after(response.headers) if response is not None else None
 
 
+def refused(body: Mapping[str, Any]) -> str | None:
+    """What a body in JSON gives as the reason of a refusal, in one line; None: it does not say that the message was refused."""
+    words = {str(body.get(name)).lower() for name in ("result", "status", "stat")}
+    if body.get("ok") is not False and body.get("success") is not False and words.isdisjoint(_REFUSALS):
+        return None
+    texts = (body.get(name) for name in ("error", "errors", "message", "messages", "description", "reason"))
+    return " ".join(str(next((text for text in texts if text), "it gives no reason")).split())
+
+
+def of_exception(error: BaseException | None) -> str:
+    """The outcome, a value of `Outcome`, of an attempt that ended with this: if a connection was lost, the message may have arrived."""
+    errors = chain(error)
+    lost = any(isinstance(each, _LOST) for each in errors)
+    unconnected = any(isinstance(each, ConnectTimeoutError) for each in errors)
+    return "timed_out" if lost and not unconnected else "failed"
+
+
+def chain(error: BaseException | None) -> list[BaseException]:
+    """The exception and its causes, the root cause last."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+_LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected)
+_REFUSALS: Final = {"error", "fail", "failed", "failure"}
 _IN_DOUBT: Final = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 """The service failed, before or after it accepted the message."""
 _TEMPORARY: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)

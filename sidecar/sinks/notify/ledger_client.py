@@ -1,4 +1,4 @@
-"""The ledger that several sidecars share: a notification is claimed before it is sent, and marked after.
+"""The ledger that several sidecars share: a notification is claimed before it is sent, and marked after. The claim is renewed meanwhile.
 
 Each cluster has a ledger of its own, in its own store. Where the store does not permit one, this sidecar sends every notification itself
 and logs that.
@@ -14,16 +14,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.delivery import ledger_document as ledgers
-from sidecar.core.delivery.ledger_document import TAKE_OVER, Claim, Ledger, Standing
+from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger, Standing
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.delivery.settle import LEDGER_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.sanitize import clean
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
+from sidecar.sinks.notify.renewed_claim import RenewedClaim
 
 MOST_CONFLICTS: Final = 20
 """Writes that may be lost to other sidecars. Each conflict lets one of them finish, and there are few."""
@@ -34,6 +36,10 @@ DOUBT_AFTER: Final = 10.0
 """Seconds. When the ledger was unreachable for so long, other sidecars may have sent without it."""
 REFUSED_SECONDS: Final = 600.0
 """For how long a store that has refused is not tried again."""
+_HOLD: Final = 0.8
+"""Part of a lease after which its holder must have ended sending."""
+_RENEW: Final = 0.2
+"""Part of a lease after which it is renewed."""
 _PAUSE: Final = 0.05
 _MOST_WATCHED: Final = 10_000
 
@@ -47,8 +53,10 @@ class Permit(Struct, frozen=True):
     possible_duplicate: bool = False
     outcome: DeliveryOutcome | None = None
     detail: str = ""
+    ends: bool = True
+    """Whether nothing of its group fires any more once it is sent, if it is a resolve: other observers may know of more."""
     until: float = math.inf
-    """Deadline (monotonic) to start sending: others may take the claim over before the attempt ends."""
+    """When sending must have ended (monotonic) if the claim is not renewed: others may take it over soon after."""
 
 
 FREE: Final = Permit()
@@ -59,14 +67,14 @@ class SharedLedger:
     """The ledger of one cluster. Thread-safe: calls are serialized."""
 
     def __init__(
-        self, store: LedgerStore, observer: str, clock: Clock, *, alone_if_refused: bool, take_over: int = TAKE_OVER
+        self, store: LedgerStore, observer: str, clock: Clock, *, alone_if_refused: bool, lease: int = LEASE
     ) -> None:
         """`alone_if_refused`: send without a ledger if the store has never permitted one; else wait for it."""
         self._store = store
         self._observer = observer
         self._clock = clock
         self._alone_if_refused = alone_if_refused
-        self._take_over = take_over / SECOND
+        self._lease = lease / SECOND
         self._lock = threading.Lock()
         self._held: dict[str, tuple[Claim, float]] = {}
         """Claims of others, and since when (monotonic) each is unchanged. Other sidecars' clocks do not matter."""
@@ -109,6 +117,31 @@ class SharedLedger:
                 return self._refused(error)
             except LedgerError as error:
                 return self._unreachable(error)
+
+    def unclaimed(self, delivery: Delivery) -> Permit:
+        """The permit of a notification that has waited too long for its claim: to send it, unless it is known to have been sent."""
+        without = Permit(possible_duplicate=True)
+        with self._lock:
+            try:
+                found = self._found(self._store.read())
+            except LedgerError:
+                return without
+            told = ledgers.standing(found, delivery, self._observer) is Standing.TOLD
+            ends = ledgers.ends(found, delivery, self._clock().wall)
+        return self._already(found, delivery) if told else replace(without, ends=ends)
+
+    def renewing(self, delivery: Delivery, permit: Permit) -> RenewedClaim:
+        """A context in which the notification may be sent: its claim is renewed meanwhile."""
+
+        def renew(until: float) -> float:
+            with self._lock:
+                try:
+                    return self._renewed(delivery, permit.claim) if permit.claim else until
+                except LedgerError as error:
+                    self._unreachable(error)
+                    return until
+
+        return RenewedClaim(permit.until, renew, self._lease * _RENEW)
 
     def settle(self, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> None:
         """Mark what was sent, or release its claim. While the ledger is unreachable, `retry_marks` tries again: an unmarked notification
@@ -179,6 +212,19 @@ class SharedLedger:
         raise LedgerError("the ledger is written by others all the time")
 
     @only_ledger_errors(_log)
+    def _renewed(self, delivery: Delivery, claim: Claim) -> float:
+        """Until when it may be sent now (monotonic); -inf: the claim is gone."""
+        for found, document in self._tries():
+            until = time.monotonic() + self._lease * _HOLD
+            changed = ledgers.renewed(found, delivery, claim, self._clock().wall)
+            if changed is found:
+                self._store.rest()
+                return -math.inf
+            if self._write(changed, document):
+                return until
+        raise LedgerError("the ledger is written by others all the time")
+
+    @only_ledger_errors(_log)
     def _settle(self, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> None:
         for found, document in self._tries():
             changed = self._settled(found, delivery, claim, outcome)
@@ -204,34 +250,42 @@ class SharedLedger:
         return ledgers.begun(found, wall)
 
     def _permit(self, found: Ledger, delivery: Delivery) -> Permit:
-        until = time.monotonic() + self._take_over / 2
+        until = time.monotonic() + self._lease * _HOLD
         name = ledgers.name_of(delivery)
         entry = found.entries.get(name)
         standing = ledgers.standing(found, delivery, self._observer)
         if standing is Standing.TOLD:
             self._held.pop(name, None)
-            return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry else "")
+            return self._already(found, delivery)
         if standing is Standing.HELD:
             assert entry  # noqa: S101  a claim is part of an entry
             assert entry.claim  # noqa: S101  it is held
-            if not self._is_abandoned(name, entry.claim):
+            unchanged = self._unchanged(name, entry.claim)
+            if unchanged < (self._lease if entry.claim.renewed is not None else LEASE_UNRENEWED / SECOND):
                 return Permit(outcome=DeliveryOutcome.HELD, detail=f"{clean(entry.claim.by)} is about to send it")
             _log.warning(
                 "cluster %s: taking over a notification that %s claimed and has not sent for %.0f s",
                 delivery.cluster_id,
                 clean(entry.claim.by),
-                self._take_over,
+                unchanged,
             )
         doubtful = ledgers.may_have_arrived(found, delivery) or ledgers.repeats(found, delivery)
         since = ledgers.oldest_news(found, delivery)
         forgotten = since < found.began or since <= self._doubtful_until  # the ledger was lost, or unreachable
         return Permit(
-            Claim(self._observer, f"{delivery.id}/{delivery.attempt}"),
+            Claim(self._observer, f"{delivery.id}/{delivery.attempt}", renewed=0),
             possible_duplicate=doubtful or forgotten,
+            ends=ledgers.ends(found, delivery, self._clock().wall),
             until=until,
         )
 
-    def _is_abandoned(self, name: str, claim: Claim) -> bool:
+    @staticmethod
+    def _already(found: Ledger, delivery: Delivery) -> Permit:
+        entry = found.entries.get(ledgers.name_of(delivery))
+        return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry else "")
+
+    def _unchanged(self, name: str, claim: Claim) -> float:
+        """For how many seconds the claim has been the same each time it was read."""
         now = time.monotonic()
         known, since = self._held.get(name, (claim, now))
         if known != claim:
@@ -239,7 +293,7 @@ class SharedLedger:
         while name not in self._held and len(self._held) >= _MOST_WATCHED:
             self._held.pop(next(iter(self._held)))
         self._held[name] = (claim, since)
-        return now - since >= self._take_over
+        return now - since
 
     def _settled(self, found: Ledger, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> Ledger:
         wall = self._clock().wall
@@ -265,6 +319,7 @@ class SharedLedger:
 
     def _unreachable(self, error: LedgerError) -> Permit:
         self.is_up = False
+        self._held.clear()  # their holders may not reach it either
         self._failed_at, self._failure = time.monotonic(), str(error)
         self._unreachable_since = self._failed_at if self._unreachable_since is None else self._unreachable_since
         if self._failed_at - self._unreachable_since >= DOUBT_AFTER:

@@ -1,7 +1,7 @@
-"""Sends notifications: each attempt is a child process that sends one message through Apprise and ends.
+"""Sends notifications: each attempt is a child process that sends one message and ends.
 
-The child keeps Apprise out of the resident sidecar, and can be killed when it hangs (docs/adr/0002-send-from-a-child-process.md). URLs are
-secrets: a child gets its URL on stdin, never in its command line or environment.
+The child keeps Apprise out of the resident sidecar, and can be killed when it hangs (docs/adr/0002-send-from-a-child-process.md). Endpoints
+hold secrets: a child gets its endpoint on stdin, never in its command line or environment.
 """
 
 import logging
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct, json
+from msgspec import convert, json
 from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
@@ -22,8 +22,10 @@ from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.core.policy.policy import Severity
-from sidecar.sinks.notify.ledger_client import Permit, SharedLedger
+from sidecar.endpoints import Endpoint
+from sidecar.sinks.notify import message
+from sidecar.sinks.notify.ledger_client import SharedLedger
+from sidecar.sinks.notify.message import Alert, Answer, FeedAlert, Message, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -33,8 +35,6 @@ _GRACE: Final = 3.0
 _REAP: Final = 2.0
 _CHECK_LIMIT: Final = 30.0
 _MARK_EVERY: Final = 1.0
-
-_TYPES: Final = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
 
 # What a child may need to reach a service. Nothing else: the environment often holds secrets.
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -57,7 +57,7 @@ class Attempt(NamedTuple):
 class Notifier:
     """Sends deliveries, `workers` at a time, and reports the result of each attempt.
 
-    `urls` are Apprise URLs by destination, `ledgers` the ledgers by cluster that permit an attempt; the one at `others` is that of all
+    `endpoints` are by destination, `ledgers` the ledgers by cluster that permit an attempt; the one at `others` is that of all
     other clusters. An attempt takes at most `time_limit`
     seconds. `settle` is called once for every `send`, with the delivery's id and the result: from a worker thread, unless `send` or
     `stop` state otherwise.
@@ -65,7 +65,7 @@ class Notifier:
 
     def __init__(
         self,
-        urls: Mapping[str, str],
+        endpoints: Mapping[str, Endpoint],
         settle: Callable[[str, Attempt], None],
         ledgers: Mapping[str, SharedLedger] | None = None,
         others: str = "",
@@ -73,7 +73,7 @@ class Notifier:
         time_limit: float = 20.0,
         workers: int = 4,
     ) -> None:
-        self._urls = dict(urls)
+        self._endpoints = dict(endpoints)
         self._settle = settle
         self._ledgers = ledgers or {}
         self._others = others
@@ -117,9 +117,9 @@ class Notifier:
         for delivery in unsent:
             self._report(delivery, Attempt(DeliveryOutcome.FAILED, "not sent: the sidecar is stopping"))
 
-    def adopt(self, urls: Mapping[str, str]) -> None:
+    def adopt(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Replace the destinations."""
-        self._urls = dict(urls)
+        self._endpoints = dict(endpoints)
 
     def send(self, delivery: Delivery) -> None:
         """Send soon; never blocks. After `stop`, or beyond CAPACITY, the delivery is settled in the caller's thread: FAILED."""
@@ -162,17 +162,24 @@ class Notifier:
         ledger = self._ledgers.get(delivery.cluster_id, others) if delivery.parts else None
         if ledger is None:
             return self._send(delivery)
-        permit = ledger.claim(delivery) if delivery.is_shared else Permit(possible_duplicate=True)
+        permit = ledger.claim(delivery) if delivery.is_shared else ledger.unclaimed(delivery)
         if permit.outcome is not None:
             return Attempt(permit.outcome, permit.detail)
         doubtful = delivery.possible_duplicate or permit.possible_duplicate
-        attempt = self._send(replace(delivery, possible_duplicate=doubtful), permit.until)
+        outgoing = replace(delivery, possible_duplicate=doubtful)
+        if (
+            delivery.in_order and delivery.reason is Reason.RESOLVED and not permit.ends
+        ):  # for others the incident goes on
+            outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
+        with ledger.renewing(delivery, permit) as claim:
+            attempt = self._send(outgoing, lambda: claim.until)
         ledger.settle(delivery, permit.claim, attempt.outcome)
         return attempt._replace(possible_duplicate=doubtful)
 
-    def _send(self, delivery: Delivery, until: float = math.inf) -> Attempt:
-        url = self._urls.get(delivery.destination)
-        if url is None:
+    def _send(self, delivery: Delivery, until: Callable[[], float] = lambda: math.inf) -> Attempt:
+        """`until`: when it must have ended (monotonic)."""
+        endpoint = self._endpoints.get(delivery.destination)
+        if endpoint is None:
             return Attempt(DeliveryOutcome.UNDELIVERABLE, "this destination is not configured any more")
         try:
             child = _sender()
@@ -184,23 +191,26 @@ class Notifier:
             if self._cut_off:
                 child.kill()
         try:
-            if time.monotonic() > until:  # this process was frozen: another sidecar may be about to send it
+            if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            answer = child.ask(_message(delivery, url, self._time_limit), _ANSWER, self._time_limit)
+            answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit, until)
         except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
+            if time.monotonic() > until():
+                known = "its claim in the ledger could not be renewed"
             reason = "the sidecar is stopping" if self._cut_off else known
             return Attempt(DeliveryOutcome.TIMED_OUT, f"{reason}; the message may have arrived")
         finally:
             with self._changed:
                 self._sending.discard(child)
             child.end()
-        not_sent = answer.outcome is DeliveryOutcome.NOT_SENT
+        outcome = DeliveryOutcome(answer.outcome)
+        not_sent = outcome is DeliveryOutcome.NOT_SENT
         if not_sent and delivery.is_heartbeat and delivery.destination not in self._heartbeat_warned:
             self._heartbeat_warned.add(delivery.destination)  # unlike an alert, it leaves no record
             _log.warning("heartbeat to %s failed: %s", delivery.destination, answer.detail)
         wait = None if answer.retry_after is None else answer.retry_after * SECOND
-        return Attempt(answer.outcome, answer.detail, wait)
+        return Attempt(outcome, answer.detail, wait)
 
     def _report(self, delivery: Delivery, attempt: Attempt) -> None:
         try:
@@ -209,18 +219,18 @@ class Notifier:
             _log.exception("could not record that delivery %s is %s", delivery.id, attempt.outcome)
 
 
-def check_urls(urls: Mapping[str, str]) -> dict[str, str]:
-    """The problem of each unusable URL, by destination: one line without secrets. Sends nothing."""
-    if not urls:
+def check_endpoints(endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
+    """The problem of each unusable endpoint, by destination: one line without secrets. Sends nothing."""
+    if not endpoints:
         return {}
     try:
         child = _sender()
     except OSError as error:
-        return dict.fromkeys(urls, f"could not be checked: could not start the sender: {error.strerror}")
+        return dict.fromkeys(endpoints, f"could not be checked: could not start the sender: {error.strerror}")
     try:
-        return child.ask({"urls": dict(urls)}, _PROBLEMS, _CHECK_LIMIT)
+        return child.ask(message.written(Request(endpoints=endpoints)), _PROBLEMS, _CHECK_LIMIT)
     except NoAnswerError as error:
-        return dict.fromkeys(urls, f"could not be checked: {error}")
+        return dict.fromkeys(endpoints, f"could not be checked: {error}")
     finally:
         child.end()
 
@@ -231,26 +241,30 @@ def _sender() -> Child:
     return Child("sidecar.sinks.notify.sender", "the sender", environment)
 
 
-def _message(delivery: Delivery, url: str, seconds: float) -> dict[str, Any]:
-    body = f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body
-    notify_type = "success" if delivery.reason is Reason.RESOLVED else _TYPES[delivery.severity]
-    return {
-        "url": url,
-        "title": delivery.title,
-        "body": body,
-        "facts": delivery.facts,
-        "link": delivery.link,
-        "notify_type": notify_type,
-        "seconds": seconds,
-    }
+def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str, Any]:
+    outgoing = Message(
+        endpoint,
+        delivery.title,
+        f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
+        seconds,
+        delivery.reason,
+        delivery.severity,
+        incident=delivery.incident or delivery.fingerprint,
+        thread=delivery.thread,
+        goes_on=delivery.goes_on,
+        receiver=delivery.receiver,
+        cluster_id=delivery.cluster_id,
+        facts=delivery.facts,
+        link=delivery.link,
+        group_labels=delivery.group_labels,
+        alerts=tuple(convert(alert, Alert, from_attributes=True) for alert in delivery.alerts),
+        alerts_left_out=delivery.alerts_left_out,
+        feed=tuple(convert(alert, FeedAlert, from_attributes=True) for alert in delivery.feed),
+        queued_at=delivery.queued_at.wall,
+        possible_duplicate=delivery.possible_duplicate,
+    )
+    return message.written(Request(outgoing))
 
 
-class _Answer(Struct):
-    outcome: DeliveryOutcome
-    detail: str
-    retry_after: int | None
-    """In seconds."""
-
-
-_ANSWER: Final = json.Decoder(_Answer)
+_ANSWER: Final = json.Decoder(Answer)
 _PROBLEMS: Final = json.Decoder(dict[str, str])

@@ -1,204 +1,59 @@
 """Sends one message and ends: the short-lived child process of every attempt to deliver.
 
-One JSON line arrives on stdin: the arguments of `send`, or `{"urls": {destination: url}}` for `check`. One JSON line leaves on stdout: the
-return value. When the parent closes stdin, this process ends.
-
-The only importer of Apprise, with little of the sidecar. A secret leaves this process only to the service it belongs to.
+One JSON line arrives on stdin: a `Request`. One JSON line leaves on stdout: an `Answer`, or the problems of the endpoints that were to be
+checked. When the parent closes stdin, this process ends. It loads little of the sidecar, and only the module of the endpoint's kind.
 """
 
-import logging
-import re
-import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from http.client import HTTPException
 from importlib import import_module
-from pathlib import Path
-from smtplib import SMTPRecipientsRefused, SMTPResponseException, SMTPServerDisconnected
-from typing import Any, Final
-from urllib.parse import quote, unquote, unquote_plus
+from typing import Any, Final, Protocol, cast
 
-from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
-from urllib3.exceptions import ConnectTimeoutError
+import msgspec
 
 from sidecar.answering import answer_once
-from sidecar.sinks.notify.formatting import MessageFacts, formatted
-from sidecar.sinks.notify.http_outcome import observing
+from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
+from sidecar.sinks.notify import message
+from sidecar.sinks.notify.message import Answer, Message
 
-MOST_CHARACTERS: Final = 200
-"""Of a detail."""
-
-_ASSET: Final = AppriseAsset(
-    app_id="flink-ha-sidecar",
-    app_desc="Flink leader changes",
-    async_mode=False,
-    http_redirects=False,  # an answer must not choose where the message goes
-    service_timeout=0,  # the parent's limit is the one that counts: it ends the process
-    storage_mode="memory",
-)
-# A notification is one message: text beyond a service's limit is cut off, not refused. The audit log has all of it.
-NotifyBase.overflow_mode = OverflowMode.TRUNCATE
-
-_SERVICES: Final = "https://appriseit.com/services/"
-_SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
-_PERMANENT: Final = 500
-"""SMTP codes from here on are permanent refusals."""
-_LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected)
+_MODULES: Final[dict[type[Endpoint], str]] = {
+    AppriseUrl: "apprise_sender",
+    Webhook: "webhook",
+    Slack: "slack",
+    Alertmanager: "alertmanager",
+}
 
 
-def send(
-    url: str, title: str, body: str, notify_type: str, seconds: float, facts: MessageFacts = (), link: str | None = None
-) -> dict[str, Any]:
-    """Send one message once: `{"outcome": a value of Outcome, "detail": one line, "retry_after": seconds or None}`.
+class _Sender(Protocol):
+    """The module of one kind of endpoint."""
 
-    The service may take `seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
-    A success of Apprise without any traffic is `not_sent`.
-    """
-    report = _Report(url)
-    service = report.load()
-    if isinstance(service, str):
-        return {"outcome": "undeliverable", "detail": service, "retry_after": None}
-    service.socket_read_timeout = seconds
-    service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
-    apprise = Apprise(asset=_ASSET)
-    apprise.add(service)
-    title, body, body_format = formatted(service, title, body, facts, link)
-    with observing() as observed:
-        delivered = apprise.notify(body, title, NotifyType(notify_type), body_format=body_format)
-    if delivered and not observed.exchanges:
-        why = f"{report.scheme}:// sends nothing for a message of the type {notify_type}"
-        return {"outcome": "not_sent", "detail": why, "retry_after": None}
-    if delivered:
-        return {"outcome": "delivered", "detail": "", "retry_after": None}
-    outcome = observed.outcome() or report.outcome()
-    return {"outcome": outcome, "detail": report.reason(), "retry_after": observed.retry_after}
+    def deliver(self, message: Message) -> Answer:
+        """Send one message once."""
+        ...
+
+    def problem(self, endpoint: Endpoint) -> str | None:
+        """Why nothing can be sent to the endpoint, in one line; None: nothing is wrong. Sends nothing."""
+        ...
 
 
-def check(urls: Mapping[str, str]) -> dict[str, str]:
-    """The problem of each unusable URL, by destination: one line. Sends nothing."""
-    loaded = {destination: _Report(url).load() for destination, url in urls.items()}
-    return {destination: problem for destination, problem in loaded.items() if isinstance(problem, str)}
+def send(outgoing: Message) -> Answer:
+    """Send one message once."""
+    return _sender(outgoing.endpoint).deliver(outgoing)
 
 
-class _Report(logging.Handler):
-    """Loads one URL and collects why sending failed, which Apprise only logs.
-
-    DEBUG records may hold tokens and the message: only the exception being handled is kept of them.
-    """
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
-        self._host = ""
-        self.scheme = ""
-        self._warnings: list[str] = []
-        self._error: BaseException | None = None
-        log = logging.getLogger("apprise")
-        log.handlers = [self]
-        log.propagate = False
-        log.setLevel(logging.DEBUG)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._error = sys.exception() or self._error
-        if record.levelno >= logging.WARNING:
-            self._warnings.append(record.getMessage())
-
-    def load(self) -> NotifyBase | str:
-        """The service that the URL names, or why there is none."""
-        match = _SCHEME.match(self._url)
-        if match is None:
-            return f"not an Apprise URL: no scheme:// begins it, see {_SERVICES}"
-        scheme = self.scheme = match[1].lower()
-        service = _instantiate(scheme, self._url)
-        if service is None and scheme not in plugins.N_MGR:
-            return f"no service is called {scheme}://, see {_SERVICES}"
-        if service is None:
-            return f"{scheme}:// cannot be used: {self.reason()}"
-        if "{host}" in " ".join(service.templates):
-            self._host = service.host
-        # The outbox retries, and a failure must be reported: override `retry` and `optional` of the URL.
-        service.retry, service.optional = 0, False
-        if len(service) > 1:
-            return f"names {len(service)} targets: give each a URL of its own, or one that fails repeats the message to the others"
-        self._warnings, self._error = [], None
-        return service
-
-    def reason(self) -> str:
-        """Why sending failed, in one line. Of the URL it holds only the scheme, and the host if the service has one."""
-        reason = self._warnings[0] if self._warnings else "Apprise gives no reason"
-        if self._error is not None:
-            cause = _chain(self._error)[-1]
-            why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-            reason += f" ({why})" if why not in reason else ""
-        line = " ".join(_url_parts(self._url, self._host).sub("***", reason).split())
-        return "".join(char for char in line if char.isprintable())[:MOST_CHARACTERS]
-
-    def outcome(self) -> str:
-        """A value of `Outcome`, by the exceptions."""
-        chain = _chain(self._error)
-        if any(code >= _PERMANENT for code in _smtp_codes(chain)):
-            return "rejected"
-        lost = any(isinstance(error, _LOST) for error in chain)
-        unconnected = any(isinstance(error, ConnectTimeoutError) for error in chain)
-        return "timed_out" if lost and not unconnected else "failed"
+def problem(endpoint: Endpoint) -> str | None:
+    """Why nothing can be sent to the endpoint: one line without secrets. Sends nothing."""
+    return _sender(endpoint).problem(endpoint)
 
 
-def _do_not_wait(*_: object, **__: object) -> None:
-    """Replaces a plugin's pauses: the outbox waits instead."""
+def _sender(endpoint: Endpoint) -> _Sender:
+    return cast("_Sender", import_module(f"sidecar.sinks.notify.{_MODULES[type(endpoint)]}"))
 
 
-def _instantiate(scheme: str, url: str) -> NotifyBase | None:
-    kind = _plugin(scheme)
-    with suppress(Exception):  # a plugin may raise anything; Apprise below then logs what is wrong
-        if kind and kind.enabled and (parsed := kind.parse_url(url.replace("/#", "/%23"))):
-            return kind(**parsed, asset=_ASSET)
-    with suppress(Exception):
-        return Apprise.instantiate(url, asset=_ASSET)
-    return None
-
-
-def _plugin(scheme: str) -> type[NotifyBase] | None:
-    """The plugin that declares the scheme, None if not found. Importing all plugins would take 10 MiB and 0.1 s more."""
-    declared = re.compile(rb'^    (?:secure_)?protocol = "%s"$' % scheme.encode(), re.MULTILINE)
-    folder = Path(plugins.__path__[0])
-    files = (*folder.glob("*.py"), *folder.glob("*/base.py"))
-    file = next((file for file in files if declared.search(file.read_bytes())), None)
-    if file is None:
-        return None
-    module = import_module(f"apprise.plugins.{file.relative_to(folder).parts[0].removesuffix('.py')}")
-    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, NotifyBase)]
-    return next((k for k in kinds if scheme in (vars(k).get("protocol"), vars(k).get("secure_protocol"))), None)
-
-
-def _url_parts(url: str, host: str) -> re.Pattern[str]:
-    """Matches every part of the URL of four characters or more, encoded or decoded; not the scheme, option names, or `host`."""
-    written = re.sub("([?&])[a-z]{1,12}=", r"\1", _SCHEME.sub("", url, count=1))
-    texts = {written, unquote(written), unquote_plus(written)}
-    for text in (written, *re.split(r"[/?&=:@]", written)):
-        texts |= {text, unquote(text), unquote_plus(text), quote(unquote(text), safe="")}
-    texts |= {word for text in texts for word in re.split(r"[^\w.~+-]+", text)}
-    parts = [re.escape(text) for text in texts if len(text) >= 4 and text.lower() != host.lower()]
-    return re.compile("|".join([*sorted(parts, key=len, reverse=True), "(?!)"]), re.IGNORECASE)
-
-
-def _smtp_codes(chain: list[BaseException]) -> list[int]:
-    """The codes of a mail server's answers."""
-    codes = [error.smtp_code for error in chain if isinstance(error, SMTPResponseException)]
-    refused = [error.recipients for error in chain if isinstance(error, SMTPRecipientsRefused)]
-    return codes + [code for recipients in refused for code, _ in recipients.values()]
-
-
-def _chain(error: BaseException | None) -> list[BaseException]:
-    """The exception and its causes, the root cause last."""
-    chain: list[BaseException] = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or error.__context__
-    return chain
-
-
-def _answer(**request: Any) -> object:
-    return check(**request) if "urls" in request else send(**request)
+def _answer(**fields: Any) -> object:
+    request = message.read(fields)
+    if request.message:
+        return msgspec.to_builtins(send(request.message))
+    found = {destination: problem(endpoint) for destination, endpoint in request.endpoints.items()}
+    return {destination: why for destination, why in found.items() if why}
 
 
 if __name__ == "__main__":

@@ -4,14 +4,18 @@ from collections.abc import Callable, Collection, Iterator
 from queue import Queue
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery.feed import FIRES_FOR, FeedAlert
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Severity
+from sidecar.core.records import record_id
 from sidecar.settings import Settings, SettingsError
 from sidecar.settings.file.settings_error import did_you_mean, quoted
-from sidecar.sinks.notify.notifier import Notifier, check_urls
+from sidecar.sinks.notify.notifier import Notifier, check_endpoints
 
 
 class TestResult(NamedTuple):
@@ -25,24 +29,32 @@ class TestResult(NamedTuple):
 def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[], Moment]) -> Iterator[TestResult]:
     """Send one message to each destination of these receivers (empty: all). Yields the results in the order of the settings.
 
-    Raises SettingsError before anything is sent if there are no receivers, a receiver is unknown, or a URL is unusable.
+    Raises SettingsError before anything is sent if there are no receivers, a receiver is unknown, or an endpoint is unusable.
     """
     destinations = _destinations(settings, receivers)
-    urls = {name: url for name, url in settings.destination_urls().items() if name in destinations}
-    for name, problem in check_urls(urls).items():
+    endpoints = {name: endpoint for name, endpoint in settings.endpoints().items() if name in destinations}
+    for name, problem in check_endpoints(endpoints).items():
         raise SettingsError(f"receiver {name}: {problem}")
     settled: Queue[TestResult] = Queue()
-    notifier = Notifier(urls, lambda name, attempt: settled.put(TestResult(name, attempt.outcome, attempt.detail)))
+    notifier = Notifier(endpoints, lambda name, attempt: settled.put(TestResult(name, attempt.outcome, attempt.detail)))
     notifier.start()
     try:
         now = clock()
         for destination in destinations.values():
             notifier.send(_message(settings, destination, now))
         known: dict[str, TestResult] = {}
+        opened: set[str] = set()
+        """Destinations that were sent an incident, which is closed then."""
         for name in destinations:
             while name not in known:
                 tried = settled.get()  # each is settled once, within the time limit of an attempt
-                known[tried.destination] = tried
+                destination = destinations[tried.destination]
+                delivered = tried.outcome is DeliveryOutcome.DELIVERED
+                if destination.keeps_incidents and delivered and tried.destination not in opened:
+                    opened.add(tried.destination)
+                    notifier.send(replace(_message(settings, destination, now), reason=Reason.RESOLVED))
+                else:
+                    known[tried.destination] = tried
             yield known[name]
     finally:
         notifier.stop()
@@ -64,6 +76,7 @@ def _message(settings: Settings, destination: Destination, now: Moment) -> Deliv
     return Delivery(
         id=destination.name,
         destination=destination.name,
+        incident=record_id("test", settings.observer, destination.name, now.wall),
         receiver=destination.receiver,
         cluster_id=clusters,
         alert="Test",
@@ -78,6 +91,13 @@ def _message(settings: Settings, destination: Destination, now: Moment) -> Deliv
             ("receiver", destination.name),
             ("sent", timestamp(now.wall)),
         ),
+        feed=(_alert(settings, now),) if destination.feed else (),
         queued_at=now,
         next_at=now.steady,
     )
+
+
+def _alert(settings: Settings, now: Moment) -> FeedAlert:
+    """The test as an Alertmanager gets it: an alert that ends by itself."""
+    labels = {**settings.external_labels, "alertname": "Test", "severity": "info", "observer": settings.observer}
+    return FeedAlert(labels, {"summary": "a test message, nothing happened"}, now.wall, fires_for=FIRES_FOR)

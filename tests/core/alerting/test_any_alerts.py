@@ -20,8 +20,9 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import PolicyLoaded
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
-from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, with_feeds
 from tests.core.auditor import Audited
+from tests.core.feed_auditor import AM
 from tests.kit.cluster import ALL_FOUR, CLUSTER, job_manager
 from tests.kit.core_sidecar import POLICY
 from tests.kit.fake_flink import Flink
@@ -60,7 +61,7 @@ matchers = st.sampled_from(
         Matcher("job_id", Operator.MATCHES_NOT, ".+"),
     ]
 )
-receivers = st.sampled_from(["ops", "oncall"])
+receivers = st.sampled_from(["ops", "oncall", AM.receiver])
 
 
 def routes(depth: int) -> st.SearchStrategy[Route]:
@@ -114,11 +115,15 @@ policies = st.builds(
     lambda rules, root, inhibited, env, silenced: replace(
         POLICY,
         rules=tuple(rules),
-        route=keyed(replace(root, matchers=(), continues=False, mute=(), active=())),
+        route=with_feeds(keyed(replace(root, matchers=(), continues=False, mute=(), active=())), {AM.receiver}),
         inhibit_rules=tuple(inhibited),
         receivers={
             "ops": (Destination("ops", 0), Destination("ops", 1, send_resolved=False)),
-            "oncall": (Destination("oncall", 0),),
+            "oncall": (
+                Destination("oncall", 0),
+                Destination("oncall", 1, in_order=True, keeps_incidents=True),
+            ),
+            AM.receiver: (AM,),
         },
         external_labels={"env": env},
         session_timeouts={"default": 20 * SECOND},
@@ -326,6 +331,7 @@ class AnyAlerts(RuleBasedStateMachine):
         assert alerts.pending == {}
         assert alerts.failovers == {}
         self.sidecar.audit.nothing_is_owed()
+        assert self.sidecar.feed.alertmanager.firing(self.sidecar.now) == []
         before = self.sidecar.state
         self.sidecar.waits(1, tick=0.5)
         assert not [*changes(before, self.sidecar.state)] or before.alive is not self.sidecar.state.alive

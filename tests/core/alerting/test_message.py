@@ -49,7 +49,8 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
         alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"),
         policy=policy,
     )
-    assert message == Message(
+    assert [each.summary for each in message.alerts] == message.body.splitlines()
+    assert replace(message, alerts=()) == Message(
         "[WARNING] default: JobManager failed over: jm-a → jm-b",
         "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z, "
         "no published leader for 4.2 s, no working leader for 12 to 20 s\n"
@@ -63,6 +64,7 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
             ("env", "prod"),
         ),
         Severity.WARNING,
+        summary="default: JobManager failed over: jm-a → jm-b",
     )
 
 

@@ -119,8 +119,8 @@ def test_a_leader_that_comes_back_is_told_of_once_more() -> None:
     assert len(identities(sidecar)) == 3
 
 
-def test_what_only_this_observer_can_tell_is_asked_for_too_where_others_can_tell_the_rest() -> None:
-    """Blind no more, in the group of what others have told: the ledger is asked about both, or it would take the message for told."""
+def test_what_only_this_observer_can_tell_has_a_group_of_its_own() -> None:
+    """Blind no more, though both have one route: what others can tell is in the ledger, and its incident is the same for all of them."""
     rules = (
         replace(SCENES[Trigger.EPISODES].rule, alert="Flapping"),
         replace(SCENES[Trigger.BLIND].rule, alert="Blind"),
@@ -129,7 +129,9 @@ def test_what_only_this_observer_can_tell_is_asked_for_too_where_others_can_tell
     fails_over(B, C, D)(flink, sidecar)
     sidecar.is_cut_off().waits(60).connects().waits(20)
     found = [(each.reason.value, len(each.parts)) for each in sidecar.sent]
-    assert found == [("FIRST", 1), ("GREW", 0), ("SHRANK", 2)]
+    assert found == [("FIRST", 1), ("FIRST", 0), ("RESOLVED", 0)]
+    shared, own, over = (each.incident for each in sidecar.sent)
+    assert shared != own == over
 
 
 def test_several_failovers_in_one_episode_are_as_many() -> None:

@@ -84,6 +84,13 @@ def test_a_claim_with_endless_names_is_none() -> None:
     assert ledger_document.may_have_arrived(left, told_of(VACANCY))
 
 
+@pytest.mark.parametrize("renewed", [-1, 10**25, 1000])
+def test_a_claim_that_was_renewed_endlessly_counts_as_one_that_is_not_renewed(renewed: int) -> None:
+    """It is held for longer then, and not for ever."""
+    claim = found(Entry(claim=Claim("x", "token", ("vacancy",), renewed), changed_at=NOW)).entries[NAME].claim
+    assert claim == Claim("x", "token", ("vacancy",), None)
+
+
 def test_a_beginning_in_the_future_is_none() -> None:
     """The ledger begins anew: what happened before is sent as a possible duplicate, not for ever."""
     assert believed(Ledger(began=ENDLESS), NOW).began == 0

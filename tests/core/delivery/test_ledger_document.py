@@ -7,7 +7,18 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import Claim, Entry, Ledger, Standing, claimed, marked, released, standing
+from sidecar.core.delivery.ledger_document import (
+    Claim,
+    Entry,
+    Ledger,
+    Standing,
+    claimed,
+    ends,
+    marked,
+    released,
+    renewed,
+    standing,
+)
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
@@ -88,6 +99,21 @@ def test_a_claim_that_is_given_back_may_be_taken(unsure: bool) -> None:
     theirs = replace(B, about=("vacancy",))
     assert taken.entries["ops#0 group"] == Entry(claim=theirs, unsure=("vacancy",), changed_at=NOW)
     assert released(taken, first, A, NOW, unsure=False) is taken
+
+
+def test_a_claim_is_renewed_by_the_attempt_that_made_it() -> None:
+    """Each time it is another claim for who waits for it. What is not there cannot be renewed, and others keep theirs."""
+    first, ours = told_of(VACANCY), replace(A, renewed=0)
+    held = claimed(Ledger(), first, ours, NOW)
+    again = renewed(renewed(held, first, ours, NOW + 1), first, ours, NOW + 2)
+    assert again.entries["ops#0 group"] == Entry(claim=replace(ours, about=("vacancy",), renewed=2), changed_at=NOW + 2)
+    assert (standing(again, first, "sidecar-a"), standing(again, first, "sidecar-b")) == (Standing.OURS, Standing.HELD)
+    told = marked(again, first, "sidecar-a", NOW)
+    for other in (Ledger(), told, claimed(held, first, B, NOW), claimed(held, first, Claim(A.by, "2"), NOW)):
+        assert renewed(other, first, ours, NOW) is other
+    assert renewed(claimed(Ledger(), first, A, NOW), first, ours, NOW).entries["ops#0 group"].claim == replace(
+        ours, about=("vacancy",), renewed=1
+    )
 
 
 def test_a_mark_never_takes_back_that_something_is_over() -> None:
@@ -225,5 +251,25 @@ def test_an_unreadable_document_is_an_empty_ledger(content: bytes) -> None:
 def test_a_document_is_read_as_it_was_written() -> None:
     """Claims, times and doubts."""
     found = marked(claimed(Ledger(), told_of(CHANGE, OVER), B, NOW), told_of(CHANGE, OVER), "sidecar-b", NOW)
-    found = claimed(found, replace(told_of(VACANCY), destination="ops#1"), A, NOW)
+    found = claimed(found, replace(told_of(VACANCY), destination="ops#1"), replace(A, renewed=3), NOW)
     assert ledger_document.read(ledger_document.written(found, NOW)) == found
+
+
+def test_a_resolve_of_one_who_knows_of_less_does_not_end_the_incident() -> None:
+    """What fires according to others goes on; a repetition names all that fires, and of what nobody has repeated nothing is left."""
+    other = replace(VACANCY, alert_id="other", subjects=("its subject",))
+    over = replace(VACANCY, ended=VACANCY.began + SECOND)
+    both, resolve = told_of(VACANCY, other), replace(told_of(over), reason=Reason.RESOLVED)
+    told = marked(Ledger(), both, "a", NOW)
+    assert not ends(told, resolve, NOW)
+    assert ends(told, replace(resolve, parts=(over, replace(other, alert_id="unlike", ended=NOW))), NOW)
+    assert ends(told, replace(resolve, repeat_interval=SECOND), NOW + 3 * SECOND)
+    again = replace(told_of(VACANCY), reason=Reason.REPEAT_INTERVAL_ELAPSED)
+    assert ends(marked(told, again, "a", NOW), resolve, NOW)
+
+
+def test_an_incident_of_events_is_not_closed_while_something_goes_on() -> None:
+    """What closes it says itself when it is over."""
+    closing = replace(told_of(replace(OVER, alert_id="closing")), is_closing=True)
+    assert standing(Ledger(), closing, "b") is Standing.FREE
+    assert standing(marked(Ledger(), told_of(VACANCY), "a", NOW), closing, "b") is Standing.TOLD

@@ -146,3 +146,25 @@ def test_the_last_process_of_an_old_version_stays_watched_beside_the_new(
     flink.znodes.era = before
     old = {flink.znodes.path(component) for component in ALL_FOUR}
     assert old & flink.znodes.tree.nodes.keys() <= watched(flink.znodes.tree).nodes
+
+
+@pytest.mark.parametrize(
+    ("names", "leaders", "expected"),
+    [
+        (["leader", "leaderlatch"], [], True),
+        (["leader", "jobgraphs"], [], True),
+        (["leader", "execution-plans"], [], True),
+        (["leader"], ["latch"], True),
+        (["leader"], ["dispatcher"], True),
+        (["leader"], ["resource_manager_lock"], True),
+        (["leader"], ["ff595cc2c737b4d30a69e740b7002d50"], True),
+        (["leader"], ["job-ff595cc2c737b4d30a69e740b7002d50"], True),
+        (["leader"], [], False),
+        (["leader"], ["orders", "job-7"], False),
+        (["jobgraphs", "leaderlatch"], ["latch"], False),
+        ([], [], False),
+    ],
+)
+def test_a_cluster_is_known_by_its_leaders(names: list[str], leaders: list[str], *, expected: bool) -> None:
+    """In every layout, by what Flink has beside or below `leader`; a folder of that name is none."""
+    assert znode_paths.is_cluster(names, leaders) is expected

@@ -16,8 +16,6 @@ QUIET_SECONDS: Final = 10.0
 MARGIN_SECONDS: Final = 1.0
 """By how much a bound may be wrong: a sidecar counts from when it observes a write, which is late on a machine that starts several JVMs."""
 _NAMES: Final = {"resourcemanager": "resource_manager", "dispatcher": "dispatcher", "restserver": "rest_server"}
-_HANDOVER_SECONDS: Final = 12.0
-"""The handover is written at most every 10 s. What it does not know, the next sidecar counts as a failover of its own."""
 _RENEWALS: Final = 3
 """As many renewals of its lease a sidecar has to have observed, to know how often they come."""
 
@@ -91,11 +89,9 @@ def observe(cluster: FlinkPods, fault: Callable[[Pod], object]) -> Outcome:
 
 
 def await_renewals(cluster: FlinkPods) -> None:
-    """Until the sidecars have seen how often the leader renews its lease, if there is one, and have handed over who leads."""
+    """Until the sidecars have seen how often the leader renews its lease, if there is one."""
     begun = time.time()
-    if cluster.form.zookeeper:
-        time.sleep(_HANDOVER_SECONDS)
-    else:
+    if not cluster.form.zookeeper:
         wait_for(
             "renewals", lambda: sum(write.at > begun for write in cluster.truth.writes) >= _RENEWALS, PATIENCE_SECONDS
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.policy.policy import Store
-from sidecar.settings import FinderSettings, SettingsError, load
+from sidecar.settings import FinderSettings, SettingsError, ZooKeeperFinderSettings, load
 from tests.settings.conftest import Write
 
 LABELS = "type=flink-native-kubernetes"
@@ -76,3 +76,48 @@ def test_a_cluster_on_the_command_line_is_the_one(write: Write) -> None:
     settings = load(write("kubernetes: {namespaces: all}"), {"kubernetes": True, "cluster_id": "orders"})
     assert settings.finder is None
     assert [cluster.cluster_id for cluster in settings.clusters] == ["orders"]
+
+
+def test_clusters_are_found_below_a_root_of_zookeeper(write: Write) -> None:
+    """With how the quorum is reached, as for one cluster that is named."""
+    settings = load(write("zookeeper: {quorum: 'zk-1:2181, zk-2:2181', clusters: all, session_timeout: 30s}"), {})
+    assert settings.finder == ZooKeeperFinderSettings("zk-1:2181,zk-2:2181", "/flink", 30.0, 15.0)
+    assert settings.finder.place == "/flink in ZooKeeper zk-1:2181,zk-2:2181"
+    assert (settings.clusters, settings.policy().finds) == ((), Store.ZOOKEEPER)
+    given = "zookeeper: {quorum: zk, root: //team/flink/, clusters: all, sasl: {username: u, password: p}}"
+    found = load(write(given), {}).finder
+    assert isinstance(found, ZooKeeperFinderSettings)
+    assert (found.root, found.sasl is not None) == ("/team/flink", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ("zookeeper: {quorum: zk, clusters: some}", 'zookeeper.clusters: "some" is not one of the choices'),
+        ("zookeeper: {clusters: all}", "needs zookeeper.quorum"),
+        ("zookeeper: {quorum: zk, clusters: all, cluster_id: /x}", "names one cluster, and zookeeper.clusters finds"),
+        (
+            "zookeeper: {quorum: zk, clusters: all, tolerate_suspended_connections: true}",
+            "is for a cluster that is named",
+        ),
+        ("zookeeper: {quorum: zk, clusters: all}\nflink_conf_dir: /conf", "remove one of the two"),
+        ("zookeeper: {quorum: zk, clusters: all}\nclusters: []", "remove one of the two"),
+        ("zookeeper: {quorum: zk, clusters: all}\nkubernetes: {cluster_id: x}", "remove one of the two"),
+        ("zookeeper: {quorum: 'zk:x', clusters: all}", "is not a list of ZooKeeper servers"),
+        ("zookeeper: {quorum: zk, root: /a/../b, clusters: all}", "is not a ZooKeeper path"),
+        ("clusters: [{zookeeper: {quorum: zk, clusters: all}}]", "clusters"),
+    ],
+)
+def test_what_contradicts_finding_below_a_root_is_one_line(write: Write, given: str, part: str) -> None:
+    """With the key that is wrong and what to do."""
+    with pytest.raises(SettingsError) as error:
+        load(write(given), {})
+    assert part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cluster_that_the_command_line_names_is_watched_alone(write: Write) -> None:
+    """Nothing is found then."""
+    settings = load(write("zookeeper: {quorum: zk, clusters: all}"), {"zookeeper": "other:2181"})
+    assert settings.finder is None
+    assert [cluster.cluster_id for cluster in settings.clusters] == ["default"]

@@ -59,7 +59,7 @@ ROUTES = section(schema.ROUTE, routes=st.lists(section(schema.ROUTE), max_size=2
 FILES = section(
     schema.CONFIG,
     zookeeper=section(
-        schema.ZOOKEEPER,
+        schema.ZOOKEEPER_FINDER,
         tls=section(schema.TLS),
         sasl=section(schema.SASL),
         authorization=section(schema.AUTHORIZATION),

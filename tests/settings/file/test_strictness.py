@@ -69,6 +69,10 @@ def test_an_unknown_key_is_told_with_what_was_meant(write: Write, text: str, mes
             "FILE:2: external_labels.severity: alerts already have a label of this name: choose another",
         ),
         (
+            "external_labels:\n  alertname: x\n",
+            "FILE:2: external_labels.alertname: alerts already have a label of this name: choose another",
+        ),
+        (
             "zookeeper: {session_timeout: 1ms}\n",
             'FILE:1: zookeeper.session_timeout: "1ms" is too short: give at least 10ms',
         ),
@@ -110,8 +114,14 @@ def test_a_wrong_value_is_shown_where_it_stands(write: Write, text: str, message
             'FILE:1: rules[0].severity: "high" is unknown: expected one of critical, info, warning',
         ),
         ("receivers:\n- urls: [x]\n", "FILE:2: receivers[0]: name is missing"),
-        ("receivers:\n- name: a\n", "FILE:2: receivers[0]: the receiver has no urls: give it at least one"),
-        ("receivers:\n- {name: a, urls: []}\n", "FILE:2: receivers[0]: the receiver has no urls: give it at least one"),
+        (
+            "receivers:\n- name: a\n",
+            "FILE:2: receivers[0]: the receiver has no endpoint: give it at least one of urls, webhook, slack, alertmanager",
+        ),
+        (
+            "receivers:\n- {name: a, urls: []}\n",
+            "FILE:2: receivers[0]: the receiver has no endpoint: give it at least one of urls, webhook, slack, alertmanager",
+        ),
         ("receivers: [{name: a, urls: x}]\n", "FILE:1: receivers[0].urls: must be a list"),
         ("receivers: [{name: a, urls: ['']}]\n", "FILE:1: receivers[0].urls[0]: is empty: give an Apprise URL"),
         (

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
-from sidecar.settings.model import Secret, TlsSettings
+from sidecar.secret import Secret
+from sidecar.settings.model import TlsSettings
 from sidecar.sinks.evidence import collector
 from sidecar.sinks.evidence.collector import CAPACITY, Collector
 from tests.kit.flink_rest_server import JOB, Answer, RestServer, flink, silence

@@ -2,21 +2,27 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify import sender
+from sidecar.sinks.notify.message import Answer
+from tests.kit.browser import Page, chromium
+from tests.kit.mail_page import SCHEMES, mail_program
+from tests.kit.receivers import send_by_url
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 TITLE = "[CRITICAL] default: no leader for <dispatcher>"
+LABELLED = "CRITICAL default: no leader for <dispatcher>"
+"""In a page the severity is a label."""
 BODY = (
     "dispatcher: no leader since 2026-11-20T08:12:04.882702Z (before: a:1)\n"
     "rest_server: <!channel> <script>alert(1)</script> <img src=http://evil.example/x.png> & [x](javascript:alert(1))\n\n"
@@ -39,8 +45,8 @@ DISCORD = "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js"
 
 def send(url: str, title: str = TITLE, body: str = BODY, link: str | None = LINK) -> None:
     """One message, which arrives."""
-    answer = sender.send(url, title, body, "failure", 10.0, FACTS, link)
-    assert answer == {"outcome": "delivered", "detail": "", "retry_after": None}
+    answer = send_by_url(url, title, body, "failure", 10.0, FACTS, link)
+    assert answer == Answer("delivered")
 
 
 class Elements(HTMLParser):
@@ -83,15 +89,40 @@ def test_a_mail_is_a_small_page(mail: MailReceiver) -> None:
     assert {tag for tag, _ in page.found} == {"div", "h2", "p", "br", "span", "a"}
     assert [attributes for _, attributes in page.found if set(attributes) - {"style"}] == [{"href": LINK}]
     assert not any("url(" in (attributes.get("style") or "") for _, attributes in page.found)
-    for text in (TITLE, *BODY.splitlines(), *(f"{name}: {value}" for name, value in FACTS), LINK):
+    for text in (LABELLED, *BODY.splitlines(), *(f"{name}: {value}" for name, value in FACTS), LINK):
         assert text in page.text
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Page]:
+    """Chromium."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_mail_is_readable_on_each_screen(
+    mail: MailReceiver, browser: Page, tmp_path: Path, scheme: str, width: int
+) -> None:
+    """Nothing is wider than the screen, the label has its colour, all other text that of the mail program."""
+    send(mail.url, body=f"{BODY}\n{'x' * 300}")
+    browser.open(mail_program(tmp_path, scheme, part(arrived(mail), "html")), width)
+
+    assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert browser.value("getComputedStyle(document.querySelector('h2 span')).backgroundColor") == "rgb(179, 38, 30)"
+    colours = "[...document.querySelectorAll('div, h2, p')].map(e => getComputedStyle(e).color)"
+    assert (
+        browser.value(f"[...new Set({colours})].join()")
+        == {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}[scheme]
+    )
 
 
 def test_a_mail_can_be_read_as_plain_text(mail: MailReceiver) -> None:
     """The plain-text part has the same content."""
     send(mail.url)
 
-    assert part(arrived(mail), "plain").splitlines() == [TITLE, "", *PLAIN.splitlines()]
+    assert part(arrived(mail), "plain").splitlines() == [LABELLED, "", *PLAIN.splitlines()]
 
 
 def test_a_url_may_ask_for_plain_mail(mail: MailReceiver) -> None:

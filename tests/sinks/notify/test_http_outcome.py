@@ -15,9 +15,9 @@ from aiosmtpd.smtp import SMTP
 
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify import sender
 from sidecar.sinks.notify.http_outcome import MOST_BYTES
-from tests.kit.receivers import RawServer
+from sidecar.sinks.notify.message import Answer
+from tests.kit.receivers import RawServer, send_by_url
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -36,9 +36,9 @@ GARBAGE = (
 )
 
 
-def send(url: str, seconds: float = 10.0) -> dict[str, Any]:
+def send(url: str, seconds: float = 10.0) -> Answer:
     """One attempt."""
-    return sender.send(url, "title", "body", "warning", seconds)
+    return send_by_url(url, "title", "body", "warning", seconds)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_status_determines_the_outcome(web: HttpReceiver, status: int, outcome
 
     answer = send(web.url)
 
-    assert answer["outcome"] == outcome
-    assert status == 200 or str(status) in answer["detail"]
+    assert answer.outcome == outcome
+    assert status == 200 or str(status) in answer.detail
     assert len(web.received) == 1
 
 
@@ -93,7 +93,7 @@ def test_a_service_determines_how_long_to_wait(
     with RawServer(lambda: [b"HTTP/1.1 %d x\r\n%sContent-Length: 0\r\n\r\n" % (status, lines)]) as server:
         answer = send(server.url)
 
-    assert (answer["outcome"], answer["retry_after"]) == (outcome, retry_after)
+    assert (answer.outcome, answer.retry_after) == (outcome, retry_after)
 
 
 def test_a_date_counts_from_the_date_of_the_answer(web: HttpReceiver) -> None:
@@ -101,7 +101,7 @@ def test_a_date_counts_from_the_date_of_the_answer(web: HttpReceiver) -> None:
     in_two_minutes = datetime.now(UTC) + timedelta(minutes=2)
     web.status, web.headers = 429, {"Retry-After": format_datetime(in_two_minutes, usegmt=True)}
 
-    assert 60 <= send(web.url)["retry_after"] <= 120
+    assert 60 <= (send(web.url).retry_after or 0) <= 120
 
 
 @pytest.mark.timing
@@ -118,7 +118,7 @@ def test_a_rate_limited_attempt_is_not_repeated_by_the_plugin(
 
     answer = send("discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js")
 
-    assert (answer["outcome"], answer["retry_after"]) == ("rate_limited", 40)
+    assert (answer.outcome, answer.retry_after) == ("rate_limited", 40)
     assert len(web.received) == 1
     assert time.monotonic() - began < 20
 
@@ -132,8 +132,8 @@ def test_a_mail_server_says_whether_to_try_again(mail: MailReceiver, status: int
 
     answer = send(mail.url)
 
-    assert answer["outcome"] == outcome
-    assert str(status) in answer["detail"]
+    assert answer.outcome == outcome
+    assert str(status) in answer.detail
 
 
 class Picky(MailReceiver):
@@ -153,8 +153,8 @@ def test_an_unknown_recipient_is_rejected() -> None:
     finally:
         picky.stop()
 
-    assert answer["outcome"] == "rejected"
-    assert "no such user here" in answer["detail"]
+    assert answer.outcome == "rejected"
+    assert "no such user here" in answer.detail
     assert picky.received == []
 
 
@@ -175,19 +175,19 @@ def test_an_unknown_host_has_received_nothing(monkeypatch: pytest.MonkeyPatch, u
 
     answer = send(url)
 
-    assert answer["outcome"] == "failed"
-    assert "Name or service not known" in answer["detail"]
+    assert answer.outcome == "failed"
+    assert "Name or service not known" in answer.detail
 
 
 def test_a_refused_connection_has_received_nothing() -> None:
     """A connection that was never made."""
-    assert send(f"json://127.0.0.1:{free_port()}/")["outcome"] == "failed"
+    assert send(f"json://127.0.0.1:{free_port()}/").outcome == "failed"
 
 
 def test_a_connection_that_is_reset_may_have_delivered() -> None:
     """The request was read, and then nothing came back."""
     with RawServer(list, reset=True) as server:
-        assert send(server.url)["outcome"] == "timed_out"
+        assert send(server.url).outcome == "timed_out"
         assert server.requests == 1
 
 
@@ -195,14 +195,14 @@ def test_a_service_that_hangs_may_have_delivered(web: HttpReceiver) -> None:
     """It may or may not deliver the message."""
     web.answer_after = math.inf
 
-    assert send(web.url, seconds=1.0)["outcome"] == "timed_out"
+    assert send(web.url, seconds=1.0).outcome == "timed_out"
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(200, "timed_out"), (404, "rejected")])
 def test_an_answer_that_breaks_off_may_be_a_yes(status: int, outcome: str) -> None:
     """Its first line said yes; one that said no has said so."""
     with RawServer(lambda: [b"HTTP/1.1 %d x\r\nContent-Length: 100\r\n\r\nok" % status]) as server:
-        assert send(server.url)["outcome"] == outcome
+        assert send(server.url).outcome == outcome
 
 
 def status_line(status: int) -> bytes:
@@ -246,7 +246,7 @@ def test_a_hostile_answer_does_no_harm(head: bytes, tail: Callable[[], Iterable[
     with RawServer(lambda: chain([head], tail())) as server:
         answer = send(server.url)
 
-    assert (answer["outcome"], answer["retry_after"]) == (outcome, None)
+    assert (answer.outcome, answer.retry_after) == (outcome, None)
     assert server.sent < 16 * MOST_BYTES
 
 

@@ -4,9 +4,11 @@ The store here is memory with faults on demand; the real ones have their own tes
 speak with one voice in tests/e2e/test_one_voice.py.
 """
 
+import math
 import time
-from collections.abc import Callable
-from threading import Lock, Thread
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 
 import pytest
 from msgspec.structs import replace
@@ -22,60 +24,15 @@ from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks.notify.ledger_client import FREE, Permit, SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
 from tests.core.delivery.test_ledger_document import OVER, VACANCY, told_of
+from tests.kit.memory_ledger import Memory, Shared
+from tests.kit.receivers import RawServer, apprise
+from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
 
 NOW = Clock()()
 SOON = NOW.wall + 3600 * SECOND
 """Later than any ledger begins here."""
 FIRST = replace(told_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW, wall=SOON))
 LATER = replace(FIRST, id="later", parts=(replace(OVER, began=SOON, ended=SOON + SECOND),), reason=Reason.RESOLVED)
-
-
-class Shared:
-    """One document in memory."""
-
-    def __init__(self) -> None:
-        self.document = Document()
-        self.lock = Lock()
-
-
-class Memory:
-    """A way to the shared document. `fault` is raised by each call while it is there."""
-
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self.fault: LedgerError | None = None
-        self.races = 0
-        """Writes that lose a conflict."""
-        self.rests = 0
-        self.reads = 0
-        self.slow = 0.0
-        """Seconds that a call takes."""
-
-    def read(self) -> Document:
-        self.reads += 1
-        time.sleep(self.slow)
-        if self.fault:
-            raise self.fault
-        return self.shared.document
-
-    def write(self, content: bytes, over: Document) -> Document | None:
-        if self.fault:
-            raise self.fault
-        with self.shared.lock:
-            if self.races:
-                self.races -= 1
-                found = self.shared.document
-                self.shared.document = Document(found.content, int(found.version or 0) + 1)
-            if over.version != self.shared.document.version:
-                return None
-            self.shared.document = Document(content, int(over.version or 0) + 1)
-            return self.shared.document
-
-    def rest(self) -> None:
-        self.rests += 1
-
-    def stop(self) -> None:
-        """Nothing to give back."""
 
 
 class Observers:
@@ -85,11 +42,9 @@ class Observers:
         self.shared = Shared()
         self.stores: dict[str, Memory] = {}
 
-    def make(self, name: str, *, alone: bool = True, take_over: float = 3600) -> SharedLedger:
+    def make(self, name: str, *, alone: bool = True, lease: float = 3600) -> SharedLedger:
         self.stores[name] = Memory(self.shared)
-        return SharedLedger(
-            self.stores[name], name, Clock(), alone_if_refused=alone, take_over=round(take_over * SECOND)
-        )
+        return SharedLedger(self.stores[name], name, Clock(), alone_if_refused=alone, lease=round(lease * SECOND))
 
 
 @pytest.fixture
@@ -126,12 +81,51 @@ def test_after_a_failure_another_sidecar_may_send(
 def test_the_claim_of_a_dead_sidecar_is_taken_over(observers: Observers) -> None:
     """When it has stood unchanged for long enough by our own clock; it may have arrived."""
     observers.make("a").claim(FIRST)
-    patient, impatient = observers.make("patient"), observers.make("impatient", take_over=0)
+    patient, impatient = observers.make("patient"), observers.make("impatient", lease=0)
     assert patient.claim(FIRST).outcome is DeliveryOutcome.HELD
     permit = impatient.claim(FIRST)
     assert (permit.outcome, permit.possible_duplicate) == (None, True)
     impatient.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
     assert patient.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
+
+
+def test_a_claim_that_is_renewed_is_held_and_then_taken_over(observers: Observers) -> None:
+    """As long as its holder lives, and one lease longer."""
+    holder, other = observers.make("holder", lease=1.0), observers.make("other", lease=1.0)
+    permit = holder.claim(FIRST)
+    with holder.renewing(FIRST, permit) as claim:
+        for _ in range(30):
+            assert other.claim(FIRST).outcome is DeliveryOutcome.HELD
+            time.sleep(0.1)
+        assert claim.until > permit.until
+    died = time.monotonic()
+    taken = wait_for("the claim", lambda: found if (found := other.claim(FIRST)).outcome is None else None)
+    assert 0.5 < time.monotonic() - died < 1.0 + LOADED_MACHINE_SECONDS
+    assert taken.possible_duplicate
+    assert holder.renewing(FIRST, permit)._renew(claim.until) == -math.inf
+
+
+def test_a_claim_that_is_not_renewed_is_held_for_longer(observers: Observers) -> None:
+    """By a sidecar of an earlier version, which takes longer to send."""
+    holder, other = observers.make("holder"), observers.make("other", lease=0)
+    holder.claim(FIRST)
+    document = observers.shared.document
+    observers.shared.document = replace(document, content=document.content.replace(b',"renewed":0', b""))
+    assert other.claim(FIRST).outcome is DeliveryOutcome.HELD
+    observers.shared.document = document
+    assert other.claim(FIRST).outcome is None
+
+
+def test_who_cannot_read_the_ledger_does_not_count_the_time(observers: Observers) -> None:
+    """The holder of the claim may not reach it either, and has another lease to mark what it has sent."""
+    observers.make("holder").claim(FIRST)
+    other = observers.make("other", lease=0.5)
+    assert other.claim(FIRST).outcome is DeliveryOutcome.HELD
+    observers.stores["other"].fault = LedgerError("no quorum")
+    assert other.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
+    time.sleep(0.6)
+    observers.stores["other"].fault = None
+    assert other.claim(FIRST).outcome is DeliveryOutcome.HELD
 
 
 @pytest.mark.parametrize("fault", [LedgerError("no quorum"), LedgerRefusedError("no permission")])
@@ -152,8 +146,8 @@ def test_whether_the_ledger_is_in_use_is_known(observers: Observers, fault: Ledg
 
 def test_a_claim_that_changes_hands_is_watched_anew(observers: Observers) -> None:
     """Each holder has its full time."""
-    watcher = observers.make("watcher", take_over=0.2)
-    others = [observers.make(f"other-{number}", take_over=0) for number in range(3)]
+    watcher = observers.make("watcher", lease=0.2)
+    others = [observers.make(f"other-{number}", lease=0) for number in range(3)]
     for other in others:
         other.claim(FIRST)
         assert watcher.claim(FIRST).outcome is DeliveryOutcome.HELD
@@ -173,7 +167,7 @@ def test_a_mark_that_could_not_be_made_is_made_when_the_ledger_is_back(
     a, b = observers.make("a"), observers.make("b")
     observers.stores["a"].fault = LedgerError("no quorum")
     settled: list[Attempt] = []
-    notifier = Notifier({"ops#0": web.url}, lambda _, each: settled.append(each), {"default": a}, workers=1)
+    notifier = Notifier({"ops#0": apprise(web.url)}, lambda _, each: settled.append(each), {"default": a}, workers=1)
     notifier.start()
     try:
         notifier.send(replace(FIRST, fails_open=True))
@@ -354,7 +348,7 @@ def test_a_mark_leaves_the_claims_of_others(observers: Observers) -> None:
 
 def test_a_failed_mark_is_retried_and_logged(observers: Observers, caplog: pytest.LogCaptureFixture) -> None:
     """It was sent: others may send it again, as a possible duplicate."""
-    a, b = observers.make("a"), observers.make("b", take_over=0)
+    a, b = observers.make("a"), observers.make("b", lease=0)
     permit = a.claim(FIRST)
     observers.stores["a"].fault = LedgerError("no quorum")
     a.settle(FIRST, permit.claim, DeliveryOutcome.DELIVERED)
@@ -366,7 +360,7 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
     """Its claim may have been taken over: it is released and made again. Here the deadline has passed at once."""
     settled: list[Attempt] = []
     notifier = Notifier(
-        {"ops#0": web.url}, lambda _, each: settled.append(each), {"default": observers.make("a", take_over=0)}
+        {"ops#0": apprise(web.url)}, lambda _, each: settled.append(each), {"default": observers.make("a", lease=0)}
     )
     notifier.start()
     try:
@@ -383,14 +377,75 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
     assert observers.make("b").claim(FIRST).outcome is None
 
 
+@contextmanager
+def sending(observers: Observers, answer: Callable[[], Iterable[bytes]], lease: float) -> Iterator[list[Attempt]]:
+    """What becomes of a notification by sidecar `a` to a receiver that answers like that."""
+    settled: list[Attempt] = []
+    ledgers = {"default": observers.make("a", lease=lease)}
+    with RawServer(answer) as server:
+        notifier = Notifier({"ops#0": apprise(server.url)}, lambda _, each: settled.append(each), ledgers, workers=1)
+        notifier.start()
+        try:
+            notifier.send(FIRST)
+            yield settled
+        finally:
+            notifier.stop()
+
+
+def test_a_slow_receiver_has_more_time_than_a_lease(observers: Observers) -> None:
+    """The claim is renewed meanwhile, so nobody else sends it."""
+    other = observers.make("other", lease=2.0)
+
+    def answer() -> Iterator[bytes]:
+        for _ in range(50):
+            assert other.claim(FIRST).outcome is DeliveryOutcome.HELD
+            time.sleep(0.1)
+        yield b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+    with sending(observers, answer, lease=2.0) as settled:
+        [attempt] = wait_for("the answer", lambda: settled)
+    assert (attempt.outcome, attempt.possible_duplicate) == (DeliveryOutcome.DELIVERED, False)
+    assert other.claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
+
+
+def test_who_cannot_renew_its_claim_ends_sending_before_another_one_may_begin(observers: Observers) -> None:
+    """A partition: the receiver still hears the holder, which the ledger does not. Whoever sends next says that it may be a duplicate."""
+    reached: list[float] = []
+    over = Event()
+
+    def answer() -> Iterator[bytes]:
+        observers.stores["a"].fault = LedgerError("no quorum")
+        reached.append(time.monotonic())
+        over.wait(LOADED_MACHINE_SECONDS + 20)
+        yield b""
+
+    other = observers.make("other", lease=4.0)
+    with sending(observers, answer, lease=4.0) as settled:
+        wait_for("the request", lambda: reached)
+        first = other.claim(FIRST)
+        [attempt] = wait_for("the end of the attempt", lambda: settled)
+        ended = time.monotonic()
+        taken = wait_for("the claim", lambda: found if (found := other.claim(FIRST)).outcome is None else None)
+        over.set()
+    assert first.outcome is DeliveryOutcome.HELD
+    assert (attempt.outcome, attempt.detail) == (
+        DeliveryOutcome.TIMED_OUT,
+        "its claim in the ledger could not be renewed; the message may have arrived",
+    )
+    assert ended - reached[0] < 4.0 < time.monotonic() - reached[0]
+    assert taken.possible_duplicate
+
+
 def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: HttpReceiver) -> None:
-    """The second finds it sent. Notifications of one observer alone, or that waited too long, need no claim."""
+    """The second finds it sent. One of one observer alone needs no claim, nor does one that waited too long: that is still looked up."""
     settled: dict[str, list[tuple[str, Attempt]]] = {"a": [], "b": []}
     lone = replace(FIRST, id="lone", parts=())
     blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)
     for name, found in settled.items():
         ledgers = {"default": observers.make(name)}
-        notifier = Notifier({"ops#0": web.url}, lambda *each, found=found: found.append(each), ledgers, workers=1)
+        notifier = Notifier(
+            {"ops#0": apprise(web.url)}, lambda *each, found=found: found.append(each), ledgers, workers=1
+        )
         notifier.start()
         try:
             for delivery in (FIRST, lone, blind):
@@ -408,8 +463,8 @@ def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: Http
     assert [(name, each.outcome) for name, each in settled["b"]] == [
         ("id", DeliveryOutcome.ALREADY_TOLD),
         ("lone", DeliveryOutcome.DELIVERED),
-        ("blind", DeliveryOutcome.DELIVERED),
+        ("blind", DeliveryOutcome.ALREADY_TOLD),
     ]
     texts = [str(message) for message in web.received]
-    assert len(texts) == 5
-    assert sum("This may be a duplicate" in text for text in texts) == 2
+    assert len(texts) == 4
+    assert sum("This may be a duplicate" in text for text in texts) == 1

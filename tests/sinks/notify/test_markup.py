@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.lab.receivers import HttpReceiver
-from sidecar.sinks.notify import sender
+from tests.kit.receivers import send_by_url
 
 HOSTILE = (
     "<!channel> <@U123> <#C1> <users/all> <https://evil.example|jm-0:6123> <https://evil.example> @here @everyone "
@@ -55,8 +55,8 @@ def texts(found: Any) -> list[str]:
 
 def arrived(web: HttpReceiver, url: str, title: str, body: str, facts: list[tuple[str, str]], link: str | None) -> str:
     """All that the chat gets, without the entities and the backslashes in which some take it: as if it unescaped too much."""
-    answer = sender.send(url, title, body, "failure", 10.0, facts, link)
-    assert answer["outcome"] == "delivered", answer
+    answer = send_by_url(url, title, body, "failure", 10.0, facts, link)
+    assert answer.outcome == "delivered", answer
     raw = "\n".join(message.raw.decode() for message in web.received)
     found = "\n".join(texts(json.loads(raw))) if raw.startswith("{") else raw
     found = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", found)

@@ -25,9 +25,9 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Severity
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify.notifier import CAPACITY, Attempt, Notifier, check_urls
+from sidecar.sinks.notify.notifier import CAPACITY, Attempt, Notifier, check_endpoints
 from tests import ROOT
-from tests.kit.receivers import webhook
+from tests.kit.receivers import apprise, send_by_url, webhook
 
 SECRETS = ("s3cretUser", "p4ss/word", "p4ss%2Fword", "T0kenInPath", "T0kenInQuery", "T0kenInHeader")
 WITH_SECRETS = "json://s3cretUser:p4ss%2Fword@{}/T0kenInPath?-key=T0kenInQuery&+X-Token=T0kenInHeader"
@@ -80,7 +80,8 @@ def notify(outbox: Outbox) -> Iterator[MakeNotifier]:
     notifiers = []
 
     def start(urls: Mapping[str, str], *, time_limit: float = 20.0, workers: int = 4) -> Notifier:
-        notifier = Notifier(urls, outbox.settle, time_limit=time_limit, workers=workers)
+        endpoints = {name: apprise(url) for name, url in urls.items()}
+        notifier = Notifier(endpoints, outbox.settle, time_limit=time_limit, workers=workers)
         notifiers.append(notifier)
         notifier.start()
         return notifier
@@ -325,7 +326,7 @@ def test_a_worker_survives_errors_of_others(web: HttpReceiver, caplog: pytest.Lo
         settled.put(delivery_id)
         raise RuntimeError("the inbox is closed")
 
-    notifier = Notifier({"ops#0": web.url}, settle, workers=1)
+    notifier = Notifier({"ops#0": apprise(web.url)}, settle, workers=1)
     notifier.start()
     notifier.send(DELIVERY)
     notifier.send(replace(DELIVERY, id="d-2"))
@@ -373,7 +374,7 @@ def test_stop_is_bounded_and_settles_everything(notify: MakeNotifier, outbox: Ou
 
 def test_stop_before_start_is_quiet(outbox: Outbox, web: HttpReceiver) -> None:
     """What was given to a notifier that never started is settled, and it does not start any more."""
-    notifier = Notifier({"ops#0": web.url}, outbox.settle)
+    notifier = Notifier({"ops#0": apprise(web.url)}, outbox.settle)
     notifier.send(DELIVERY)
 
     notifier.stop()
@@ -385,7 +386,7 @@ def test_stop_before_start_is_quiet(outbox: Outbox, web: HttpReceiver) -> None:
 
 def test_more_than_fits_is_refused_at_once(outbox: Outbox, web: HttpReceiver) -> None:
     """The queue is bounded; a full one is reported at once."""
-    notifier = Notifier({"ops#0": web.url}, outbox.settle)
+    notifier = Notifier({"ops#0": apprise(web.url)}, outbox.settle)
     for number in range(CAPACITY + 1):
         notifier.send(replace(DELIVERY, id=f"d-{number}"))
 
@@ -415,18 +416,30 @@ UNUSABLE = {
 }
 
 
-def test_check_urls_names_unusable_urls(
+def test_check_endpoints_names_unusable_urls(
     web: HttpReceiver, mail: MailReceiver, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line each, without the secret, and nothing is sent to those that are right."""
     caplog.set_level(logging.NOTSET)
     urls = {"web": web.url, "mail": mail.url, **{url: url for url in UNUSABLE}}
 
-    assert check_urls(urls) == UNUSABLE
+    assert check_endpoints({name: apprise(url) for name, url in urls.items()}) == UNUSABLE
     assert web.received == []
     assert mail.received == []
     assert capfd.readouterr() == ("", "")
     assert caplog.text == ""
+
+
+def test_an_option_that_a_service_does_not_have_is_named(web: HttpReceiver, mail: MailReceiver) -> None:
+    """Apprise ignores it: a region or a server that is misspelled would lead the messages elsewhere. A message is sent all the same."""
+    urls = {
+        "misspelled": "pagerduty://0123456789abcdef@0123456789abcdef?regoin=eu",
+        "prefixed": f"{web.url}?-a=T0kenInQuery&+b=x&:c=x&method=PUT&verify=no&rto=3&T0kenInPath",
+        "mail": f"{mail.url}&name=flink&reply=a@example.com",
+    }
+    assert check_endpoints({name: apprise(url) for name, url in urls.items()}) == {
+        "misspelled": "pagerduty:// has no option regoin: see https://appriseit.com/services/pagerduty/"
+    }
 
 
 @pytest.mark.parametrize("url", UNUSABLE)
@@ -480,28 +493,27 @@ def test_a_reason_that_quotes_the_url_is_scrubbed(monkeypatch: pytest.MonkeyPatc
     """Whatever text a plugin or a service returns. The sender runs in this process, to replace the plugin's text."""
     from apprise.plugins.custom_json import NotifyJSON
 
-    from sidecar.sinks.notify import sender
-
     def send(self: NotifyJSON, **_: object) -> bool:
         self.logger.warning("refused:\n%s\x1b[2J%s", said, "x" * 1000)
         return False
 
     monkeypatch.setattr(NotifyJSON, "send", send)
 
-    answer = sender.send(WITH_SECRETS.format("127.0.0.1:1"), "title", "body", "info", 5.0)
+    answer = send_by_url(WITH_SECRETS.format("127.0.0.1:1"), "title", "body", "info", 5.0)
 
-    assert answer["outcome"] == "failed"
-    assert answer["detail"].startswith("refused: ")
-    assert answer["detail"].isprintable()
-    assert len(answer["detail"]) == 200
-    assert [secret for secret in SECRETS if secret.casefold() in answer["detail"].casefold()] == []
+    assert answer.outcome == "failed"
+    assert answer.detail.startswith("refused: ")
+    assert answer.detail.isprintable()
+    assert len(answer.detail) == 200
+    assert [secret for secret in SECRETS if secret.casefold() in answer.detail.casefold()] == []
 
 
 PARENT = """
 import sys, threading
+from tests.kit.receivers import apprise
 from tests.sinks.notify.test_notifier import DELIVERY
 from sidecar.sinks.notify.notifier import Notifier
-notifier = Notifier({"ops#0": sys.argv[1]}, print, time_limit=600.0)
+notifier = Notifier({"ops#0": apprise(sys.argv[1])}, print, time_limit=600.0)
 notifier.start()
 notifier.send(DELIVERY)
 threading.Event().wait()
@@ -536,7 +548,9 @@ def test_apprise_and_the_sidecar_do_not_meet(module: str, absent: str) -> None:
 def test_a_sender_loads_one_plugin(web: HttpReceiver) -> None:
     """All of them would double its memory above a bare interpreter's."""
     code = (
-        "import sys, sidecar.sinks.notify.sender as sender; print(sender.send(sys.argv[1], 't', 'b', 'info', 5.0)['outcome'], "
+        "import sys; from sidecar.endpoints import AppriseUrl; from sidecar.secret import Secret; "
+        "from sidecar.sinks.notify.message import Message; from sidecar.sinks.notify.sender import send; "
+        "print(send(Message(AppriseUrl(Secret(sys.argv[1])), 't', 'b', 5.0, 'FIRST', 'info')).outcome, "
         "*[name for name in sys.modules if name in {'apprise.plugins.custom_json', 'apprise.plugins.discord'}])"
     )
 

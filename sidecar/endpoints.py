@@ -1,0 +1,92 @@
+"""The endpoint of a destination: which kind of service it is, and all that is needed to reach it.
+
+The settings make it, and the short-lived child that sends gets it. A new kind is a struct here, a reader in
+`sidecar.settings.alerting.receivers`, and a module that `sidecar.sinks.notify.sender` knows.
+"""
+
+from typing import ClassVar, Final
+
+from msgspec import Struct
+
+from sidecar.secret import Secret
+
+INCIDENT_SCHEMES: Final = frozenset(
+    (
+        *("pagerduty", "opsgenie", "jira", "ilert", "squadcast", "incidentio", "splunk", "victorops"),
+        *("firehydrant", "goalert", "goalerts", "pagertree", "signl4"),
+    )
+)
+"""Apprise's schemes of services that keep an incident open until it is closed by its key."""
+
+
+class AppriseUrl(Struct, frozen=True, tag="apprise"):
+    """An entry of `urls`."""
+
+    url: Secret
+
+    @property
+    def scheme(self) -> str:
+        """In lower case; empty if there is none."""
+        return self.url.reveal().strip().partition("://")[0].lower()
+
+    @property
+    def keeps_incidents(self) -> bool:
+        """Whether the service keeps an incident open until it is closed."""
+        return self.scheme in INCIDENT_SCHEMES
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each message changes what the service shows of the incident."""
+        return self.keeps_incidents
+
+
+class Webhook(Struct, frozen=True, tag="webhook"):
+    """An HTTP endpoint that takes Alertmanager's webhook payload, version 4."""
+
+    keeps_incidents: ClassVar[bool] = True
+    in_order: ClassVar[bool] = True
+
+    url: Secret
+    hmac_secret: Secret | None = None
+    """Signs the body; None: no signature."""
+    bearer_token: Secret | None = None
+    username: str | None = None
+    """With `password`: basic authentication."""
+    password: Secret | None = None
+    ca_file: str | None = None
+    """PEM; None: the CAs of this system."""
+
+
+class Slack(Struct, frozen=True, tag="slack"):
+    """A channel in Slack, written to by a bot."""
+
+    keeps_incidents: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
+
+    token: Secret
+    channel: str
+    """Its id."""
+    api_url: str
+    """Without a trailing slash."""
+
+
+class Alertmanager(Struct, frozen=True, tag="alertmanager"):
+    """One Alertmanager of a cluster."""
+
+    keeps_incidents: ClassVar[bool] = False
+    in_order: ClassVar[bool] = False
+
+    url: Secret
+    """Where its API is, without `/api/v2` and a trailing slash."""
+    bearer_token: Secret | None = None
+    username: str | None = None
+    """With `password`: basic authentication."""
+    password: Secret | None = None
+    ca_file: str | None = None
+    """PEM; None: the CAs of this system."""
+    certificate_file: str | None = None
+    """Ours, PEM, with `key_file`."""
+    key_file: str | None = None
+
+
+Endpoint = AppriseUrl | Webhook | Slack | Alertmanager

@@ -1,0 +1,184 @@
+"""The receivers of a configuration. What is wrong with an endpoint is an error with its place, and without its secret."""
+
+import re
+import ssl
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from sidecar.core.policy.policy import Feed
+from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
+from sidecar.secret import Secret
+from sidecar.settings.file import schema
+from sidecar.settings.file.durations import SECOND
+from sidecar.settings.file.section import Section
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import SettingsError
+from sidecar.settings.model import Receiver, TlsSettings
+
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+NAME_IS: Final = "1 to 64 letters, digits, _, - or ."
+UNUSED_URL: Final = "json://127.0.0.1"
+"""The URL of every receiver where nothing is sent."""
+
+_KINDS: Final = ("urls", "webhook", "slack", "alertmanager")
+_BOT_TOKEN: Final = re.compile(r"xoxb-[A-Za-z0-9-]{8,200}")
+_CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{6,20}")
+_HEADER_TEXT: Final = re.compile(r"[!-~]{1,4096}")
+
+
+def receiver(section: Section, *, secrets: bool) -> Receiver:
+    """The receiver. Without `secrets` it has one unused URL, and no secret is read. Raises SettingsError."""
+    name = section.get("name").matching(NAME, NAME_IS)
+    if not section.items("urls") and not any(kind in section for kind in _KINDS[1:]):
+        kinds = ", ".join(_KINDS)
+        raise SettingsError(f"{section.location}: the receiver has no endpoint: give it at least one of {kinds}")
+    return Receiver(
+        name,
+        tuple(_endpoints(section)) if secrets else (AppriseUrl(Secret(UNUSED_URL)),),
+        section.get("send_resolved").flag(),
+        section.read("heartbeat", lambda setting: setting.duration(at_least=10 * SECOND), None),
+        _feed(section) if "alertmanager" in section else None,
+    )
+
+
+def _feed(section: Section) -> Feed:
+    for key in schema.RECEIVER:
+        if key in section and key not in {"name", "alertmanager"}:
+            raise section.error(key, "is not for a receiver with alertmanager: give it a receiver of its own")
+    settings = section.section("alertmanager", schema.ALERTMANAGER)
+    return Feed(settings.get("event_duration").duration(at_least=60 * SECOND))
+
+
+def _endpoints(section: Section) -> Iterator[Endpoint]:
+    """Those of `urls` first: see `Receiver.endpoints`."""
+    yield from map(_apprise_url, section.texts("urls"))
+    if "webhook" in section:
+        yield _webhook(section.section("webhook", schema.WEBHOOK))
+    if "slack" in section:
+        yield _slack(section.section("slack", schema.SLACK))
+    if "alertmanager" in section:
+        yield from _alertmanagers(section.section("alertmanager", schema.ALERTMANAGER))
+
+
+def _apprise_url(setting: Setting) -> AppriseUrl:
+    text = setting.secret("URL").text
+    if not text:
+        raise setting.error("is empty: give an Apprise URL")
+    return AppriseUrl(Secret(text))
+
+
+def _webhook(section: Section) -> Webhook:
+    _check_pairs(section, "password")
+    return Webhook(
+        Secret(http_url(section.get("url"))),
+        section.read("hmac_secret", _secret, None),
+        section.read("bearer_token", _secret, None),
+        section.read("username", _username, None),
+        section.read("password", _secret, None),
+        section.read("ca_file", ca_file, None),
+    )
+
+
+def _check_pairs(section: Section, *keys: str) -> None:
+    """That nothing lacks what it is used with: each of `keys` has a partner. Raises SettingsError."""
+    if "username" in section and "bearer_token" in section:
+        raise section.error("bearer_token", "is for requests without username: remove one of the two")
+    for key in keys:
+        for one, other in ((_PARTNERS[key], key), (key, _PARTNERS[key])):
+            if one in section and other not in section:
+                raise section.error(one, f"needs {other}: give it too, or remove this")
+
+
+_PARTNERS: Final = {"password": "username", "key_file": "certificate_file"}
+
+
+def _alertmanagers(section: Section) -> Iterator[Alertmanager]:
+    """One for each URL: every Alertmanager of a cluster gets all alerts, and makes one notification of them with the others."""
+    _check_pairs(section, "password", "key_file")
+    listed = [section.get("url")] if "url" in section else []
+    listed += section.texts("urls")
+    if not listed:
+        raise section.missing("url")
+    if "certificate_file" in section:
+        _check_certificate(section)
+    for setting in listed:
+        yield Alertmanager(
+            Secret(_base_url(setting)),
+            section.read("bearer_token", _secret, None),
+            section.read("username", _username, None),
+            section.read("password", _secret, None),
+            section.read("ca_file", ca_file, None),
+            section.read("certificate_file", _path, None),
+            section.read("key_file", _path, None),
+        )
+
+
+def _base_url(setting: Setting) -> str:
+    text = http_url(setting).rstrip("/")
+    if "?" in text or text.endswith(("/api/v1/alerts", "/api/v2", "/api/v2/alerts")):
+        raise setting.error("must be where the Alertmanager is, like http://alertmanager:9093: leave the rest out")
+    return text
+
+
+def _check_certificate(section: Section) -> None:
+    certificate, key = section.get("certificate_file"), section.get("key_file")
+    try:
+        TlsSettings(certificate_file=certificate.path(), key_file=key.path()).context()
+    except ValueError as error:
+        raise certificate.error(str(error)) from error
+
+
+def _path(setting: Setting) -> str:
+    return str(setting.path().absolute())
+
+
+def _slack(section: Section) -> Slack:
+    token = section.get("token").secret("token")
+    if not _BOT_TOKEN.fullmatch(token.text):
+        raise token.error("is not the token of a bot: it begins with xoxb-")
+    channel = section.get("channel").matching(
+        _CHANNEL, "the id of a channel, like C0123456789: see its details in Slack"
+    )
+    return Slack(Secret(token.text), channel, http_url(section.get("api_url")).rstrip("/"))
+
+
+def http_url(setting: Setting) -> str:
+    """An http or https URL that requests can be sent to; never shown, because its path may be a secret. Raises SettingsError."""
+    text = setting.secret("URL").text
+    try:
+        url = urlsplit(text)
+        usable = url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or not _HEADER_TEXT.fullmatch(text) or "#" in text:
+        raise setting.error("is not an http:// or https:// URL")
+    if "@" in url.netloc:
+        raise setting.error("has credentials before the host: give them as keys of their own")
+    return text
+
+
+def ca_file(setting: Setting) -> str:
+    """A file of certificates, read once. Raises SettingsError."""
+    path = setting.path()
+    try:
+        TlsSettings(ca_file=path).context()
+    except (ValueError, ssl.SSLError) as error:
+        raise setting.error(str(error)) from error
+    return str(path.absolute())
+
+
+def _secret(setting: Setting) -> Secret:
+    return Secret(_header_text(setting.secret("value")))
+
+
+def _username(setting: Setting) -> str:
+    if ":" in _header_text(setting):
+        raise setting.invalid("has a colon, which no user name of basic authentication may have")
+    return setting.text
+
+
+def _header_text(setting: Setting) -> str:
+    if not _HEADER_TEXT.fullmatch(setting.text):
+        raise setting.error("must be 1 to 4096 printable ASCII characters without blanks")
+    return setting.text

@@ -1,0 +1,142 @@
+"""Posts alerts to an Alertmanager's API, version 2. Used only in the sender's child process.
+
+The times of an alert are made here, when it is sent: an alert that waited for an Alertmanager still fires long enough.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from msgspec import DecodeError, Struct, json
+
+from sidecar.endpoints import Alertmanager, Endpoint
+from sidecar.sinks.notify.http_client import Client, Reply, authorization
+from sidecar.sinks.notify.message import Answer, FeedAlert, Message
+
+MOST_IN_A_REQUEST: Final = 1000
+MOST_BYTES: Final = 16 << 20
+"""Of an answer."""
+CLOCK_DIFFERENCE: Final = 30_000_000
+"""Microseconds between its clock and ours beyond which its clock counts: by ours, an alert might have ended when it arrives."""
+
+_OURS: Final = urlencode({"filter": 'store=~"zookeeper|kubernetes"'})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Listed(Struct):
+    """An alert, as the API lists it."""
+
+    labels: dict[str, str]
+
+
+_LIST: Final = json.Decoder(list[_Listed])
+
+
+class _RefusedError(Exception):
+    """The Alertmanager did not take a request."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.detail)
+        self.answer = answer
+
+
+def deliver(message: Message) -> Answer:
+    """Post the alerts once. `not_sent`: there are none that the Alertmanager lacks."""
+    assert isinstance(message.endpoint, Alertmanager)  # noqa: S101  as the child dispatches
+    client = _Client(message.endpoint, message.seconds)
+    try:
+        alerts = [alert for alert in message.feed if alert.seen or _key(alert.labels) in client.active()]
+        for place in range(0, len(alerts), MOST_IN_A_REQUEST):
+            client.post(alerts[place : place + MOST_IN_A_REQUEST])
+    except _RefusedError as failed:
+        return failed.answer
+    return Answer("delivered") if alerts else Answer("not_sent", "none of the alerts fires there any more")
+
+
+def problem(endpoint: Endpoint) -> str | None:
+    """None: the settings have checked it."""
+    assert isinstance(endpoint, Alertmanager)  # noqa: S101  as the child dispatches
+    return None
+
+
+class _Client:
+    """Requests to one Alertmanager."""
+
+    def __init__(self, endpoint: Alertmanager, seconds: float) -> None:
+        hidden = (endpoint.url, endpoint.bearer_token, endpoint.password)
+        certificate, key = endpoint.certificate_file, endpoint.key_file
+        self._client = Client(
+            seconds,
+            secrets=[each.reveal() for each in hidden if each],
+            ca_file=endpoint.ca_file,
+            certificate=(certificate, key) if certificate and key else None,
+        )
+        self._url = endpoint.url.reveal() + "/api/v2/alerts"
+        self._headers = authorization(endpoint)
+        self._ahead = 0
+        """By how many microseconds its clock is ahead of ours, if that is more than CLOCK_DIFFERENCE."""
+        self._active: set[frozenset[tuple[str, str]]] | None = None
+
+    def active(self) -> set[frozenset[tuple[str, str]]]:
+        """The labels of the alerts of sidecars that fire there now; asked once. Raises _RefusedError."""
+        if self._active is None:
+            body = _accepted(self._client.get(f"{self._url}?{_OURS}", self._headers, MOST_BYTES)).body
+            try:
+                self._active = {_key(alert.labels) for alert in _LIST.decode(body)}
+            except (DecodeError, UnicodeDecodeError, RecursionError):
+                raise _RefusedError(Answer("failed", "its list of alerts cannot be read")) from None
+        return self._active
+
+    def post(self, alerts: Sequence[FeedAlert]) -> None:
+        """Post alerts, again if that shows another clock. Raises _RefusedError."""
+        for _ in range(2):
+            content = json.encode([_posted(alert, _now() + self._ahead) for alert in alerts])
+            headers = {"Content-Type": "application/json", **self._headers}
+            ahead = _ahead(_accepted(self._client.post(self._url, content, headers)).date)
+            if abs(ahead - self._ahead) <= CLOCK_DIFFERENCE:
+                return
+            self._ahead = ahead
+
+
+def _accepted(reply: Reply | Answer) -> Reply:
+    if isinstance(reply, Answer):
+        raise _RefusedError(reply)
+    return reply
+
+
+def _posted(alert: FeedAlert, now: int) -> dict[str, Any]:
+    """As the API takes it. An end before the beginning would be refused: clocks jump."""
+    began = min(alert.began, now)
+    return {
+        "labels": alert.labels,
+        "annotations": alert.annotations,
+        "startsAt": _timestamp(began),
+        "endsAt": _timestamp(now + alert.fires_for if alert.fires_for else max(min(alert.ended, now), began)),
+        **({"generatorURL": alert.link} if alert.link else {}),
+    }
+
+
+def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(labels.items())
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _timestamp(micros: int) -> str:
+    return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds")
+
+
+def _ahead(date: str) -> int:
+    """By how many microseconds a `Date` header is ahead of our clock; 0 for less than CLOCK_DIFFERENCE, or without a date."""
+    try:
+        theirs = parsedate_to_datetime(date[:40])
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0
+    difference = (theirs if theirs.tzinfo else theirs.replace(tzinfo=UTC)) - _EPOCH - timedelta(microseconds=_now())
+    ahead = difference // timedelta(microseconds=1)
+    return ahead if abs(ahead) > CLOCK_DIFFERENCE else 0

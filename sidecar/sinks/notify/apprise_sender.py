@@ -1,0 +1,221 @@
+"""Sends a message through Apprise. The only importer of Apprise, used only in the sender's child process.
+
+A secret leaves this process only to the service it belongs to.
+"""
+
+import logging
+import re
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from smtplib import SMTPRecipientsRefused, SMTPResponseException
+from typing import Final
+from urllib.parse import quote, unquote, unquote_plus
+
+from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
+
+from sidecar.endpoints import AppriseUrl, Endpoint
+from sidecar.sinks.notify import incidents, mail_threads
+from sidecar.sinks.notify.formatting import formatted
+from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
+from sidecar.sinks.notify.message import Answer, Message
+
+MOST_CHARACTERS: Final = 200
+"""Of a detail."""
+
+_ASSET: Final = AppriseAsset(
+    app_id="flink-ha-sidecar",
+    app_desc="Flink leader changes",
+    async_mode=False,
+    http_redirects=False,  # an answer must not choose where the message goes
+    service_timeout=0,  # the parent's limit is the one that counts: it ends the process
+    storage_mode="memory",
+)
+# A notification is one message: text beyond a service's limit is cut off, not refused. The audit log has all of it.
+NotifyBase.overflow_mode = OverflowMode.TRUNCATE
+
+_SERVICES: Final = "https://appriseit.com/services/"
+_BASE_ARGS: Final = ("tag", "tags", "redirect", "schema")
+_OPTION: Final = re.compile(r"(?:^|&)([a-z][a-z_]{0,30})(?==)")
+"""Others may be values that a plugin passes on (`+x`, `-x`, `:x`), or parts of a secret."""
+_SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
+_PERMANENT: Final = 500
+"""SMTP codes from here on are permanent refusals."""
+
+
+def deliver(message: Message) -> Answer:
+    """Send one message once.
+
+    The service may take `message.seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
+    A success of Apprise without any traffic is `not_sent`, and one whose answer says that the message was refused is `rejected`.
+    """
+    report = _Report(_url(message.endpoint))
+    service = report.load()
+    if isinstance(service, str):
+        return Answer("undeliverable", service)
+    if why := incidents.unsent(report.scheme, message):
+        return Answer("not_sent", why)
+    service.socket_read_timeout = message.seconds
+    service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
+    incidents.prepare(report.scheme, service, message)
+    with mail_threads.threaded(report.scheme, service, message), observing() as observed:
+        delivered = _notify(report.scheme, service, message)
+    if delivered and not observed.exchanges:
+        return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {message.notify_type}")
+    if delivered and (refusal := observed.refusal()):
+        return Answer(
+            "rejected", report.scrubbed(f"{report.scheme}:// answered with {observed.status}, but refused: {refusal}")
+        )
+    if delivered:
+        return Answer("delivered")
+    outcome = observed.outcome() or report.outcome()
+    return Answer(outcome, report.reason(), observed.retry_after)
+
+
+def _notify(scheme: str, service: NotifyBase, message: Message) -> bool:
+    """Whether the service accepted the message."""
+    apprise = Apprise(asset=_ASSET)
+    apprise.add(service)
+    title, body, body_format = formatted(service, message.title, message.body, message.facts, message.link)
+    kind = NotifyType(message.notify_type)
+    if incidents.by_plugin(scheme, message) and not apprise.notify(body, title, kind, body_format=body_format):
+        return False
+    return incidents.follow_up(scheme, service, message, f"{title}\n\n{body}")
+
+
+def _url(endpoint: Endpoint) -> str:
+    assert isinstance(endpoint, AppriseUrl)  # noqa: S101  as the child dispatches
+    return endpoint.url.reveal()
+
+
+def problem(endpoint: Endpoint) -> str | None:
+    """Why nothing can be sent to the URL, or which of its options the service does not have: one line. Sends nothing."""
+    report = _Report(_url(endpoint))
+    loaded = report.load()
+    if isinstance(loaded, str):
+        return loaded
+    name = _unknown_option(_url(endpoint), loaded)
+    return name and f"{report.scheme}:// has no option {name}: see {_SERVICES}{report.scheme}/"
+
+
+def _unknown_option(url: str, service: NotifyBase) -> str | None:
+    """The first option that neither the plugin's description nor its source names: Apprise would ignore it."""
+    known = {*service.template_args, *_BASE_ARGS}
+    sources = "".join(Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in _kinds(service))
+    names = _OPTION.findall(url.partition("?")[2])
+    return next((name for name in names if name not in known and not re.search(rf"[\"']{name}[\"']", sources)), None)
+
+
+def _kinds(service: NotifyBase) -> list[type]:
+    """The plugin's class and those that it is made of."""
+    return [kind for kind in type(service).__mro__ if kind.__module__.startswith("apprise.")]
+
+
+class _Report(logging.Handler):
+    """Loads one URL and collects why sending failed, which Apprise only logs.
+
+    DEBUG records may hold tokens and the message: only the exception being handled is kept of them.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self._host = ""
+        self.scheme = ""
+        self._warnings: list[str] = []
+        self._error: BaseException | None = None
+        log = logging.getLogger("apprise")
+        log.handlers = [self]
+        log.propagate = False
+        log.setLevel(logging.DEBUG)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._error = sys.exception() or self._error
+        if record.levelno >= logging.WARNING:
+            self._warnings.append(record.getMessage())
+
+    def load(self) -> NotifyBase | str:
+        """The service that the URL names, or why there is none."""
+        match = _SCHEME.match(self._url)
+        if match is None:
+            return f"not an Apprise URL: no scheme:// begins it, see {_SERVICES}"
+        scheme = self.scheme = match[1].lower()
+        service = _instantiate(scheme, self._url)
+        if service is None and scheme not in plugins.N_MGR:
+            return f"no service is called {scheme}://, see {_SERVICES}"
+        if service is None:
+            return f"{scheme}:// cannot be used: {self.reason()}"
+        if "{host}" in " ".join(service.templates):
+            self._host = service.host
+        # The outbox retries, and a failure must be reported: override `retry` and `optional` of the URL.
+        service.retry, service.optional = 0, False
+        if len(service) > 1:
+            return f"names {len(service)} targets: give each a URL of its own, or one that fails repeats the message to the others"
+        self._warnings, self._error = [], None
+        return service
+
+    def reason(self) -> str:
+        """Why sending failed, in one line. Of the URL it holds only the scheme, and the host if the service has one."""
+        reason = self._warnings[0] if self._warnings else "Apprise gives no reason"
+        if self._error is not None:
+            cause = chain(self._error)[-1]
+            why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+            reason += f" ({why})" if why not in reason else ""
+        return self.scrubbed(reason)
+
+    def scrubbed(self, text: str) -> str:
+        """One line without the parts of the URL."""
+        line = " ".join(_url_parts(self._url, self._host).sub("***", text).split())
+        return "".join(char for char in line if char.isprintable())[:MOST_CHARACTERS]
+
+    def outcome(self) -> str:
+        """A value of `Outcome`, by the exceptions."""
+        if any(code >= _PERMANENT for code in _smtp_codes(chain(self._error))):
+            return "rejected"
+        return of_exception(self._error)
+
+
+def _do_not_wait(*_: object, **__: object) -> None:
+    """Replaces a plugin's pauses: the outbox waits instead."""
+
+
+def _instantiate(scheme: str, url: str) -> NotifyBase | None:
+    kind = _plugin(scheme)
+    with suppress(Exception):  # a plugin may raise anything; Apprise below then logs what is wrong
+        if kind and kind.enabled and (parsed := kind.parse_url(url.replace("/#", "/%23"))):
+            return kind(**parsed, asset=_ASSET)
+    with suppress(Exception):
+        return Apprise.instantiate(url, asset=_ASSET)
+    return None
+
+
+def _plugin(scheme: str) -> type[NotifyBase] | None:
+    """The plugin that declares the scheme, None if not found. Importing all plugins would take 10 MiB and 0.1 s more."""
+    declared = re.compile(rb'^    (?:secure_)?protocol = "%s"$' % scheme.encode(), re.MULTILINE)
+    folder = Path(plugins.__path__[0])
+    files = (*folder.glob("*.py"), *folder.glob("*/base.py"))
+    file = next((file for file in files if declared.search(file.read_bytes())), None)
+    if file is None:
+        return None
+    module = import_module(f"apprise.plugins.{file.relative_to(folder).parts[0].removesuffix('.py')}")
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, NotifyBase)]
+    return next((k for k in kinds if scheme in (vars(k).get("protocol"), vars(k).get("secure_protocol"))), None)
+
+
+def _url_parts(url: str, host: str) -> re.Pattern[str]:
+    """Matches every part of the URL of four characters or more, encoded or decoded; not the scheme, option names, or `host`."""
+    written = re.sub("([?&])[a-z]{1,12}=", r"\1", _SCHEME.sub("", url, count=1))
+    texts = {written, unquote(written), unquote_plus(written)}
+    for text in (written, *re.split(r"[/?&=:@]", written)):
+        texts |= {text, unquote(text), unquote_plus(text), quote(unquote(text), safe="")}
+    texts |= {word for text in texts for word in re.split(r"[^\w.~+-]+", text)}
+    parts = [re.escape(text) for text in texts if len(text) >= 4 and text.lower() != host.lower()]
+    return re.compile("|".join([*sorted(parts, key=len, reverse=True), "(?!)"]), re.IGNORECASE)
+
+
+def _smtp_codes(errors: list[BaseException]) -> list[int]:
+    """The codes of a mail server's answers."""
+    codes = [error.smtp_code for error in errors if isinstance(error, SMTPResponseException)]
+    refused = [error.recipients for error in errors if isinstance(error, SMTPRecipientsRefused)]
+    return codes + [code for recipients in refused for code, _ in recipients.values()]

@@ -1,0 +1,115 @@
+"""Requests of our own to a service: no redirects, bounded answers, time limits, and no secret in a reason. Used only in the sender's child.
+
+Proxies and CAs come from the environment, as for Apprise.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import requests
+from urllib3.exceptions import HTTPError
+
+from sidecar.endpoints import Alertmanager, Webhook
+from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
+from sidecar.sinks.notify.message import Answer
+
+_CONNECT_SECONDS: Final = 4.0
+_MOST_SHOWN: Final = 100
+"""Characters of an answer's body in a reason."""
+_MOST_DETAIL: Final = 200
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: int
+    body: bytes
+    date: str
+    """The service's clock: the header `Date`."""
+
+
+class Client:
+    """Sends requests to one service. `secrets` are left out of every reason, and so is the URL but for its host."""
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        secrets: Iterable[str],
+        ca_file: str | None = None,
+        certificate: tuple[str, str] | None = None,
+    ) -> None:
+        """`seconds`: how long the service may take to answer. `certificate`: the files of our own and of its key."""
+        self._seconds = seconds
+        self._secrets = [secret for secret in secrets if len(secret) > 3]
+        self._ca_file = ca_file
+        self._certificate = certificate
+
+    def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> Reply | Answer:
+        """The reply, if the status says that the request was accepted; else how the attempt ended."""
+        return self._request("POST", url, content, headers, MOST_BYTES)
+
+    def get(self, url: str, headers: Mapping[str, str], most_bytes: int) -> Reply | Answer:
+        """As `post`, with the first `most_bytes` of the body."""
+        return self._request("GET", url, None, headers, most_bytes)
+
+    def _request(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
+    ) -> Reply | Answer:
+        host = urlsplit(url).hostname
+        with observing() as observed:
+            try:
+                reply = self._exchange(method, url, content, headers, most_bytes)
+            except (requests.RequestException, HTTPError, OSError) as error:
+                cause = chain(error)[-1]
+                why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+                answered = observed.status is not None  # the request was taken, and the answer broke off
+                ended = observed.outcome() or ("timed_out" if answered else of_exception(error))
+                return Answer(ended, self.scrubbed(f"{host} did not answer: {why}"))
+        if (outcome := observed.outcome()) is None:
+            return reply
+        shown = reply.body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
+        return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {shown}"), observed.retry_after)
+
+    def _exchange(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
+    ) -> Reply:
+        with requests.Session() as session:
+            session.auth = _leave  # else a .netrc would replace the header
+            with session.request(
+                method,
+                url,
+                data=content,
+                headers={"User-Agent": "flink-ha-sidecar", **headers},
+                timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
+                verify=self._ca_file or None,
+                cert=self._certificate,
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                body = response.raw.read(most_bytes, decode_content=True)
+                return Reply(response.status_code, body, response.headers.get("Date", ""))
+
+    def scrubbed(self, text: str) -> str:
+        """One bounded line without secrets."""
+        forms = {form for secret in self._secrets for form in (secret, quote(secret, safe=""))}
+        for secret in sorted(forms, key=len, reverse=True):
+            text = re.sub(re.escape(secret), "***", text, flags=re.IGNORECASE)
+        return "".join(char for char in " ".join(text.split()) if char.isprintable())[:_MOST_DETAIL]
+
+
+def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
+    """The header, if there are credentials."""
+    if endpoint.bearer_token:
+        return {"Authorization": f"Bearer {endpoint.bearer_token.reveal()}"}
+    if endpoint.username and endpoint.password:
+        user = f"{endpoint.username}:{endpoint.password.reveal()}"
+        return {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
+    return {}
+
+
+def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request

@@ -1,0 +1,69 @@
+"""Incidents at services that Apprise's URLs name: opened, updated and closed by one key. Used only in the sender's child process.
+
+Where the plugin can be told the key and what to do, it does all of it. Those of Opsgenie and Jira Service Management close and comment on
+only what the same process has opened: this is done here.
+"""
+
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import quote
+
+import requests
+
+from sidecar.sinks.notify.message import Message
+
+KEYS: Final = {
+    **dict.fromkeys(("pagerduty", "ilert", "squadcast", "incidentio", "firehydrant", "goalert", "goalerts"), "dedup"),
+    **dict.fromkeys(("splunk", "victorops"), "entity_id"),
+    **dict.fromkeys(("opsgenie", "jira"), "alias"),
+    "pagertree": "thirdparty",
+    "signl4": "external_id",
+}
+"""By scheme: the attribute of its plugin's object that is the key of the incident."""
+_NOTED: Final = ("opsgenie", "jira")
+_MOST_NOTE: Final = 25_000
+"""Characters of a note in Opsgenie."""
+# Their plugins open one incident for each message, and cannot close it.
+_OPENS_ONLY: Final = ("betterstack", "spike", "xmatters")
+_OPENING: Final = ("FIRST", "GREW")
+
+
+def unsent(scheme: str, message: Message) -> str | None:
+    """Why such a message is not sent to the service, in one line; None: it is sent."""
+    if scheme in KEYS and message.reason == "HEARTBEAT":
+        return f"{scheme}:// takes incidents, no heartbeats: give heartbeats a receiver of another service"
+    if scheme in _OPENS_ONLY and message.reason not in _OPENING:
+        return f"{scheme}:// opens an incident for each message and closes none: {message.reason} is not sent"
+    return None
+
+
+def prepare(scheme: str, service: Any, message: Message) -> None:
+    """Tell the plugin's object the key of the incident, and to close it if the message is a resolve. A key in the URL is left."""
+    attribute = KEYS.get(scheme)
+    if attribute is None:
+        return
+    own = getattr(service, attribute, None)
+    unset = f"{service.app_id}/{service.routing_key}" if attribute == "entity_id" else None
+    if not own or own == unset:
+        setattr(service, attribute, message.incident)
+    service.action = "new" if scheme in _NOTED else "map"
+
+
+def by_plugin(scheme: str, message: Message) -> bool:
+    """Whether the plugin sends a request for the message. Opening what is open already does nothing but count."""
+    return scheme not in _NOTED or message.reason not in {"SHRANK", "RESOLVED"}
+
+
+def follow_up(scheme: str, service: Any, message: Message, text: str) -> bool:
+    """Send what the plugin cannot: a note for an open incident, or its end. Returns whether the service accepted it."""
+    if scheme not in _NOTED or message.reason in {"FIRST", "REPEAT_INTERVAL_ELAPSED"}:
+        return True
+    module = import_module(type(service).__module__)
+    alerts = getattr(module, f"{scheme.upper()}_API_LOOKUP")[service.region_name]
+    what = "close" if message.reason == "RESOLVED" else "notes"
+    payload = {"source": service.app_desc, "note": text[:_MOST_NOTE]}
+    url = f"{alerts}/{quote(service.alias, safe='')}/{what}"
+    accepted, request_id = service._fetch(requests.post, url, payload, {"identifierType": "alias"})  # noqa: SLF001  there is no other way
+    if accepted and not request_id:
+        service.logger.warning("The answer has no requestId.")
+    return bool(accepted and request_id)

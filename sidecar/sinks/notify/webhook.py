@@ -1,0 +1,152 @@
+"""Sends Alertmanager's webhook payload, version 4 (docs/webhook.schema.json). Used only in the sender's child process."""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, cast
+
+from msgspec import DecodeError, Struct, field, json
+
+from sidecar.endpoints import Endpoint, Webhook
+from sidecar.sinks.notify.http_client import Client, authorization
+from sidecar.sinks.notify.http_outcome import refused
+from sidecar.sinks.notify.message import Alert, Answer, Message
+
+SIGNATURE: Final = "X-Flink-HA-Signature"
+_NEVER: Final = "0001-01-01T00:00:00Z"
+"""Alertmanager's `endsAt` of an alert that fires."""
+
+
+def problem(endpoint: Endpoint) -> str | None:
+    """None: the settings have checked it."""
+    assert isinstance(endpoint, Webhook)  # noqa: S101  as the child dispatches
+    return None
+
+
+def deliver(message: Message) -> Answer:
+    """Send one message once."""
+    endpoint = message.endpoint
+    assert isinstance(endpoint, Webhook)  # noqa: S101  as the child dispatches
+    content = json.encode(payload(message))
+    url = endpoint.url.reveal()
+    secrets = [
+        url,
+        *(each.reveal() for each in (endpoint.hmac_secret, endpoint.bearer_token, endpoint.password) if each),
+    ]
+    client = Client(message.seconds, secrets=secrets, ca_file=endpoint.ca_file)
+    reply = client.post(url, content, {"Content-Type": "application/json", **_headers(endpoint, content)})
+    if isinstance(reply, Answer):
+        return reply
+    if refusal := _refusal(reply.body):
+        return Answer("rejected", client.scrubbed(f"the answer refuses it: {refusal}"))
+    return Answer("delivered")
+
+
+class PayloadAlert(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One alert."""
+
+    status: Literal["firing", "resolved"]
+    labels: dict[str, str]
+    """With `alertname`."""
+    annotations: dict[str, str]
+    starts_at: str
+    """RFC 3339, UTC."""
+    ends_at: str
+    """0001-01-01T00:00:00Z while it fires."""
+    generator_url: str = field(name="generatorURL")
+    fingerprint: str
+    """The same for every observer of the same event."""
+
+
+class Payload(Struct, frozen=True, kw_only=True):
+    """What is posted. The fields from `reason` on are not Alertmanager's."""
+
+    version: Literal["4"] = "4"
+    group_key: str = field(name="groupKey")
+    """The key of the incident: the same in all messages about it, from every observer."""
+    truncated_alerts: int = field(name="truncatedAlerts")
+    """Alerts of the message that are left out of `alerts`."""
+    status: Literal["firing", "resolved"]
+    receiver: str
+    group_labels: dict[str, str] = field(name="groupLabels")
+    common_labels: dict[str, str] = field(name="commonLabels")
+    common_annotations: dict[str, str] = field(name="commonAnnotations")
+    external_url: str = field(name="externalURL")
+    """The page about it; empty without `http.external_url`."""
+    alerts: list[PayloadAlert]
+    reason: Literal["FIRST", "GREW", "SHRANK", "REPEAT_INTERVAL_ELAPSED", "RESOLVED", "HEARTBEAT"]
+    severity: Literal["info", "warning", "critical"]
+    title: str
+    text: str
+    facts: dict[str, str]
+    possible_duplicate: bool
+    """Whether an earlier attempt may have arrived."""
+
+
+def payload(message: Message) -> Payload:
+    """The payload of a message."""
+    alerts = [_alert(message, alert) for alert in message.alerts]
+    return Payload(
+        group_key=message.incident,
+        truncated_alerts=message.alerts_left_out,
+        status="resolved" if message.reason == "RESOLVED" else "firing",
+        receiver=message.receiver,
+        group_labels=dict(message.group_labels),
+        common_labels=_common([alert.labels for alert in alerts]),
+        common_annotations=_common([alert.annotations for alert in alerts]),
+        external_url=message.link or "",
+        alerts=alerts,
+        reason=cast("Any", message.reason),
+        severity=cast("Any", message.severity),
+        title=message.title,
+        text=message.body,
+        facts=dict(message.facts),
+        possible_duplicate=message.possible_duplicate,
+    )
+
+
+def _alert(message: Message, alert: Alert) -> PayloadAlert:
+    # An event of an incident that is not closed yet fires: what is resolved from the start would open nothing.
+    ended = alert.ended if message.goes_on or message.reason == "RESOLVED" else 0
+    return PayloadAlert(
+        status="resolved" if ended else "firing",
+        labels={"alertname": alert.labels.get("alert", ""), **alert.labels},
+        annotations={"summary": alert.summary},
+        starts_at=_time(alert.began),
+        ends_at=_time(ended) if ended else _NEVER,
+        generator_url=message.link or "",
+        fingerprint=alert.id,
+    )
+
+
+def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What all have in common."""
+    first = each[0] if each else {}
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in each)}
+
+
+def _headers(endpoint: Webhook, content: bytes) -> dict[str, str]:
+    headers = authorization(endpoint)
+    if endpoint.hmac_secret:
+        headers[SIGNATURE] = signature(endpoint.hmac_secret.reveal(), content, int(time.time()))
+    return headers
+
+
+def signature(secret: str, content: bytes, at: int) -> str:
+    """The value of the header: the time (seconds since the epoch), and an HMAC-SHA256 over the time, a dot and the body."""
+    signed = hmac.new(secret.encode(), f"{at}.".encode() + content, hashlib.sha256).hexdigest()
+    return f"t={at},v1={signed}"
+
+
+def _refusal(body: bytes) -> str | None:
+    try:
+        answer = json.decode(body)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return refused(answer) if isinstance(answer, dict) else None
+
+
+def _time(micros: int) -> str:
+    return datetime.fromtimestamp(micros / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

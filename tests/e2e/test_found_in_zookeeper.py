@@ -1,0 +1,121 @@
+"""`run` finds clusters below a root of a real ZooKeeper: what happens to each is notified as of a configured one."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
+from sidecar.lab.receivers import HttpReceiver
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.leaders import Leaders
+from tests.kit.receivers import webhook
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
+
+RULES = """\
+rules:
+  - {alert: FlinkLeaderChanged, on: leader_changed}
+  - {alert: FlinkNoLeader, on: vacant, for: 30s}
+"""
+
+
+@pytest.fixture
+def people() -> Iterator[HttpReceiver]:
+    with webhook() as receiving:
+        yield receiving
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeper) -> Iterator[Callable[[str], Leaders]]:
+    """Starts clusters with this id, each with a job and a leader."""
+    running: list[Leaders] = []
+
+    def start(name: str) -> Leaders:
+        leaders = Leaders(zookeeper.address, name)
+        leaders.start()
+        running.append(leaders)
+        return leaders
+
+    yield start
+    for leaders in running:
+        leaders.stop()
+
+
+@pytest.fixture
+def sidecar_of(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> Iterator[Callable[[str], Sidecar]]:
+    made: list[Sidecar] = []
+
+    def make(observer: str) -> Sidecar:
+        config = f"zookeeper: {{quorum: '{zookeeper.address}', clusters: all}}\n{RULES}"
+        made.append(Sidecar(tmp_path / observer, config, [people.url], observer=observer, group_wait="1s"))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for sidecar in made:
+        if sidecar.process and sidecar.process.poll() is None:
+            sidecar.kill()
+
+
+def held(running: Sidecar) -> set[str]:
+    """The clusters with a leader."""
+    found = json.loads(running.get("/api/v1/leaders")[1] or "[]")
+    return {each["cluster_id"] for each in found if each["state"] == "held"}
+
+
+def kinds(running: Sidecar, cluster_id: str) -> list[str]:
+    """What happened to the dispatcher's leadership."""
+    seen = (each for each in running.transitions() if each["component"] == "dispatcher")
+    return [each["kind"] for each in seen if each["cluster_id"] == cluster_id]
+
+
+def remove(leaders: Leaders, name: str) -> None:
+    """As Flink does when it cleans up."""
+    leaders.vacate()
+    leaders.client.delete(f"/flink/{name}", recursive=True)
+
+
+def told(people: HttpReceiver) -> list[str]:
+    return [each.title for each in people.received if DUPLICATE_NOTE not in each.body]
+
+
+def test_found_clusters_are_watched_and_retired(
+    cluster: Callable[[str], Leaders], people: HttpReceiver, sidecar_of: Callable[[str], Sidecar]
+) -> None:
+    """A failover is one message, of two sidecars that find the same; a cluster that is removed, observed or while nobody watches, is
+    retired and never paged for; what comes later is watched too.
+    """
+    clusters = {name: cluster(name) for name in ("orders", "team-a/billing", "team-b/billing")}
+    one, two = pair = [sidecar_of(observer) for observer in ("one", "two")]
+    for each in pair:
+        each.wait_ready()
+    wait_for("all clusters", lambda: all(held(each) == clusters.keys() for each in pair))
+
+    clusters["team-b/billing"].fail_over()
+    wait_for("the message", lambda: told(people))
+    assert "Flink team-b/billing: " in told(people)[0]
+
+    remove(clusters["team-a/billing"], "team-a/billing")
+    wait_for("its end", lambda: kinds(one, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
+    late = cluster("late")
+    wait_for("the new one", lambda: held(one) == {"orders", "team-b/billing", "late"})
+    metrics = one.get("/metrics")[1]
+    assert "flink_ha_clusters_watched 3.0" in metrics
+    assert 'cluster_id="team-a/billing"' not in metrics
+
+    for each in pair:
+        assert each.stop() == 0
+    remove(clusters["orders"], "orders")
+    one.start()
+    one.wait_ready()
+    wait_for("its end", lambda: kinds(one, "orders")[-1:] == ["RETIRED"])
+    late.fail_over()
+    wait_for("the second message", lambda: len(told(people)) == 2)
+    assert "Flink late: " in told(people)[1], people.received
+    assert one.stop() == 0
+    episodes = {each["cluster_id"]: each["cause"] for each in one.records() if each["type"] == "episode"}
+    assert episodes["team-a/billing"] == "cluster_removed"
+    assert len(told(people)) == 2
+    assert two.log.read_text().count("Traceback") == 0

@@ -1,0 +1,321 @@
+"""The finder sees the clusters that come and go below a root of a real ZooKeeper, each like one that is configured."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+
+from sidecar.core.flink.znode_paths import ZNodeLayout
+from sidecar.core.observations import (
+    ClusterFound,
+    ClusterRemoved,
+    ConnectionState,
+    NodeObserved,
+    SnapshotCompleted,
+    ViewObserved,
+)
+from sidecar.drivers.zookeeper import many_clusters
+from sidecar.drivers.zookeeper.discovery import Discovery
+from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
+from sidecar.drivers.zookeeper.many_clusters import MOST_CLUSTERS
+from sidecar.drivers.zookeeper.session import Absent, Children, Question
+from sidecar.lab.zookeeper import ZooKeeper
+from sidecar.settings import ZooKeeperFinderSettings
+from tests.integration.conftest import writer
+from tests.kit import zookeeper_recordings as recordings
+from tests.kit.cluster import DISPATCHER, A, B
+from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
+from tests.kit.fake_flink import Flink
+from tests.kit.finder_recorder import Recorder
+from tests.kit.relay import Wire
+from tests.kit.znodes import ZNodes, ZooKeeperWriter
+
+Find = Callable[..., Recorder]
+Run = Callable[..., Flink]
+PATH = "/leader/dispatcher/connection_info"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_clusters, "REMOVED_SECONDS", 2.0)
+
+
+@pytest.fixture
+def find(shared_zookeeper: ZooKeeper, namespace: str) -> Iterator[Find]:
+    """Starts finders below the test's namespace, and stops them when the test is over."""
+    started: list[Recorder] = []
+
+    def start(address: str = shared_zookeeper.address, root: str = namespace, most: int = MOST_CLUSTERS) -> Recorder:
+        settings = ZooKeeperFinderSettings(address, root, session_timeout=6.0, connection_timeout=3.0)
+        recorder = Recorder(ZooKeeperFinder(settings, now, most))
+        started.append(recorder)
+        recorder.finder.start(recorder)
+        return recorder
+
+    yield start
+    for recorder in started:
+        recorder.finder.stop()
+
+
+@pytest.fixture
+def run(flink: KazooClient) -> Run:
+    """Starts Flinks: a cluster with this id, led by A."""
+
+    def start(cluster_id: str, era: ZNodeLayout = ZNodeLayout.Z4) -> Flink:
+        return Flink(ZNodes(era, ZooKeeperWriter(flink, f"/{cluster_id}"))).grant(A).submit().publish_all(A)
+
+    return start
+
+
+def remove(flink: KazooClient, cluster_id: str) -> None:
+    """As Flink does when it cleans up: everything, then what is empty above it."""
+    flink.delete(f"/{cluster_id}", recursive=True)
+
+
+def dispatchers(found: Recorder, cluster_id: str) -> list[bool]:
+    """Whether the dispatcher had a leader, each time that was told."""
+    seen = (each for each in found.of(cluster_id) if isinstance(each, NodeObserved))
+    return [each.position is not None for each in seen if each.path == PATH]
+
+
+def whole(found: Recorder, cluster_id: str) -> bool:
+    """Whether all of it was told: found, connected, everything that is there, and that this is everything."""
+    told = [type(each) for each in found.of(cluster_id)]
+    return (
+        told[:2] == [ClusterFound, ViewObserved] and SnapshotCompleted in told and any(dispatchers(found, cluster_id))
+    )
+
+
+def removals(found: Recorder, cluster_id: str) -> int:
+    return sum(isinstance(each, ClusterRemoved) for each in found.of(cluster_id))
+
+
+def test_clusters_come_and_go(find: Find, run: Run, flink: KazooClient) -> None:
+    """Each is whole before anything else is told of it, one that comes later too, whatever slashes its id has; one that goes is told as
+    removed, and can come back.
+    """
+    run("orders")
+    found = find()
+    found.wait_listed({"orders"})
+    assert whole(found, "orders")
+    for name in ("team-a/billing", "team-a/x/y"):
+        run(name)
+        found.wait(partial(whole, found, name))
+    remove(flink, "team-a/billing")
+    found.wait(lambda: removals(found, "team-a/billing"))
+    assert dispatchers(found, "team-a/billing")[-1] is False
+    run("team-a/billing")
+    found.wait(lambda: dispatchers(found, "team-a/billing")[-1])
+    assert [removals(found, name) for name in ("orders", "team-a/billing", "team-a/x/y")] == [0, 1, 0]
+
+
+def test_leaders_change_as_in_a_configured_cluster(find: Find, run: Run) -> None:
+    """Each of two: positions and paths are those of its namespace."""
+    flinks = {name: run(name) for name in ("one", "two")}
+    found = find()
+    found.wait_listed({"one", "two"})
+    flinks["one"].vacate(DISPATCHER)
+    found.wait(lambda: dispatchers(found, "one")[-1] is False)
+    flinks["one"].elect(B, DISPATCHER)
+    found.wait(lambda: dispatchers(found, "one")[-1])
+    last = [each for each in found.of("one") if isinstance(each, NodeObserved) and each.path == PATH][-1]
+    assert last.position
+    assert (last.position.path, last.writes) == (PATH, 1)
+    assert dispatchers(found, "two") == [True]
+
+
+@pytest.mark.parametrize("moment", recordings.MOMENTS)
+@pytest.mark.parametrize("version", recordings.VERSIONS)
+def test_clusters_of_each_version_are_found(find: Find, flink: KazooClient, version: str, moment: str) -> None:
+    """By what each of them has in ZooKeeper, and nothing else that is there."""
+    for path, node in sorted(recordings.tree(version, moment).nodes.items()):
+        flink.create(f"/team/{version}{path}", b"" if node.data is None else node.data, makepath=True)
+    flink.ensure_path("/jobs/of/somebody")
+    flink.ensure_path("/leader/of/a/party")
+    flink.ensure_path("/other/leader/somebody")
+    find().wait_listed({f"team/{version}"})
+
+
+def test_a_folder_that_is_called_leader_is_no_cluster(find: Find, run: Run) -> None:
+    """But those in it are."""
+    run("leader/orders")
+    run("team/leader")
+    find().wait_listed({"leader/orders", "team/leader"})
+
+
+def test_what_is_deleted_and_comes_back_was_not_removed(find: Find, run: Run, flink: KazooClient) -> None:
+    """Somebody deletes the znodes of a cluster that runs: its JobManager writes them again, and that is a failover."""
+    run("orders")
+    found = find()
+    found.wait_listed({"orders"})
+    remove(flink, "orders")
+    found.wait(lambda: dispatchers(found, "orders")[-1] is False)
+    run("orders")
+    found.wait(lambda: dispatchers(found, "orders")[-1])
+    confirmed = len(found.confirmed)
+    found.wait(lambda: len(found.confirmed) > confirmed + 1)
+    assert removals(found, "orders") == 0
+
+
+def test_a_root_that_does_not_exist_is_said_once_and_nothing_is_concluded(
+    find: Find, run: Run, flink: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until it is there: no list of clusters, so the finder counts as blind."""
+    with caplog.at_level(logging.WARNING):
+        found = find(root=f"{flink.chroot}/later")
+        found.wait(lambda: any("it does not exist" in line for line in caplog.messages))
+        assert [each.cluster_ids for each in found.listed()] == [None]
+        run("later/orders")
+        found.wait(lambda: whole(found, "orders"))
+    assert found.listed()[-1].cluster_ids is not None
+    (line,) = (line for line in caplog.messages if "does not exist" in line)
+    assert line.endswith("/later in ZooKeeper: it does not exist; retrying")
+
+
+def test_an_absent_root_is_asked_for_twice_and_then_waited_for() -> None:
+    """For its children, and for its creation: that question sets the watch. Here without a server, on which it costs nothing that shows."""
+    found = Discovery(10)
+    for happens in (found.read_all, found.read_all, partial(found.happened, "/")):
+        happens()
+        for question in (Question.CHILDREN, Question.EXISTS):
+            assert found.next() == (question, "/")
+            found.answered("/", Absent())
+        assert (found.next(), found.is_complete) == (None, False)
+    found.happened("/")
+    assert found.next() == (Question.CHILDREN, "/")
+    found.answered("/", Children(()))
+    assert found.is_complete
+
+
+def test_a_path_that_came_back_before_its_absence_was_known_is_listed_again() -> None:
+    """Its watch is gone, and the list above it has not changed. Here without a server: no other answers in that order on demand."""
+    found = Discovery(10)
+    found.read_all()
+    found.answered("/", Children(("orders",)))
+    found.answered("/orders", Children(("leader", "jobgraphs")))
+    assert found.clusters == {"orders"}
+    found.happened("/orders")
+    found.happened("/")
+    found.answered("/orders", Absent())
+    while found.next():
+        pass
+    found.answered("/", Children(("orders",)))
+    assert (found.clusters, found.next()) == (set(), (Question.CHILDREN, "/orders"))
+    found.answered("/orders", Children(("leader", "jobgraphs")))
+    assert found.clusters == {"orders"}
+
+
+def test_a_root_that_may_not_be_listed_is_said_and_nothing_is_concluded(
+    find: Find, run: Run, flink: KazooClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when that begins later: the clusters are still there, and nobody knows of others."""
+    monkeypatch.setattr("sidecar.drivers.zookeeper.connection._REFUSED_INTERVAL", 1.0)
+    run("orders")
+    found = find()
+    found.wait_listed({"orders"})
+    somebody = [make_digest_acl("somebody", "else", all=True)]
+    with caplog.at_level(logging.WARNING):
+        flink.set_acls("/", [*somebody, make_acl("world", "anyone", create=True, delete=True, admin=True)])
+        run("billing")
+        found.wait(lambda: found.listed()[-1].cluster_ids is None)
+    assert any(line.endswith("in ZooKeeper: no permission to read it; retrying") for line in caplog.messages)
+    assert found.views("orders") == [CONNECTED]
+    assert removals(found, "orders") == 0
+    flink.set_acls("/", OPEN_ACL_UNSAFE)
+    found.wait_listed({"orders", "billing"})
+
+
+def test_a_lost_connection_is_told_of_each_and_what_happened_meanwhile_too(
+    find: Find, run: Run, flink: KazooClient, wire: Wire
+) -> None:
+    """A cluster that was removed, one that came, and one whose leader is another."""
+    for name in ("kept", "removed"):
+        run(name)
+    found = find(wire.address)
+    found.wait_listed({"kept", "removed"})
+    wire.fall_silent()
+    wire.cut()
+    found.wait(lambda: found.views("kept")[-1] is SUSPENDED)
+    assert found.listed()[-1].cluster_ids is None
+    remove(flink, "removed")
+    run("new")
+    wire.speak_again()
+    found.wait(lambda: whole(found, "new"))
+    found.wait(lambda: removals(found, "removed"))
+    assert found.views("kept")[-1] is ConnectionState.CONNECTED
+    assert removals(found, "kept") == 0
+
+
+def test_too_many_clusters_are_left_out_and_counted(find: Find, run: Run, flink: KazooClient) -> None:
+    """When one goes, another one is watched."""
+    for name in ("a", "b", "c"):
+        run(name)
+    found = find(most=2)
+    found.wait_listed({"a", "b"})
+    assert found.listed()[-1].left_out == 1
+    remove(flink, "a")
+    found.wait(lambda: whole(found, "c"))
+    found.wait(lambda: found.listed()[-1].left_out == 0)
+
+
+def test_clusters_on_an_old_server_come_and_go(find: Find, old_zookeeper: ZooKeeper, namespace: str) -> None:
+    """It has no persistent watches: each path has its own, and everything is seen."""
+    with writer(old_zookeeper, namespace) as flink:
+        orders = Flink(ZNodes(ZNodeLayout.Z2, ZooKeeperWriter(flink, "/orders"))).submit().publish_all(A)
+        found = find(old_zookeeper.address)
+        found.wait_listed({"orders"})
+        orders.vacate(DISPATCHER)
+        found.wait(lambda: dispatchers(found, "orders")[-1] is False)
+        orders.elect(B, DISPATCHER)
+        found.wait(lambda: dispatchers(found, "orders")[-1])
+        remove(flink, "orders")
+        found.wait(lambda: removals(found, "orders"))
+        orders.submit().elect(A)
+        found.wait(lambda: dispatchers(found, "orders")[-1])
+
+
+def test_a_name_that_cannot_be_shown_is_no_cluster(find: Find, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may write below the root names clusters: names are bounded, and one that would change other text is left out, and logged."""
+    for name in ("\N{RIGHT-TO-LEFT OVERRIDE}sredro", "x" * 300, "orders"):
+        run(name)
+    with caplog.at_level(logging.WARNING):
+        find().wait_listed({"orders"})
+    assert [line for line in caplog.messages if line.endswith("cannot be shown")]
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in caplog.text
+
+
+def test_whatever_comes_and_goes_what_is_left_is_known(find: Find, run: Run, flink: KazooClient) -> None:
+    """At random, several at a time, some below others: each cluster that is there is watched with its leader, and no other."""
+    chance = Random(20261123)
+    names = ("a", "b", "a/b", "a/b/c", "leader/x", "jobs/y", "one/two/three/four/five/six")
+    found = find()
+    found.wait_listed(set())
+    there: set[str] = set()
+    for _ in range(60):
+        name = chance.choice(names)
+        if name in there:
+            remove(flink, name)
+            there = {each for each in there if each != name and not each.startswith(f"{name}/")}
+        else:
+            run(name)
+            there.add(name)
+        time.sleep(chance.choice((0.0, 0.0, 0.1, 0.5)))
+
+    def known() -> set[str]:
+        return {name for name in names if whole(found, name) and dispatchers(found, name)[-1]}
+
+    found.wait(lambda: known() == there)
+    confirmed = len(found.confirmed)
+    found.wait(lambda: len(found.confirmed) > confirmed + 2 * len(names))
+    gone = {name for name in names if found.of(name) and isinstance(_last_of_life(found, name), ClusterRemoved)}
+    assert known() == there
+    assert gone == {name for name in names if found.of(name)} - there
+
+
+def _last_of_life(found: Recorder, cluster_id: str) -> ClusterFound | ClusterRemoved:
+    return [each for each in found.of(cluster_id) if isinstance(each, ClusterFound | ClusterRemoved)][-1]

@@ -1,0 +1,153 @@
+"""Endpoints of receivers: each kind is read in full, and what is wrong with one is a line without its secret."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.moment import SECOND
+from sidecar.core.policy.policy import Feed
+from sidecar.core.policy.routing import FEED_INTERVAL
+from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
+from sidecar.secret import Secret
+from sidecar.settings import SettingsError, load
+from tests.kit.certificates import Authority
+from tests.settings.conftest import Write
+
+TOKEN = "xoxb-1234567890-s3cret"
+
+
+def endpoints(write: Write, text: str) -> dict[str, Endpoint]:
+    """What a configuration with one receiver leads to."""
+    return load(write(f"receivers:\n- name: ops\n  {text}\n"), {"zookeeper": "zk"}).endpoints()
+
+
+def test_the_urls_of_a_receiver_come_first(write: Write) -> None:
+    """Deliveries that were queued before a webhook was added keep their destination."""
+    found = endpoints(
+        write,
+        f"slack: {{token: {TOKEN}, channel: C0123456789}}\n  webhook: {{url: 'https://h/p'}}\n  urls: ['json://a', 'json://b']",
+    )
+    assert found == {
+        "ops#0": AppriseUrl(Secret("json://a")),
+        "ops#1": AppriseUrl(Secret("json://b")),
+        "ops#2": Webhook(Secret("https://h/p")),
+        "ops#3": Slack(Secret(TOKEN), "C0123456789", "https://slack.com/api"),
+    }
+    assert "s3cret" not in repr(found)
+    assert "json:" not in repr(found)
+
+
+def test_a_webhook_has_all_its_settings(write: Write, tmp_path: Path) -> None:
+    """Secrets may be in files of their own."""
+    (tmp_path / "key").write_text("s3cret\n")
+    webhook = "{url: 'https://h:8443/p?x=1', hmac_secret: 'file:key', username: flink, password: 'p:w'}"
+    assert endpoints(write, f"webhook: {webhook}") == {
+        "ops#0": Webhook(Secret("https://h:8443/p?x=1"), Secret("s3cret"), username="flink", password=Secret("p:w"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("webhook: {}", "FILE:3: receivers[0].webhook: url is missing"),
+        ("webhook: {url: 'ftp://s3cret'}", "FILE:3: receivers[0].webhook.url: is not an http:// or https:// URL"),
+        ("webhook: {url: 'https://h/s3c ret'}", "FILE:3: receivers[0].webhook.url: is not an http:// or https:// URL"),
+        ("webhook: {url: 'https://h:s3cret/'}", "FILE:3: receivers[0].webhook.url: is not an http:// or https:// URL"),
+        (
+            "webhook: {url: 'https://u:s3cret@h/'}",
+            "FILE:3: receivers[0].webhook.url: has credentials before the host: give them as keys of their own",
+        ),
+        (
+            "webhook: {url: 'https://h', username: u}",
+            "FILE:3: receivers[0].webhook.username: needs password: give it too, or remove this",
+        ),
+        (
+            "webhook: {url: 'https://h', username: u, password: p, bearer_token: s3cret}",
+            "FILE:3: receivers[0].webhook.bearer_token: is for requests without username: remove one of the two",
+        ),
+        (
+            "webhook: {url: 'https://h', bearer_token: 's3 cret'}",
+            "FILE:3: receivers[0].webhook.bearer_token: must be 1 to 4096 printable ASCII characters without blanks",
+        ),
+        (
+            "webhook: {url: 'https://h', username: 'a:b', password: s3cret}",
+            'FILE:3: receivers[0].webhook.username: "a:b" has a colon, which no user name of basic authentication may have',
+        ),
+        (
+            "webhook: {url: 'https://h', ca_fil: x}",
+            'FILE:3: unknown key "ca_fil": did you mean "ca_file"?',
+        ),
+        (
+            "slack: {token: xoxp-s3cret-s3cret, channel: C0123456789}",
+            "FILE:3: receivers[0].slack.token: is not the token of a bot: it begins with xoxb-",
+        ),
+        (
+            f"slack: {{token: {TOKEN}, channel: ops}}",
+            'FILE:3: receivers[0].slack.channel: "ops" must be the id of a channel, like C0123456789: see its details in Slack',
+        ),
+        (f"slack: {{token: {TOKEN}}}", "FILE:3: receivers[0].slack: channel is missing"),
+        ("alertmanager: {}", "FILE:3: receivers[0].alertmanager: url is missing"),
+        (
+            "alertmanager: {url: 'http://am/api/v2/alerts'}",
+            "FILE:3: receivers[0].alertmanager.url: must be where the Alertmanager is, like http://alertmanager:9093: leave the rest out",
+        ),
+        (
+            "alertmanager: {url: 'http://am', event_duration: 10s}",
+            'FILE:3: receivers[0].alertmanager.event_duration: "10s" is too short: give at least 1m',
+        ),
+        (
+            "alertmanager: {url: 'http://am', certificate_file: x}",
+            "FILE:3: receivers[0].alertmanager.certificate_file: needs key_file: give it too, or remove this",
+        ),
+        (
+            "alertmanager: {url: 'http://am'}\n  send_resolved: false",
+            "FILE:4: receivers[0].send_resolved: is not for a receiver with alertmanager: give it a receiver of its own",
+        ),
+        (
+            "alertmanager: {url: 'http://am'}\n  urls: ['json://s3cret']",
+            "FILE:4: receivers[0].urls: is not for a receiver with alertmanager: give it a receiver of its own",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line_without_a_secret(write: Write, tmp_path: Path, text: str, problem: str) -> None:
+    """It names the place."""
+    with pytest.raises(SettingsError) as caught:
+        endpoints(write, text)
+    assert str(caught.value).replace(str(tmp_path / "sidecar.yaml"), "FILE") == problem
+
+
+def test_a_ca_file_must_exist(write: Write, tmp_path: Path) -> None:
+    """It is read at once, so that a mistake is known at the start."""
+    with pytest.raises(SettingsError, match=r"webhook\.ca_file: .*ca\.pem cannot be read: No such file or directory"):
+        endpoints(write, "webhook: {url: 'https://h', ca_file: ca.pem}")
+
+
+def test_every_alertmanager_is_a_destination_that_is_fed(write: Write, tmp_path: Path) -> None:
+    """With the settings of all, and a route that notifies of changes soon and repeats nothing."""
+    authority = Authority(tmp_path / "ca")
+    certificate, key = authority.issue("sidecar")
+    own = f"certificate_file: {certificate}, key_file: {key}"
+    settings = load(
+        write(
+            "route: {receiver: am, group_interval: 1h, routes: [{receiver: ops, matchers: ['severity=\"info\"']}]}\n"
+            "receivers:\n- {name: ops, urls: ['json://a']}\n"
+            "- name: am\n"
+            f"  alertmanager: {{urls: ['http://a:9093/', 'https://b/p'], bearer_token: s3cret, event_duration: 5m, {own}}}\n"
+        ),
+        {"zookeeper": "zk"},
+    )
+    first = Alertmanager(
+        Secret("http://a:9093"), Secret("s3cret"), certificate_file=str(certificate), key_file=str(key)
+    )
+    assert settings.endpoints() == {
+        "ops#0": AppriseUrl(Secret("json://a")),
+        "am#0": first,
+        "am#1": replace(first, url=Secret("https://b/p")),
+    }
+    policy = settings.policy()
+    assert [each.feed for each in policy.receivers["am"]] == [Feed(300 * SECOND)] * 2
+    assert [each.name for each in policy.feeds()] == ["am#0", "am#1"]
+    assert policy.route.group_interval == FEED_INTERVAL
+    assert policy.route.routes[0].group_interval == 3600 * SECOND
+    assert "s3cret" not in repr(settings)
