@@ -51,7 +51,7 @@ class Auditor:
         self._hidden: dict[Key, set[str]] = {}
         """The silences that hid an alert, as recorded."""
         self._present: dict[Key, Alert] = {}
-        """All alerts in groups before and after the step."""
+        """All alerts in groups before, in and after the step."""
         self._ticked_at = 0
         self._open: dict[tuple[str, str], str] = {}
         """Incidents that a service keeps open, by destination and key: their groups."""
@@ -71,7 +71,9 @@ class Auditor:
         observation: Observation,
         effects: Sequence[Effect],
         notices: Sequence[Notice],
+        flushed: Sequence[Alerts],
     ) -> None:
+        """`flushed`: the alerts before their groups were flushed in this step."""
         self.effects.append(list(effects))
         if isinstance(observation, Started) and not before.clusters:
             return  # on an empty disk: what was handed over follows, if anything was
@@ -85,8 +87,8 @@ class Auditor:
             self._prune_incidents(after)
         self._present = {
             (fp, key): member.alert
-            for state in (after, before)
-            for fp, group in state.alerts.groups.items()
+            for alerts in (after.alerts, *flushed, before.alerts)
+            for fp, group in alerts.groups.items()
             for key, member in group.members.items()
         }
         new = (each for key, each in after.outbox.items() if key not in before.outbox)
@@ -392,20 +394,21 @@ class Audited(Sidecar):
         return found
 
     def _step(self, observation: Observation) -> None:
-        before, notices = self.state, list[Notice]()
+        before, notices, flushed = self.state, list[Notice](), list[Alerts]()
 
         def tell(
             alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment, documents: Documents
         ) -> grouping.Flushed:
             told = _tell(alerts, policy, blind, now, documents)
             notices.extend(told[1])
+            flushed.append(alerts)
             return told
 
         with patch.object(grouping, "flush", tell):  # overheard, not changed
             self.state, effects = step(self.policy, before, observation)
         self.steps.append((self.policy, observation))
         self.notices += notices
-        self.audit.saw(self.policy, before, self.state, observation, effects, notices)
+        self.audit.saw(self.policy, before, self.state, observation, effects, notices, flushed)
         for effect in effects:
             if isinstance(effect, Append):
                 self.records.append(effect.record)
