@@ -6,7 +6,7 @@ from email import message_from_bytes, policy
 from pathlib import Path
 
 from tests.kit.browser import chromium
-from tests.kit.mail_page import SCHEMES, mail_program
+from tests.kit.program_page import SCHEMES, in_a_program
 from tests.kit.receivers import mailbox, send_by_url
 
 _TITLE = "[WARNING] orders: JobManager failed over: jm-a → jm-b, 0.5 s without leader, 14 of 14 jobs led again"
@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
     assert part is not None
     with tempfile.TemporaryDirectory() as place, chromium() as browser:
         for scheme in SCHEMES:
-            page = mail_program(Path(place), scheme, part.get_content())
+            page = in_a_program(Path(place), scheme, part.get_content())
             for width in (390, 1280):
                 browser.open(page, width)
                 (folder / f"mail-{scheme}-{width}.png").write_bytes(browser.screenshot())

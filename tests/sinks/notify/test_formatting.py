@@ -14,7 +14,7 @@ import pytest
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notify.message import Answer
 from tests.kit.browser import Page, chromium
-from tests.kit.mail_page import SCHEMES, mail_program
+from tests.kit.program_page import SCHEMES, in_a_program
 from tests.kit.receivers import send_by_url
 
 # Apprise's mail plugin imports it before Python 3.13.
@@ -107,7 +107,7 @@ def test_a_mail_is_readable_on_each_screen(
 ) -> None:
     """Nothing is wider than the screen, the label has its colour, all other text that of the mail program."""
     send(mail.url, body=f"{BODY}\n{'x' * 300}")
-    browser.open(mail_program(tmp_path, scheme, part(arrived(mail), "html")), width)
+    browser.open(in_a_program(tmp_path, scheme, part(arrived(mail), "html")), width)
 
     assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     assert browser.value("getComputedStyle(document.querySelector('h2 span')).backgroundColor") == "rgb(179, 38, 30)"
