@@ -107,25 +107,24 @@ class ObjectStore:
             return
         raise FileNotFoundError(f"{found.path} was replaced while it was read")
 
-    def create(self, path: str, content: Content) -> None:
-        """Store an object where there is none, or the same: an earlier put may have lost only its answer.
+    def create(self, path: str, content: Content) -> str:
+        """Store an object where there is none, or the same: an earlier put may have lost only its answer. Returns its ETag.
 
         Atomic. Raises FileExistsError if the object exists with another content, else OSError.
         """
         with _converted_errors():
             try:
-                self._store.put(path, content, mode="create")
+                return self._store.put(path, content, mode="create")["e_tag"] or ""
             except (AlreadyExistsError, PreconditionError):
-                ours = self._holds(path, content)
-            else:
-                return
-        if not ours:
+                etag = self._etag_if_holds(path, content)
+        if etag is None:
             raise FileExistsError(f"{path} exists and is not ours")
+        return etag
 
-    def put(self, path: str, content: Content) -> None:
-        """Store an object, also over another one. Atomic. Raises OSError."""
+    def put(self, path: str, content: Content) -> str:
+        """Store an object, also over another one. Returns its ETag. Atomic. Raises OSError."""
         with _converted_errors():
-            self._store.put(path, content, use_multipart=False)
+            return self._store.put(path, content, use_multipart=False)["e_tag"] or ""
 
     def delete(self, path: str) -> None:
         """Delete an object, if it exists. Raises OSError."""
@@ -135,15 +134,15 @@ class ObjectStore:
         except FileNotFoundError:
             pass  # some stores report it
 
-    def _holds(self, path: str, content: Content) -> bool:
-        size, start = self._store.head(path)["size"], 0
-        if size != len(content):
-            return False
-        while start < size and bytes(self._store.get_range(path, start=start, length=_CHUNK)) == bytes(
-            content[start : start + _CHUNK]
-        ):
-            start += _CHUNK
-        return start >= size
+    def _etag_if_holds(self, path: str, content: Content) -> str | None:
+        found = self._store.head(path)
+        if found["size"] != len(content):
+            return None
+        for start in range(0, found["size"], _CHUNK):
+            expected = bytes(content[start : start + _CHUNK])
+            if bytes(self._store.get_range(path, start=start, length=len(expected))) != expected:
+                return None
+        return found["e_tag"] or ""
 
 
 @contextmanager

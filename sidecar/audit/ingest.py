@@ -70,8 +70,7 @@ def ingest(
         stop = stop or Event()
         batches = _Batches(session, source, writer := Writer(session, target))
         with target.locked(INGESTING), closing(writer), suppress(StoppedError):
-            # A checkpoint belongs to one spool.
-            checkpoint = f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}"
+            checkpoint = checkpoint_of(source)
             while True:
                 found = listing(source)
                 with writer.working(stop):
@@ -86,6 +85,11 @@ def ingest(
                 if stop.is_set() or not (follow or again):
                     break
         return batches.result()
+
+
+def checkpoint_of(spool: Storage) -> str:
+    """The folder of a spool's checkpoint, relative to the audit log: each spool has its own."""
+    return f"{CHECKPOINTS}/ingest/{sha256(spool.url.encode()).hexdigest()[:16]}"
 
 
 def _run(
