@@ -48,7 +48,7 @@ def register_views(spark: SparkSession, audit: str, named: Collection[str] | Non
 
 def tables_unread(named: Collection[str]) -> set[str]:
     """The tables of records that these views do not read."""
-    return BASE_VIEWS.keys() - _with_dependencies(named)
+    return BASE_VIEWS.keys() - {name.removeprefix("_") for name in _with_dependencies(named)}
 
 
 def _with_dependencies(named: Collection[str]) -> set[str]:

@@ -38,7 +38,8 @@ class RemoteRounds(Rounds):
 
     def play(self, spark: SparkSession, *, own_jvm: bool = False) -> None:
         assert not own_jvm
-        work = "compact" if self.kills["ingest"] and self._chance.random() < _SHARE_OF_COMPACTIONS else "ingest"
+        is_there = (self.audit / "transitions").is_dir()
+        work = "compact" if is_there and self._chance.random() < _SHARE_OF_COMPACTIONS else "ingest"
         if work == "ingest":
             self._fill()
         cache = self._folder / f"cache-{self._chance.randrange(2)}" if self._chance.random() < 0.5 else None

@@ -1,11 +1,13 @@
 """Publishes what changed in the local copy of an audit log, and completes what a dead writer began.
 
-A new file is one object, put complete and only where there is none. Where files are replaced or deleted, the folder has a barrier
+A new file is one object, put complete and only where there is none. Where records are replaced or deleted, the folder has a barrier
 meanwhile (`contents`), and the order is: barrier, new files, old files deleted, barrier deleted. A reader that lists at any moment finds
-the old files, or the new ones, or fails: at the barrier, or at a file that it listed and that is deleted.
+the old files, or the new ones, or fails: at the barrier, or at a file that it listed and that is deleted. Tables whose files a manifest
+names need no barrier: the manifest comes after the files that it names, and before the deletions.
 """
 
 import mmap
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +29,9 @@ from sidecar.object_store import ObjectStore
 
 
 class _Group(Struct, frozen=True):
-    """What becomes visible together: the changes of one date of a table of records, or of another table as a whole."""
+    """What becomes visible together: the changes of one date of a table of records, or all other changes."""
 
+    of_records: bool
     new: Sequence[str]
     changed: Sequence[str]
     old: Sequence[str]
@@ -65,16 +68,16 @@ def _groups(copy: LocalCopy, before: Mapping[str, FileState], after: Mapping[str
         old[_together(path)].append(path)
     groups = []
     for key in sorted({*new, *changed, *old}):
-        names = new[key]
-        if key.partition("/")[0] in TABLES and new[key] and old[key]:
+        names = sorted(new[key], key=lambda path: (not path.endswith(PARQUET), path))
+        if key and names and old[key]:
             names = _behind(copy, names, max(old[key]))
-        groups.append(_Group(new=names, changed=changed[key], old=old[key]))
+        groups.append(_Group(of_records=bool(key), new=names, changed=changed[key], old=old[key]))
     return groups
 
 
 def _together(path: str) -> str:
-    table = path.partition("/")[0]
-    return path.rpartition("/")[0] if table in TABLES else table
+    """The date's folder of a file with records; empty for all other files."""
+    return path.rpartition("/")[0] if path.partition("/")[0] in TABLES else ""
 
 
 def _behind(copy: LocalCopy, files: Iterable[str], last: str) -> list[str]:
@@ -96,10 +99,7 @@ def _behind(copy: LocalCopy, files: Iterable[str], last: str) -> list[str]:
 def _publish_group(
     store: ObjectStore, lock: WriterLock, copy: LocalCopy, group: _Group, uploaded: dict[str, str]
 ) -> None:
-    barriers = _barriers(copy, group) if group.old else {}
-    for path, replacement in barriers.items():
-        lock.check()
-        store.create(path, msgspec.json.encode(replacement))
+    barrier = _barrier(store, lock, copy, group) if group.of_records and group.old else None
     for path in group.new:
         lock.check()
         try:
@@ -111,21 +111,18 @@ def _publish_group(
         uploaded[path] = _upload(store, copy.audit / path, path, fresh=False)
     for path in group.old:
         store.delete(path)
-    for path in barriers:
-        store.delete(path)
+    if barrier:
+        store.delete(barrier)
 
 
-def _barriers(copy: LocalCopy, group: _Group) -> dict[str, Replacement]:
-    old, new = defaultdict[str, list[str]](list), defaultdict[str, dict[str, int]](dict)
-    for path in group.old:
-        folder, _, name = path.rpartition("/")
-        old[folder].append(name)
-    for path in group.new:
-        folder, _, name = path.rpartition("/")
-        new[folder][name] = (copy.audit / path).stat().st_size
-    return {
-        f"{folder}/{BARRIER}{uuid4()}{PARQUET}": Replacement(tuple(names), new[folder]) for folder, names in old.items()
-    }
+def _barrier(store: ObjectStore, lock: WriterLock, copy: LocalCopy, group: _Group) -> str:
+    """Put a barrier into the folder of a date; returns its path."""
+    new = {path.rpartition("/")[2]: (copy.audit / path).stat().st_size for path in group.new}
+    old = tuple(path.rpartition("/")[2] for path in group.old)
+    barrier = f"{group.old[0].rpartition('/')[0]}/{BARRIER}{uuid4()}{PARQUET}"
+    lock.check()
+    store.create(barrier, msgspec.json.encode(Replacement(old, new)))
+    return barrier
 
 
 def _upload(store: ObjectStore, file: Path, path: str, *, fresh: bool) -> str:
@@ -133,15 +130,14 @@ def _upload(store: ObjectStore, file: Path, path: str, *, fresh: bool) -> str:
     if not file.stat().st_size:
         return put(path, b"")
     with file.open("rb") as content:
-        return put(
-            path, memoryview(mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ))
-        )  # the file is not read into memory
+        mapped = mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ)  # so that the file is not read into memory
+    return put(path, memoryview(mapped))
 
 
 def recover(spark: SparkSession, store: ObjectStore, lock: WriterLock, copy: LocalCopy) -> None:
     """Bring the copy up to date, after completing or undoing what earlier holders of the lock began. Raises OSError, AuditError."""
     contents = copy.update()
-    missing = [path for path in lock.announced if path not in contents.objects and path.endswith(PARQUET)]
+    missing = [path for path in lock.announced if _together(path) and path not in contents.objects]
     if missing:
         _occupy(spark, store, copy, missing)
         contents = copy.update()
@@ -153,25 +149,21 @@ def recover(spark: SparkSession, store: ObjectStore, lock: WriterLock, copy: Loc
 
 
 def _occupy(spark: SparkSession, store: ObjectStore, copy: LocalCopy, paths: Sequence[str]) -> None:
-    """Put an empty file where an earlier writer may still add one: its rows will be ingested again, under another name."""
-    empty = {table: _empty_file(spark, copy, table) for table in {path.partition("/")[0] for path in paths}}
+    """Put an empty file where an earlier writer may still add records: they will be ingested again, under another name."""
+    tables = {path.partition("/")[0] for path in paths}
+    empty = {table: _empty_file(spark, copy, TABLES[table].schema) for table in tables}
     for path in paths:
-        if content := empty[path.partition("/")[0]]:
-            with suppress(FileExistsError):  # it was added after all
-                store.create(path, content)
+        with suppress(FileExistsError):  # it was added after all
+            store.create(path, empty[path.partition("/")[0]])
 
 
-def _empty_file(spark: SparkSession, copy: LocalCopy, table: str) -> bytes | None:
-    """A Parquet file of a table without rows; None if its columns are not known."""
-    schema: StructType | None = TABLES[table].schema if table in TABLES else None
-    example = next((path for path in copy.files() if path.startswith(f"{table}/") and path.endswith(PARQUET)), None)
-    if schema is None and example is not None:
-        schema = spark.read.parquet((copy.audit / example).as_uri()).schema
-    if schema is None:
-        return None
+def _empty_file(spark: SparkSession, copy: LocalCopy, schema: StructType) -> bytes:
     folder = copy.audit.parent / f"empty-{uuid4()}"
-    spark.createDataFrame([], schema).coalesce(1).write.parquet(folder.as_uri())
-    return next(folder.glob(f"*{PARQUET}")).read_bytes()
+    try:
+        spark.createDataFrame([], schema).coalesce(1).write.parquet(folder.as_uri())
+        return next(folder.glob(f"*{PARQUET}")).read_bytes()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settle(store: ObjectStore, contents: Contents, barrier: str) -> None:
