@@ -114,12 +114,12 @@ def sql(
     if (query is None) is not print_views:
         raise click.UsageError("give either a query or --print-views")
     with _session(**spark_options) as spark:
-        from sidecar.audit.remote.commands import readable
+        from sidecar.audit.remote.commands import readable, without_copy
         from sidecar.audit.sql import render, run_sql
         from sidecar.audit.views import views_script
 
         if query is None:
-            click.echo(views_script(spark, audit_url), nl=False)
+            click.echo(views_script(spark, without_copy(audit_url)), nl=False)
             return
         with readable(spark, audit_url, cache, query=query) as log:
             render(run_sql(spark, log.url, query), output, sys.stdout)

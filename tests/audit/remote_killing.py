@@ -12,8 +12,10 @@ import duckdb
 from pyspark.sql import SparkSession
 
 from sidecar.audit.remote.commands import ingest, maintained, readable
+from sidecar.audit.storage import PARQUET
 from sidecar.audit.verify import verify
 from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm, started
+from tests.kit.files import files_below
 
 SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
 _WORK = {
@@ -50,7 +52,7 @@ class RemoteRounds(Rounds):
         with started(script, environment=self._environment(spark)) as process:
             began = time.monotonic()
             try:
-                process.wait(self._chance.uniform(0, 1.2 * self._limits[work]))
+                self._wait(process, 1.2 * self._limits[work])
                 assert process.returncode == 0
                 self._limits[work] = time.monotonic() - began
             except subprocess.TimeoutExpired:
@@ -58,6 +60,16 @@ class RemoteRounds(Rounds):
                 self._limits[work] *= _PATIENCE
                 os.killpg(process.pid, signal.SIGKILL)
         end_what_it_began(spark)
+
+    def _wait(self, process: "subprocess.Popen[str]", longest: float) -> None:
+        """Until the process ends, or raises TimeoutExpired: at a random moment, or while it changes objects, which takes the least time."""
+        if self._chance.random() < 0.5:
+            process.wait(self._chance.uniform(0, longest))
+            return
+        before = set(files_below(self.audit, PARQUET))
+        while process.poll() is None and set(files_below(self.audit, PARQUET)) == before:
+            time.sleep(0.001)
+        process.wait(self._chance.uniform(0, 0.1))
 
     def _environment(self, spark: SparkSession) -> Mapping[str, str]:
         return os.environ | {"TMPDIR": str(self._folder)} | given_jvm(spark)

@@ -150,6 +150,15 @@ def readable(
             yield log
 
 
+def without_copy(audit: str) -> str:
+    """`audit`, if other programs of Spark's can read it. Raises AuditError."""
+    if is_remote(audit):
+        raise AuditError(
+            f"cannot name {audit} to other programs, which have no copy of it: use s3a:// with Hadoop's packages, or a folder"
+        )
+    return audit
+
+
 @contextmanager
 def maintained(
     spark: SparkSession, audit: str, cache: Path | None = None, *, spool: str | None = None
