@@ -7,12 +7,14 @@ import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
@@ -22,6 +24,7 @@ from sidecar.audit.remote.workspace import workspace
 from sidecar.audit.retention import ExpireResult
 from sidecar.audit.sql import run_sql
 from sidecar.audit.verify import VerifyResult, verify
+from sidecar.cli.audit import audit
 from tests.audit.conftest import Log
 from tests.audit.killing import lending_its_jvm
 from tests.audit.remote_killing import RemoteRounds
@@ -32,6 +35,7 @@ from tests.kit.s3_server import Line, S3Server
 pytestmark = pytest.mark.spark
 
 SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
+NO_SECRETS = "it must hold no user, no password, no ? and no #; credentials and options come from the environment"
 COUNT = "SELECT count(*), count(DISTINCT id) FROM transitions"
 
 
@@ -71,6 +75,30 @@ def test_each_record_is_there_once(spark: SparkSession, bucket: Path) -> None:
     assert ask(spark) == [[20, 20]]
     assert ask(spark, "SELECT file FROM quarantine") == [[torn.relative_to(bucket / "spool").as_posix()]]
     assert check(spark) == ([], VerifyResult(files=5, rows=21, findings=[]))
+
+
+def test_every_command_takes_a_bucket(
+    spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ingest, compaction with retention, a query, a check, a report: on the command line."""
+    monkeypatch.setattr("sidecar.audit.session.spark_session", lambda *_: nullcontext(spark))
+    monkeypatch.setenv("FLINK_HA_SIDECAR_AUDIT_CACHE", str(tmp_path / "cache"))
+    seal(bucket / "spool", "jm-0", 1, [transition(n) for n in range(10)])
+
+    def run(command: str, *arguments: str) -> str:
+        result = CliRunner().invoke(audit, [command, "--audit", AUDIT, *arguments], catch_exceptions=False)
+        assert result.exit_code == 0
+        return result.stdout
+
+    assert run("ingest", "--spool", SPOOL) == "1 segments: 10 transitions\n"
+    kept = run("compact", "--spool", SPOOL, "--keep", "36500d")
+    assert kept == "expired: 0 segments, 0 dates of a table\ncompacted: 0 files of 0 dates of a table\n"
+    assert run("sql", "--output", "csv", "SELECT count(*) AS n FROM transitions") == "n\n10\n"
+    assert run("verify") == "1 files, 10 rows: nothing wrong\n"
+    report = tmp_path / "report.html"
+    assert run("report", "--html", str(report)).startswith(f"{report}: ")
+    with pytest.raises(AuditError, match=rf"^cannot name {AUDIT} to other programs"):
+        run("sql", "--print-views")
 
 
 def test_a_segment_that_was_restored_is_ingested(spark: SparkSession, bucket: Path) -> None:
@@ -121,11 +149,11 @@ def test_what_is_too_old_goes(spark: SparkSession, bucket: Path, log: Log, monke
 def test_one_of_both_may_be_a_folder(spark: SparkSession, bucket: Path, tmp_path: Path, remote: str) -> None:
     """Followed, with a compaction in between: nothing is read twice, and nothing is left behind."""
     records = [transition(n) for n in range(30)]
-    spool, audit = (
+    spool, folder = (
         (bucket if remote == "spool" else tmp_path) / "spool",
         (bucket if remote == "audit" else tmp_path) / "audit",
     )
-    urls = (SPOOL, str(audit)) if remote == "spool" else (str(spool), AUDIT)
+    urls = (SPOOL, str(folder)) if remote == "spool" else (str(spool), AUDIT)
     stop = Event()
     seal(spool, "jm-0", 1, records[:10])
 
@@ -137,17 +165,17 @@ def test_one_of_both_may_be_a_folder(spark: SparkSession, bucket: Path, tmp_path
     with ThreadPoolExecutor() as pool, pytest.MonkeyPatch.context() as patch:
         patch.setattr("sidecar.audit.remote.commands.LOOK_SECONDS", 0.2)
         following = pool.submit(ingest, spark, *urls, follow=True, stop=stop)
-        while not [*audit.glob("transitions/*/*.parquet")]:
+        while not [*folder.glob("transitions/*/*.parquet")]:
             assert not following.done(), following.result()
             stop.wait(0.05)
         add()
-        while not following.done() and len([*audit.glob("transitions/*/*.parquet")]) < 2:
+        while not following.done() and len([*folder.glob("transitions/*/*.parquet")]) < 2:
             stop.wait(0.05)
         stop.set()
         done = following.result()
-    assert (done.files, done.rows["transitions"]) == (2, 30)
-    assert ids_seen(spark, audit, "transitions") == ids(records)
-    assert [*audit.glob("_checkpoints/ingest/*")] == []
+    assert done.files == 2
+    assert ids_seen(spark, folder, "transitions") == ids(records)
+    assert [*folder.glob("_checkpoints/ingest/*")] == []
 
 
 def test_two_writers_at_once_wait_for_each_other(spark: SparkSession, bucket: Path) -> None:
@@ -222,6 +250,12 @@ def test_only_what_is_asked_for_is_downloaded_and_only_once(
         ("s3://missing/audit", "cannot read s3://missing/audit: there is no such bucket or container (NoSuchBucket)"),
         (AUDIT, "cannot verify s3://bucket/audit: there is no such folder"),
         ("s3://bucket//audit", "s3://bucket//audit cannot be used: it cannot be reached, or is no object store"),
+        (
+            "s3://AKID:HUNTER2@bucket/audit",
+            f"cannot use the s3:// URL that was given: {NO_SECRETS}",
+        ),
+        ("s3:///audit", "cannot use the s3:// URL that was given: it names no bucket, like s3://bucket/prefix"),
+        ("s3://[HUNTER2", "cannot use the URL of an object store that was given: it is not a URL"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(spark: SparkSession, bucket: Path, audit: str, reason: str) -> None:

@@ -15,7 +15,6 @@ from sidecar.audit.remote.publication import publish, recover
 from sidecar.audit.remote.workspace import Workspace, is_remote
 from sidecar.audit.remote.writer_lock import WriterLock, writer_lock
 from sidecar.audit.session import own_session
-from sidecar.audit.storage import STAGING
 from sidecar.audit.tables import CHECKPOINTS
 from sidecar.object_store import ObjectStore
 
@@ -97,6 +96,6 @@ def writing(
             lock = held.enter_context(writer_lock(store, stop))
             copy = LocalCopy(store, place.of(audit))
             recover(own_session(spark), store, lock, copy)
-            for leftovers in {STAGING, CHECKPOINTS} - ({CHECKPOINTS} if resumed else set()):
-                shutil.rmtree(copy.audit / leftovers, ignore_errors=True)
+            if not resumed:
+                shutil.rmtree(copy.audit / CHECKPOINTS, ignore_errors=True)
         yield _WritableCopy(audit, store, lock, copy)

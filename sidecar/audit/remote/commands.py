@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_error import AuditError, failing_to
+from sidecar.audit.audit_error import AuditError, StoppedError, failing_to
 from sidecar.audit.compact import CompactResult
 from sidecar.audit.compact import compact as compact_tables
 from sidecar.audit.ingest import IngestResult, checkpoint_of
@@ -41,9 +41,10 @@ def ingest(
     stop = stop or Event()
     with workspace(spark, cache, spool, audit) as place:
         rounds = (_FromObjects if is_remote(spool) else _FromFolder)(spark, spool, audit, place, stop)
-        rounds.play()
-        while follow and not stop.wait(LOOK_SECONDS):
+        with suppress(StoppedError):
             rounds.play()
+            while follow and not stop.wait(LOOK_SECONDS):
+                rounds.play()
         return rounds.result()
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.remote.contents import INTERNAL, Contents, read_contents
+from sidecar.audit.storage import REPLACED, STAGING
 from sidecar.object_store import ObjectStore, StoredObject
 
 _T = TypeVar("_T")
@@ -63,8 +64,10 @@ class LocalCopy:
     def update(self, without: Collection[str] = (), *, again: bool = False) -> Contents:
         """Make the copy equal to the log at one moment; `again` downloads also what it contains already.
 
-        Tables `without` which it is asked for may be empty or outdated. Raises OSError, AuditError.
+        The tables in `without` may be empty or outdated in it. Raises OSError, AuditError.
         """
+        for leftovers in (STAGING, REPLACED):
+            shutil.rmtree(self.audit / leftovers, ignore_errors=True)
         known = {} if again else self.known()
         for _ in range(_ATTEMPTS):
             with suppress(FileNotFoundError):  # it was deleted since it was listed

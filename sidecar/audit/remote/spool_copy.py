@@ -4,6 +4,7 @@ import gzip
 import logging
 import shutil
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -59,11 +60,11 @@ class SpoolCopy:
 
     def parts(self, segments: Iterable[StoredObject]) -> Iterator[dict[str, StoredObject]]:
         """Download segments, oldest first, a part at a time: in each round the folder contains just that part. Raises AuditError."""
-        rest = sorted(segments, key=lambda one: (one.modified, one.path))
+        rest = deque(sorted(segments, key=lambda one: (one.modified, one.path)))
         while rest:
             size, part = 0, dict[str, StoredObject]()
             while rest and (not part or size + rest[0].size <= _MOST_BYTES):
-                one = rest.pop(0)
+                one = rest.popleft()
                 size += one.size
                 part[one.path] = one
             shutil.rmtree(self.folder, ignore_errors=True)

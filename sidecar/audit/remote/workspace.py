@@ -1,7 +1,6 @@
 """Where copies of object stores are kept on the local disk."""
 
 import fcntl
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +22,23 @@ _POLL_SECONDS: Final = 0.1
 def is_remote(url: str) -> bool:
     """Whether `url` is in an object store that is read and written through a local copy; other URLs are Hadoop's."""
     return url.startswith(_SCHEMES)
+
+
+def check_url(url: str) -> None:
+    """Raise AuditError if a URL of an object store may hold a secret, which is not shown, or names no bucket."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise AuditError("cannot use the URL of an object store that was given: it is not a URL") from error
+    if "@" in parts.netloc or "?" in url or "#" in url:
+        raise AuditError(
+            f"cannot use the {parts.scheme}:// URL that was given: it must hold no user, no password, no ? and no #; "
+            "credentials and options come from the environment"
+        )
+    if not parts.netloc:
+        raise AuditError(
+            f"cannot use the {parts.scheme}:// URL that was given: it names no bucket, like {parts.scheme}://bucket/prefix"
+        )
 
 
 class Workspace:
@@ -44,7 +61,12 @@ def workspace(spark: SparkSession, cache: Path | None, *urls: str | None) -> Ite
     An AuditError in the block names the URLs, not the copies. Raises AuditError if `cache` cannot be used or another process uses it.
     """
     remote = [url for url in urls if url and is_remote(url)]
-    if remote and not str(spark.sparkContext.master).startswith("local"):
+    if not remote:
+        yield Workspace(Path())  # nothing is copied
+        return
+    for url in remote:
+        check_url(url)
+    if not str(spark.sparkContext.master).startswith("local"):
         raise AuditError(
             f"{remote[0]} is copied to this machine, which executors on others cannot read: use a local master, or Hadoop's s3a://"
         )
@@ -68,16 +90,14 @@ def workspace(spark: SparkSession, cache: Path | None, *urls: str | None) -> Ite
 def _locked(folder: Path) -> Iterator[Path]:
     with failing_to(f"use the cache {folder}"):
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while not _try_lock(descriptor):
-                if time.monotonic() >= deadline:
-                    raise AuditError(f"another command uses the cache {folder}: name another folder with --cache")
-                time.sleep(_POLL_SECONDS)
-            yield folder.resolve()
-        finally:
-            os.close(descriptor)
+        lock = (folder / "lock").open("ab")
+    with lock:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not _try_lock(lock.fileno()):
+            if time.monotonic() >= deadline:
+                raise AuditError(f"another command uses the cache {folder}: name another folder with --cache")
+            time.sleep(_POLL_SECONDS)
+        yield folder.resolve()
 
 
 def _try_lock(descriptor: int) -> bool:
