@@ -16,11 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
+from sidecar.audit.remote import contents as contents_module
 from sidecar.audit.remote import writer_lock as lock_module
 from sidecar.audit.remote.contents import BARRIER, Replacement, is_safe
 from sidecar.audit.remote.local_copy import LocalCopy, open_store
 from sidecar.audit.remote.publication import publish, recover
 from sidecar.audit.remote.writer_lock import writer_lock
+from sidecar.audit.tables import ENTRIES
 from sidecar.object_store import Content, ObjectStore, StoredObject
 
 pytestmark = pytest.mark.spark
@@ -230,6 +232,35 @@ def test_a_copy_is_of_one_moment(log: Path, tmp_path: Path) -> None:
     changing = LocalCopy(ChangingStore(AUDIT, retries=0, retry_for=timedelta(0)), tmp_path)
     changing.update()
     assert rows_of(changing.audit) == "abcd"
+
+
+def test_a_manifest_names_what_is_there(
+    spark: SparkSession, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every moment: it comes after the files that it names, and before the deletion of those that it replaces."""
+    monkeypatch.setattr(contents_module, "ENTRIES", ENTRIES | {"answers", "_answers"})
+
+    def answer(number: int) -> Callable[[Path], None]:
+        def change(audit: Path) -> None:
+            for path in [*audit.glob("answers/*"), *audit.glob("_answers/*")]:
+                path.unlink()
+            write(audit, f"answers/{number}.parquet")
+            (audit / "_answers").mkdir(exist_ok=True)
+            (audit / f"_answers/{number}.json").write_text(f"{number}.parquet")
+
+        return change
+
+    class CheckingStore(WatchedStore):
+        def _change(self, path: str, change: Callable[[], str | None]) -> str:
+            done = super()._change(path, change)
+            manifests = sorted(log.glob("_answers/*"))
+            assert manifests
+            assert (log / "answers" / manifests[-1].read_text()).exists()
+            return done
+
+    run(spark, open_store(AUDIT), tmp_path, answer(1))
+    run(spark, CheckingStore(log), tmp_path, answer(2))
+    assert sorted(path.name for path in log.glob("*answers/*")) == ["2.json", "2.parquet"]
 
 
 @pytest.mark.parametrize(
