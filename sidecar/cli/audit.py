@@ -176,7 +176,7 @@ def verify(audit_url: str, cache: Path | None, **spark_options: Any) -> None:
 
         with readable(spark, audit_url, cache, again=True) as log:
             result = read_all(spark, log.url)
-            findings = [*log.findings, *result.findings]
+            findings = [*log.findings(), *result.findings]
     for finding in findings:
         print_line(finding)
     click.echo(f"{result.files:,} files, {result.rows:,} rows: {len(findings) or 'nothing'} wrong")

@@ -56,7 +56,8 @@ def ask(spark: SparkSession, query: str = COUNT, cache: Path | None = None) -> l
 def check(spark: SparkSession) -> tuple[list[str], VerifyResult]:
     """`audit verify`."""
     with readable(spark, AUDIT, again=True) as log:
-        return log.findings, verify(spark, log.url)
+        result = verify(spark, log.url)
+        return log.findings(), result
 
 
 def test_each_record_is_there_once(spark: SparkSession, bucket: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import failing_to
-from sidecar.audit.remote.contents import Contents
+from sidecar.audit.remote.contents import Contents, read_contents
 from sidecar.audit.remote.local_copy import LocalCopy, open_store
 from sidecar.audit.remote.publication import publish, recover
 from sidecar.audit.remote.workspace import Workspace, is_remote
@@ -22,24 +22,34 @@ from sidecar.object_store import ObjectStore
 class Readable:
     """An audit log to read."""
 
-    def __init__(self, url: str, contents: Contents | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self.url: Final = url
         """Where Spark reads it."""
+
+    def findings(self) -> list[str]:
+        """What `verify` cannot find at `url`, one line each; after it, so that what is in progress has time to end. Raises AuditError."""
+        return []
+
+
+class _ReadableCopy(Readable):
+    def __init__(self, audit: str, store: ObjectStore, copy: LocalCopy, contents: Contents) -> None:
+        super().__init__(str(copy.audit))
+        self._audit = audit
+        self._store = store
         self._contents = contents
 
-    @property
     def findings(self) -> list[str]:
-        """What `verify` cannot find in a copy, one line each."""
-        if self._contents is None:
-            return []
         refused = [
             f"{name!a}: not of an audit log, and its name cannot be that of a file" for name in self._contents.refused
         ]
-        begun = [
+        if not self._contents.barriers:
+            return refused
+        with failing_to(f"read {self._audit}"):
+            still = read_contents(self._store).barriers
+        return refused + [
             f"{path}: a replacement of files that has not ended; if its writer died, the next one completes it"
-            for path in sorted(self._contents.barriers)
+            for path in sorted(self._contents.barriers.keys() & still.keys())
         ]
-        return refused + begun
 
 
 class Writable:
@@ -74,9 +84,10 @@ def reading(audit: str, place: Workspace, *, without: Collection[str] = (), agai
         yield Readable(audit)
         return
     with failing_to(f"read {audit}"):
-        copy = LocalCopy(open_store(audit), place.of(audit))
+        store = open_store(audit)
+        copy = LocalCopy(store, place.of(audit))
         contents = copy.update(without, again=again)
-    yield Readable(str(copy.audit), contents)
+    yield _ReadableCopy(audit, store, copy, contents)
 
 
 @contextmanager

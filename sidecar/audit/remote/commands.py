@@ -84,7 +84,8 @@ class _FromFolder(_Rounds):
     _seen: dict[str, datetime] | None = None
 
     def play(self) -> None:
-        segments = Storage(self.spark, self.spool).modified("", SUFFIX)
+        with failing_to(f"list {self.spool}"):
+            segments = Storage(self.spark, self.spool).modified("", SUFFIX)
         if segments == self._seen:
             return
         with writing(self.spark, self.audit, self.place, stop=self.stop, resumed=self._seen is not None) as log:

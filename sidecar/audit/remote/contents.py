@@ -35,6 +35,9 @@ class Replacement(Struct, frozen=True):
     """The size of each new file."""
 
 
+_REPLACEMENT: Final = msgspec.json.Decoder(Replacement)
+
+
 class Contents(Struct, frozen=True):
     """An audit log at one moment."""
 
@@ -101,7 +104,7 @@ def read_contents(store: ObjectStore) -> Contents:
 
 def _replacement(store: ObjectStore, barrier: StoredObject) -> Replacement:
     try:
-        replacement = msgspec.json.decode(store.read(barrier.path), type=Replacement)
+        replacement = _REPLACEMENT.decode(store.read(barrier.path))
     except msgspec.DecodeError as error:
         raise AuditError(f"{store.url}/{barrier.path} is not of an audit log: remove it") from error
     if not all(is_safe(name) and "/" not in name for name in (*replacement.old, *replacement.new)):

@@ -43,6 +43,9 @@ class _Known(Struct, frozen=True, array_like=True):
     size: int
 
 
+_KNOWN: Final = msgspec.json.Decoder(dict[str, _Known])
+
+
 def open_store(url: str) -> ObjectStore:
     """The objects below `url`. Connects to nothing. Raises AuditError, also if a package is missing."""
     try:
@@ -87,7 +90,7 @@ class LocalCopy:
     def known(self) -> dict[str, _Known]:
         """The objects that were downloaded or uploaded, by path."""
         try:
-            return msgspec.json.decode(self._index.read_bytes(), type=dict[str, _Known])
+            return _KNOWN.decode(self._index.read_bytes())
         except (OSError, msgspec.DecodeError):
             return {}
 

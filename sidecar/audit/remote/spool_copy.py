@@ -25,6 +25,7 @@ _log = logging.getLogger("sidecar.audit")
 _MOST_BYTES: Final = 256 << 20
 """Compressed segments on the disk at one time: about four million records."""
 _SHOWN: Final = 100
+_ETAGS: Final = msgspec.json.Decoder(dict[str, str])
 
 
 class SpoolCopy:
@@ -100,7 +101,7 @@ class IngestedSegments:
         with failing_to(f"read {self._audit}"):
             try:
                 content = (self._folder / self._name).read_bytes() if self._folder else self._store().read(self._name)
-                return msgspec.json.decode(gzip.decompress(content), type=dict[str, str])
+                return _ETAGS.decode(gzip.decompress(content))
             except (FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error, msgspec.DecodeError):
                 return {}
 

@@ -64,6 +64,9 @@ class _State(Struct, frozen=True):
     """Files that the holder, or one before it, may still add."""
 
 
+_STATE: Final = msgspec.json.Decoder(_State)
+
+
 def this_process() -> Process:
     """This process; of an unknown machine where there is no /proc."""
     token = str(uuid4())
@@ -200,7 +203,7 @@ class WriterLock:
     def _latest(self) -> tuple[int, _State]:
         while numbers := self._numbers():
             try:
-                return numbers[-1], msgspec.json.decode(self._store.read(_entry(numbers[-1])), type=_State)
+                return numbers[-1], _STATE.decode(self._store.read(_entry(numbers[-1])))
             except FileNotFoundError:
                 continue  # there is a newer one
             except msgspec.DecodeError as error:
