@@ -189,7 +189,7 @@ class WriterLock:
             self._append(state)
             return
         numbers = self._numbers()
-        if numbers[-1] != number:  # of old entries, this one may have been deleted
+        if numbers[-1:] != [number]:  # of old entries, this one may have been deleted
             raise _LostError
         self._number = number
         for old in numbers[:-1]:
