@@ -84,6 +84,12 @@ class Page:
         """What a JavaScript expression is in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
+    def awaited(self, promise: str) -> Any:
+        """What the promise in a JavaScript expression becomes."""
+        answer = self.call("Runtime.evaluate", expression=promise, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
     def screenshot(self) -> bytes:
         """All of the page, as PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
