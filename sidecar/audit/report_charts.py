@@ -19,9 +19,9 @@ _TOP: Final = 8
 """Above them: half a line of text."""
 _SCALE: Final = 58
 """The width of the labels beside them."""
-_LANE: Final = 30
+_LANE: Final = 27
 _LANE_BAR: Final = 9
-_CAUSE: Final = 27
+_CAUSE: Final = 25
 _BAR_PART: Final = 0.82
 LABELS: Final = 4
 """The maximum number of labels below a chart."""
@@ -104,7 +104,7 @@ def bars(
         if drawn := [element("rect", class_=series[at].look, **shape) for at, shape in parts]:
             said = (f"{each.name} {written(each.values[number])}" for each in series if each.values[number])
             area.append(element("g", element("title", f"{name}: {', '.join(said)}"), *drawn))
-    area += [_label(at / len(names), text, _TOP + _HEIGHT + 15) for at, text in labels.items()]
+    area += [_label(at / len(names), text, _TOP + _HEIGHT + 15, first="middle") for at, text in labels.items()]
     scale = [
         element("text", written(value), x=_SCALE - 6, y=height(value) + 4, text_anchor="end")
         for value in lines
@@ -131,7 +131,7 @@ def lanes(title: str, begin: datetime, end: datetime, drawn: Sequence[LaneOf]) -
         for at in _times(begin, end)
     ]
     for number, lane in enumerate(drawn):
-        y = number * _LANE + 18
+        y = number * _LANE + 16
         area.append(element("text", lane.name, class_="name", x=0, y=y - 4))
         area.append(element("rect", class_="track", x=0, y=y, width="100%", height=_LANE_BAR, rx=3))
         for span in lane.spans:
@@ -151,7 +151,7 @@ def rows(title: str, counts: Mapping[str, Sequence[Series]]) -> Markup:
     longest = max(sum(each.values[0] for each in series) for series in counts.values())
     area = list[Markup]()
     for number, (name, series) in enumerate(counts.items()):
-        y, left = number * _CAUSE + 16, 0.0
+        y, left = number * _CAUSE + 15, 0.0
         total = sum(each.values[0] for each in series)
         area.append(element("text", name, class_="name", x=0, y=y - 4))
         area.append(element("text", f"{total:,.0f}", class_="name", x="100%", y=y - 4, text_anchor="end"))
@@ -198,9 +198,9 @@ def _line(look: str, y: float) -> Markup:
     return element("rect", class_=look, x=0, y=round(y, 2), width="100%", height=1)
 
 
-def _label(at: float, text: str, y: float) -> Markup:
-    """A text below a chart, which stays inside of it."""
-    anchor = "start" if at < 0.04 else "end" if at > 0.96 else "middle"
+def _label(at: float, text: str, y: float, first: str = "start") -> Markup:
+    """A text below a chart, which stays inside of it; the `first` one may reach below the scale."""
+    anchor = first if at < 0.04 else "end" if at > 0.96 else "middle"
     return element("text", text, x=_part(at), y=y, text_anchor=anchor)
 
 

@@ -27,7 +27,7 @@ VIEWS: Final = frozenset(
     }
 )
 """What must be registered."""
-LANES: Final = 12
+LANES: Final = 8
 """The maximum number of clusters in the picture of all clusters."""
 STRETCHES: Final = 50
 """The maximum number of vacancies, and of unobserved times, of one of these clusters: the longest ones. And of all others together."""

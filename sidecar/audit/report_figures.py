@@ -75,7 +75,7 @@ def _down_note(total: Any) -> str:
     if total.down_total_at_least is None:
         return "none measured"
     unknown = f"; no upper bound is known of {total.without_down_bound:,}" if total.without_down_bound else ""
-    return f"all failovers together: a dead leader stays published for a while{unknown}"
+    return f"all failovers together{unknown}"
 
 
 def notices(found: Findings) -> list[str]:

@@ -16,6 +16,8 @@ from sidecar.audit.report_figures import together
 from sidecar.audit.report_period import utc
 from sidecar.audit.report_text import DASH, counted, minute, percent, second, seconds, short
 
+_CAUSES: Final = 8
+"""The maximum number of causes in the picture."""
 TABLE_ROWS: Final = 20
 """The maximum number of rows of a table that does not belong to the bars of a chart."""
 
@@ -196,9 +198,11 @@ def _by_bar(found: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], dict
 
 def _causes(found: Findings) -> Card:
     by_cause = sorted((row for row in found.by_cause.values() if row.n), key=lambda row: (-row.n, row.cause))
-    drawn = {short(row.cause): _meant([row]) for row in by_cause}
+    drawn = {short(row.cause): _meant([row]) for row in by_cause[:_CAUSES]}
     others = sorted((row.cause, row.others) for row in found.by_cause.values() if row.others)
-    text = "What the facts of each failover show." if drawn else "No failovers."
+    text = "As above, planned or not." if drawn else "No failovers."
+    if len(by_cause) > len(drawn):
+        text = f"As above, planned or not; the {_CAUSES} most frequent of {len(by_cause)}."
     if others:
         which = ", ".join(f"{number:,} {short(cause)}" for cause, number in others)
         text += f" {counted(sum(n for _, n in others), 'episode')} without a change of leader: {which}."
@@ -207,8 +211,7 @@ def _causes(found: Findings) -> Card:
         "Causes",
         text,
         charts.rows("Failovers by cause", drawn) if drawn else None,
-        _MEANT_KEY if drawn else (),
-        (ReportTable("Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader"), table),),
+        tables=(ReportTable("Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader"), table),),
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_error import AuditError
 from sidecar.audit.audit_log import date_of
 from sidecar.audit.storage import Storage
 
@@ -69,22 +68,22 @@ class Period(Struct, frozen=True):
 def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Period:
     """The period of the report. The views of the audit log in `folder` must be registered in the session.
 
-    Raises AuditError when nothing is recorded in it, or not of a cluster that is asked for.
+    Raises LookupError when nothing is recorded in it, or not of a cluster that is asked for.
     """
     tables = [table for table in _RECORDING if folder.is_folder(table)]
     recorded = [day for table in tables for name in folder.names(table) if (day := date_of(name))]
     if not recorded:
-        raise AuditError("nothing is recorded in it yet")
+        raise LookupError("nothing is recorded in it yet")
     last = min(wanted.last or max(recorded), max(recorded))
     days = -(-wanted.since // timedelta(days=1))
     first = max(wanted.first or last - timedelta(days=days), min(recorded))
     rows = session.sql(_CLUSTERS, args={"first": first, "last": last}).collect()
     if not rows:
-        raise AuditError(f"nothing is recorded from {wanted.first or first} to {wanted.last or last}")
+        raise LookupError(f"nothing is recorded from {wanted.first or first} to {wanted.last or last}")
     found = {row.cluster_id: row.known_until and utc(row.known_until) for row in rows}
     if missing := [name for name in wanted.clusters if name not in found]:
         names = ", ".join([*found][:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
-        raise AuditError(f"cluster {missing[0]!r} is not recorded from {first} to {last}; recorded: {names}")
+        raise LookupError(f"cluster {missing[0]!r} is not recorded from {first} to {last}; recorded: {names}")
     midnight = datetime.combine(last + timedelta(days=1), time(), UTC)
     return Period(
         begin=datetime.combine(first, time(), UTC),

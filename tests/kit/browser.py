@@ -90,9 +90,11 @@ class Page:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def screenshot(self) -> bytes:
-        """All of the page, as PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+    def screenshot(self, height: int | None = None, scale: float = 1) -> bytes:
+        """All of the page, or its upper part in another size, as PNG."""
+        width = self.value("innerWidth")
+        clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}} if height else {}
+        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, **clip)["data"])
 
     def printed(self) -> bytes:
         """The page on paper, as PDF."""
