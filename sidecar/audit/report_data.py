@@ -77,8 +77,10 @@ class Findings(Struct, frozen=True):
     downtimes: Mapping[int | None, int]
     """Likewise by the upper bound of the time without a working leader."""
     latest: Sequence[Row]
+    ranked: Sequence[str]
+    """The clusters, that without a leader for longest first, then that with the most failovers."""
     marks: Mapping[str, Sequence[Row]]
-    """By cluster, of the LANES clusters with the most to show."""
+    """Failovers that are close to each other, by cluster: of the first LANES clusters."""
     changes: Mapping[str, Row]
     """Changes of leader, by cluster: the rows of the view `failovers`."""
     available_by_day: Mapping[int, Sums]
@@ -113,7 +115,8 @@ def _find(session: SparkSession, period: Period) -> Findings:
         sums, row = available_by_cluster.get(cluster_id, Sums()), by_cluster.get(cluster_id)
         return sums.vacant, row.n if row else 0, sums.unobserved
 
-    lanes = sorted(period.clusters, key=interest, reverse=True)[:LANES]
+    ranked = sorted(period.clusters, key=interest, reverse=True)
+    lanes = ranked[:LANES]
     marks: dict[str, list[Row]] = {name: [] for name in lanes}
     for row in ask(_MARKS, lanes=lanes):
         marks[row.cluster_id].append(row)
@@ -127,6 +130,7 @@ def _find(session: SparkSession, period: Period) -> Findings:
         vacancies={row.vacant_place: row.n for row in failovers if row.of == "vacant" and row.n},
         downtimes={row.down_place: row.n for row in failovers if row.of == "down" and row.n},
         latest=ask(_LATEST),
+        ranked=ranked,
         marks=marks,
         changes={row.cluster_id: row for row in ask(_CHANGES)},
         available_by_day={row.day: _sums(row) for row in available if row.day is not None},

@@ -1,55 +1,28 @@
 """The report's pictures: the texts around each, a table with its numbers, and notes on what is not shown."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from markupsafe import Markup
-from msgspec import Struct
-
 from sidecar.audit import report_charts as charts
-from sidecar.audit.report_charts import LaneOf, Mark, Series, Span
-from sidecar.audit.report_data import EDGES, LANES, STRETCHES, Findings, Sums
+from sidecar.audit.report_card import MEANT, TABLE_ROWS, Card, ReportTable
+from sidecar.audit.report_charts import Series
+from sidecar.audit.report_clusters import clusters
+from sidecar.audit.report_data import EDGES, Findings, Sums
 from sidecar.audit.report_figures import together
-from sidecar.audit.report_period import utc
-from sidecar.audit.report_text import DASH, counted, minute, percent, second, seconds, short
+from sidecar.audit.report_text import counted, percent, second, seconds, short
 
 _CAUSES: Final = 8
 """The maximum number of causes in the picture."""
-TABLE_ROWS: Final = 20
-"""The maximum number of rows of a table that does not belong to the bars of a chart."""
-
-
-class ReportTable(Struct, frozen=True):
-    """A table of texts. The first cell of a row is its heading."""
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-class Card(Struct, frozen=True):
-    """A picture with its numbers."""
-
-    title: str
-    text: str
-    picture: Markup | None = None
-    """None: there is nothing to draw."""
-    key: Sequence[tuple[str, Markup]] = ()
-    tables: Sequence[ReportTable] = ()
-    width: str = ""
-    """`wide` or `double`."""
 
 
 def cards(found: Findings) -> list[Card]:
     """The pictures, in the order of the page."""
-    return [card(found) for card in (_clusters, _failovers, _causes, _durations, _availability, _alerts)]
+    return [card(found) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
 
 
-_MEANT: Final = (("planned", "planned"), ("not planned", "unplanned"), ("not known", "unknown"))
-_MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in _MEANT)
+_MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in MEANT)
 
 
 def _meant(rows: Sequence[Any]) -> list[Series]:
@@ -59,94 +32,7 @@ def _meant(rows: Sequence[Any]) -> list[Series]:
         [row.unplanned for row in rows],
         [row.n - row.planned - row.unplanned for row in rows],
     )
-    return [Series(name, look, each) for (name, look), each in zip(_MEANT, values, strict=True)]
-
-
-def _clusters(found: Findings) -> Card:
-    period = found.period
-    drawn = [LaneOf(short(name), _spans(found, name), _marks(found, name)) for name in found.marks]
-    notes = ["Failovers, times without a leader of any component or job, and unobserved times."]
-    if len(period.clusters) > len(drawn):
-        notes.append(f"Drawn: the {LANES} that were without a leader for longest, of {len(period.clusters):,}.")
-    counts = Counter(
-        (each.cluster_id, stretches is found.vacant)
-        for stretches in (found.vacant, found.unobserved)
-        for each in stretches
-    )
-    if any(counts[name, vacant] >= STRETCHES for name in found.marks for vacant in (True, False)):
-        notes.append(f"Of each, the {STRETCHES} longest times of each kind.")
-    key = (
-        *((name, charts.swatch(look, mark=True)) for name, look in _MEANT),
-        ("no leader", charts.swatch("vacant")),
-        ("unobserved", charts.swatch("unseen")),
-    )
-    picture = charts.lanes("Failovers of each cluster over time", period.begin, period.end, drawn)
-    return Card(
-        "Clusters", " ".join(notes), picture, key, (_cluster_table(found), _unobserved_table(found)), width="wide"
-    )
-
-
-def _spans(found: Findings, cluster_id: str) -> list[Span]:
-    spans = []
-    for look, name, stretches in (("vacant", "no leader", found.vacant), ("unseen", "unobserved", found.unobserved)):
-        for each in stretches:
-            if each.cluster_id == cluster_id:
-                which = f"job {short(each.job_id, 8)}" if each.job_id else each.component or "all"
-                title = f"{name} ({which}): {second(each.began)} to {second(each.ended)}"
-                spans.append(Span(look, each.began, each.ended, title))
-    return spans
-
-
-def _marks(found: Findings, cluster_id: str) -> list[Mark]:
-    return [
-        Mark(
-            "unplanned" if row.unplanned else "planned" if row.planned == row.n else "unknown",
-            max(utc(row.at), found.period.begin),
-            row.n > 1,
-            f"{counted(row.n, 'failover')}, {row.planned:,} planned: {'from ' * (row.n > 1)}{minute(utc(row.at))}",
-        )
-        for row in found.marks[cluster_id]
-    ]
-
-
-def _cluster_table(found: Findings) -> ReportTable:
-    order = [*found.marks, *(name for name in found.period.clusters if name not in found.marks)]
-    rows = []
-    for name in order[:TABLE_ROWS]:
-        row, sums = found.by_cluster.get(name), found.available_by_cluster.get(name, Sums())
-        counts = (f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) if row else ("0", "0", DASH)
-        changes = found.changes[name].n if name in found.changes else 0
-        observed = sums.led + sums.vacant
-        shares = percent(sums.led, observed), percent(sums.unobserved, observed + sums.unobserved)
-        rows.append((short(name), *counts, f"{changes:,}", *shares))
-    cut = f" ({TABLE_ROWS} of {len(order):,})" if len(order) > TABLE_ROWS else ""
-    columns = (
-        "Cluster",
-        "Failovers",
-        "Planned",
-        "No published leader",
-        "Changes of leader",
-        "Availability",
-        "Unobserved",
-    )
-    return ReportTable(f"Clusters{cut}", columns, rows)
-
-
-def _unobserved_table(found: Findings) -> ReportTable:
-    longest = sorted(found.unobserved, key=lambda each: each.began - each.ended)[:TABLE_ROWS]
-    rows = [
-        (
-            short(each.cluster_id),
-            each.component or "all",
-            second(each.began),
-            second(each.ended),
-            seconds((each.ended - each.began).total_seconds()),
-        )
-        for each in longest
-    ]
-    return ReportTable(
-        f"Longest unobserved times ({TABLE_ROWS} at most)", ("Cluster", "Component", "From", "To", "For"), rows
-    )
+    return [Series(name, look, each) for (name, look), each in zip(MEANT, values, strict=True)]
 
 
 class _Counts(NamedTuple):

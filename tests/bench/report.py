@@ -1,4 +1,4 @@
-"""How long a report takes, how many Spark jobs it starts, and how large it is: `python -m tests.bench.report [rows of transitions, 1000000]`.
+"""Time, Spark jobs and size of a report: `python -m tests.bench.report [rows of transitions, 1000000]`.
 
 The log is that of `tests.bench.views` (a hundred clusters, a year), with 40,000 failovers of which 10,000 are in the report's 90 days. Once
 cold, right after Spark's start, and once warm.
