@@ -20,7 +20,17 @@ def unpacked(name: str, version: str) -> Path:
         with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=cache_folder()) as folder:
             options = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check", "--require-hashes")
             lock = ROOT / "tests" / "kit" / f"{name}.lock"
-            command = (sys.executable, "-m", "pip", "install", *options, "--target", f"{folder}/{name}", "-r", str(lock))
+            command = (
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                *options,
+                "--target",
+                f"{folder}/{name}",
+                "-r",
+                str(lock),
+            )
             done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
             assert done.returncode == 0, f"no {name} to test with: {done.stderr}"
             if not home.is_dir():  # else another process was faster
