@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.ingest import ingest
-from sidecar.audit.report_data import VIEWS, Findings, find
+from sidecar.audit.report_data import Findings, find
 from sidecar.audit.report_period import Wanted, find_period
 from sidecar.audit.session import own_session, spark_session
 from sidecar.audit.views import register_views
@@ -81,13 +81,21 @@ def quarter_log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def quarter_read(spark: SparkSession, quarter_log: Path) -> QuarterRead:
-    """The report's figures of a period of it."""
+def quarter_session(spark: SparkSession, quarter_log: Path) -> SparkSession:
+    """A session in which it is open, and leadership is computed only once."""
     session = own_session(spark)
     session.conf.set("spark.sql.shuffle.partitions", "2")
-    register_views(session, str(quarter_log), VIEWS)
-    folder = audit_folder(session, str(quarter_log), "read")
-    return lambda wanted: find(session, find_period(session, folder, wanted))
+    register_views(session, str(quarter_log))
+    for view in ("leadership", "sight"):
+        session.catalog.cacheTable(view)
+    return session
+
+
+@pytest.fixture(scope="session")
+def quarter_read(quarter_session: SparkSession, quarter_log: Path) -> QuarterRead:
+    """The report's figures of a period of it."""
+    folder = audit_folder(quarter_session, str(quarter_log), "read")
+    return lambda wanted: find(quarter_session, find_period(quarter_session, folder, wanted))
 
 
 @pytest.fixture(scope="session")

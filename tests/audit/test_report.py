@@ -13,19 +13,17 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
-from sidecar.audit import AuditError, open_audit
+from sidecar.audit import AuditError
 from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.ingest import ingest
 from sidecar.audit.report import render, write_report
-from sidecar.audit.report_data import _EPISODES, EDGES, LIST_ROWS, VIEWS, Findings, _asked
+from sidecar.audit.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _asked
 from sidecar.audit.report_figures import notices, tiles
 from sidecar.audit.report_list import failover_list
 from sidecar.audit.report_page import cards
 from sidecar.audit.report_period import _CLUSTERS, Wanted, find_period
 from sidecar.audit.report_text import DASH, between, minute, parts, percent, planned, second, seconds, short
-from sidecar.audit.session import own_session
 from sidecar.audit.sql import run_sql
-from sidecar.audit.views import register_views
 from sidecar.cli.audit import audit as command
 from tests.audit.conftest import QuarterRead
 from tests.audit.histories import at
@@ -195,15 +193,12 @@ def changes(cluster: Cluster) -> int:
     return moves * len(cluster.names()) + (cluster.id == ALONE[0])
 
 
-def test_a_week_agrees_with_the_weekly_report(
-    spark: SparkSession, quarter_log: Path, quarter_read: QuarterRead
-) -> None:
+def test_a_week_agrees_with_the_weekly_report(quarter_session: SparkSession, quarter_read: QuarterRead) -> None:
     """Of the clusters asked for: availability and changes of leader are those of the view; a failover is an episode, and words say so."""
     found = quarter_read(Wanted(first=date(2025, 11, 24), last=date(2025, 11, 30), clusters=("payments", "clicks")))
-    session = spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    open_audit(session, str(quarter_log))
-    week = session.sql("SELECT * FROM weekly_report WHERE week = '2025-11-24' AND cluster_id IN ('payments', 'clicks')")
+    week = quarter_session.sql(
+        "SELECT * FROM weekly_report WHERE week = '2025-11-24' AND cluster_id IN ('payments', 'clicks')"
+    )
     rows = {row.cluster_id: row for row in week.collect()}
     assert {name: row.n for name, row in found.changes.items()} == {name: row.failovers for name, row in rows.items()}
     for name, sums in found.available_by_cluster.items():
@@ -226,23 +221,24 @@ def test_a_week_agrees_with_the_weekly_report(
         (Wanted(first=date(2025, 11, 30), last=date(2026, 1, 31)), "2025-11-30 00:00", "2025-12-01 00:00"),
     ],
 )
-def test_a_period_is_whole_days(spark: SparkSession, quarter_log: Path, wanted: Wanted, begin: str, end: str) -> None:
+def test_a_period_is_whole_days(
+    quarter_session: SparkSession, quarter_log: Path, wanted: Wanted, begin: str, end: str
+) -> None:
     """UTC, the last one included; at most what is recorded."""
-    session = own_session(spark)
-    register_views(session, str(quarter_log), VIEWS)
-    period = find_period(session, audit_folder(session, str(quarter_log), "read"), wanted)
+    period = find_period(quarter_session, audit_folder(quarter_session, str(quarter_log), "read"), wanted)
     assert (minute(period.begin), minute(period.end)) == (begin, end)
     assert [*period.clusters] == sorted(cluster.id for cluster in CLUSTERS)
 
 
-def test_only_the_partitions_of_the_period_are_read(spark: SparkSession, quarter_log: Path) -> None:
+def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSession, quarter_log: Path) -> None:
     """Each scan of a table has a condition on its partitions."""
-    session = own_session(spark)
-    register_views(session, str(quarter_log), VIEWS)
-    period = find_period(session, audit_folder(session, str(quarter_log), "read"), Wanted(last=date(2025, 10, 1)))
+    folder = audit_folder(quarter_session, str(quarter_log), "read")
+    period = find_period(quarter_session, folder, Wanted(last=date(2025, 10, 1)))
     days = {"first": period.begin.date(), "last": period.end.date()}
-    assert scans(session.sql(_CLUSTERS, args=days)) == 3
-    assert scans(_asked(session, period, _EPISODES)) == 2  # white box: the figures of failovers are made of this
+    assert scans(quarter_session.sql(_CLUSTERS, args=days)) == 3
+    assert (
+        scans(_asked(quarter_session, period, _EPISODES)) == 2
+    )  # white box: the figures of failovers are made of this
 
 
 def scans(query: DataFrame) -> int:
