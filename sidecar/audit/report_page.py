@@ -108,11 +108,11 @@ def _durations(found: Findings) -> Card:
     names, labels = _histogram()
     counts = [[places.get(place, 0) for place in range(len(names))] for places in (found.vacancies, found.downtimes)]
     series = [Series(name, look, values) for (name, look), values in zip(_SHOWN, counts, strict=True)]
-    unknown = [
-        f"{n:,} without the {what}"
-        for n, what in ((found.total.without_vacant, "first"), (found.total.without_down_bound, "second"))
-        if n
-    ]
+    missing = (
+        ("no published leader", found.total.without_vacant),
+        ("no working leader", found.total.without_down_bound),
+    )
+    unknown = [f"{name} of {n:,}" for name, n in missing if n]
     text = "How long a cluster's component was without a leader: the longest of each failover."
     text += f" Not known: {', '.join(unknown)}." if unknown else ""
     drawn = any(map(any, counts))

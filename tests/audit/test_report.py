@@ -149,6 +149,9 @@ def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
         published = sum(edge <= each.vacant < top for _, each in happened())
         working = sum(bool(each.down) and edge <= each.down[1] < top for _, each in happened() if each.down)
         assert (quarter_found.vacancies.get(place, 0), quarter_found.downtimes.get(place, 0)) == (published, working)
+    assert "Not known: no working leader of 1." in next(
+        each.text for each in cards(quarter_found) if "per failover" in each.title
+    )
     assert ("30 s to 1 min", "1", "2") in table(quarter_found, "Failovers by the time")
 
     assert table(quarter_found, "Availability per day") == [
@@ -166,7 +169,7 @@ def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
 
 
 def test_each_cluster_has_its_figures(quarter_found: Findings) -> None:
-    """One row per cluster, that without a leader for longest first; and the longest times in which nobody could look."""
+    """One row per cluster, that without a leader for longest first; and the longest unobserved times."""
     sums = {cluster.id: together(truth(cluster, day) for day in days()) for cluster in CLUSTERS}
     expected = []
     for cluster in sorted(CLUSTERS, key=lambda cluster: -sums[cluster.id].vacant):
