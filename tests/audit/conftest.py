@@ -1,7 +1,7 @@
 """One Spark for all tests of the audit."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +9,20 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.ingest import ingest
-from sidecar.audit.session import spark_session
+from sidecar.audit.report_data import Findings, find
+from sidecar.audit.report_period import Wanted, find_period
+from sidecar.audit.session import own_session, spark_session
+from sidecar.audit.views import register_views
+from tests.audit import quarter
 from tests.audit.spooling import ids, seal, transition
-from tests.kit.s3_server import S3Server
+from tests.kit.s3_server import S3Server, reach
 
 YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
+
+
+QuarterRead = Callable[[Wanted], Findings]
 
 
 class Log(NamedTuple):
@@ -83,12 +91,34 @@ def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Path:
     return s3_server.bucket
 
 
-def reach(endpoint: str) -> dict[str, str]:
-    """The environment of a client of that S3 server."""
-    return {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "AKIDHUNTER2",
-        "AWS_SECRET_ACCESS_KEY": "xoxbHUNTER2",
-        "NO_PROXY": "127.0.0.1",
-    }
+@pytest.fixture(scope="session")
+def quarter_log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The audit log of `quarter`."""
+    folder = tmp_path_factory.mktemp("quarter")
+    seal(folder / "spool", "jm-0", 1, quarter.records())
+    ingest(spark, str(folder / "spool"), str(folder / "audit"))
+    return folder / "audit"
+
+
+@pytest.fixture(scope="session")
+def quarter_session(spark: SparkSession, quarter_log: Path) -> SparkSession:
+    """A session in which it is open, and leadership is computed only once."""
+    session = own_session(spark)
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    register_views(session, str(quarter_log))
+    for view in ("leadership", "sight"):
+        session.catalog.cacheTable(view)
+    return session
+
+
+@pytest.fixture(scope="session")
+def quarter_read(quarter_session: SparkSession, quarter_log: Path) -> QuarterRead:
+    """The report's figures of a period of it."""
+    folder = audit_folder(quarter_session, str(quarter_log), "read")
+    return lambda wanted: find(quarter_session, find_period(quarter_session, folder, wanted))
+
+
+@pytest.fixture(scope="session")
+def quarter_found(quarter_read: QuarterRead) -> Findings:
+    """The report's figures of all of it."""
+    return quarter_read(Wanted())

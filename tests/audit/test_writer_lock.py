@@ -17,8 +17,7 @@ from sidecar.audit.remote import writer_lock as module
 from sidecar.audit.remote.local_copy import open_store
 from sidecar.audit.remote.writer_lock import WriterLock, writer_lock
 from sidecar.object_store import ObjectStore
-from tests.audit.conftest import reach
-from tests.kit.s3_server import Line, S3Server
+from tests.kit.s3_server import Line, S3Server, reach
 
 AUDIT = "s3://bucket/audit"
 TAKEN_OVER = rf"^another process has taken over the lock of {AUDIT}, because this one stalled: run it again$"

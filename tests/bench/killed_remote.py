@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 from sidecar.audit.session import spark_session
-from tests.audit.conftest import reach
 from tests.audit.killing import lending_its_jvm
 from tests.audit.remote_killing import RemoteRounds
 from tests.bench.stage import Table
-from tests.kit.s3_server import S3Server
+from tests.kit.s3_server import S3Server, reach
 
 _ROUNDS = 50
 _LOOK_EVERY = 10

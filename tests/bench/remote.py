@@ -18,10 +18,9 @@ from sidecar.audit.remote.commands import ingest, maintained, readable
 from sidecar.audit.session import spark_session
 from sidecar.audit.sql import run_sql
 from sidecar.audit.verify import verify
-from tests.audit.conftest import reach
 from tests.bench.audit_spool import fill
 from tests.bench.stage import Table
-from tests.kit.s3_server import S3Server
+from tests.kit.s3_server import S3Server, reach
 
 _ROWS, _DATES = 1_000_000, 30
 _LATE = 10_000

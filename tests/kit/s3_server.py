@@ -46,6 +46,17 @@ class S3Server(ServerProcess):
             return False
 
 
+def reach(endpoint: str) -> dict[str, str]:
+    """The environment of a client of that S3 server."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "AKIDHUNTER2",
+        "AWS_SECRET_ACCESS_KEY": "xoxbHUNTER2",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
 _BUSY = b"<Error><Code>SlowDown</Code></Error>"
 
 
