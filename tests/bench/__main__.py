@@ -15,7 +15,9 @@ BENCHES = {
     "Many clusters": "clusters",
     "Evidence": "evidence",
     "Audit": "audit",
+    "Rounds of an ingest": "ingest_rounds",
     "Compaction": "compaction",
+    "Compacted dates": "compacted_dates",
 }
 
 for title, module in BENCHES.items():
