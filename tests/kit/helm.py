@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
-from sidecar.lab.distribution import cache_folder
+from sidecar.user_folders import cache_folder
 from tests import ROOT
 from tests.kit.kubectl import Manifest
 
