@@ -118,6 +118,25 @@ def sql(
 
 
 @audit.command()
+@_answer_output
+@_audit_options
+def shell(audit_url: str, output: Literal["table", "vertical", "json", "csv"], **spark_options: Any) -> None:
+    """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
+    with _session(**spark_options) as spark:
+        from sidecar.audit.shell import Shell
+
+        shell = Shell(spark, audit_url, output, sys.stdout, sys.stderr)
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            from sidecar.audit.prompt import converse
+
+            converse(shell, spark, rf"Audit log {audit_url}. \? lists the commands, \q leaves.")
+            return
+        shell.run(sys.stdin)
+    if shell.failed:
+        click.get_current_context().exit(1)
+
+
+@audit.command()
 @click.option("--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only earlier dates.  [today, UTC]")
 @click.option("--keep", "days", metavar="DAYS", callback=_days, help="First delete older data, like 400d.  [for ever]")
 @click.option("--spool", metavar="URL", help="With --keep: delete old segments here too, if the audit log has them.")
