@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -87,6 +88,9 @@ def _silence() -> None:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    # An answer that was not read to its end says goodbye to the JVM when it is deleted, also to one that has died.
+    report = sys.unraisablehook
+    sys.unraisablehook = lambda found: None if isinstance(found.exc_value, ConnectionError) else report(found)
 
 
 def _connect(settings: Mapping[str, str], gateway: Any) -> "SparkSession":

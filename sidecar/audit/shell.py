@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 _LEAVE: Final = ("\\q", "exit", "quit")
 _POLL_SECONDS: Final = 0.1
 _TOKEN: Final = re.compile(
-    r"""'(?:[^'\\]|\\.)*(?:'|\Z) | "(?:[^"\\]|\\.)*(?:"|\Z) | `[^`]*(?:`|\Z) | (?P<comment>--[^\n]* | /\*.*?(?:\*/|\Z)) | (?P<end>;)""",
+    r"""'(?:[^'\\]|\\.)*(?:'|\Z) | "(?:[^"\\]|\\.)*(?:"|\Z) | `[^`]*(?:`|\Z) | (?P<comment>--[^\n]* | /\*.*?\*/) | /\*.*\Z | (?P<end>;)""",
     re.VERBOSE | re.DOTALL,
 )
 """What a semicolon may stand in without ending a statement, up to the end of the text if it is not closed, and one that ends it."""
@@ -77,9 +77,10 @@ class Shell:
             self.execute(line)
             if self.over:
                 return
+        last = self._pending.strip()
         self.execute("\n;")
         if not is_blank(self._pending):
-            self._fail(f"the last statement is not complete: {clean(self._pending.strip())}")
+            self._fail(f"the last statement is not complete: {clean(last)}")
 
     def execute(self, text: str) -> None:
         """Execute a command, or the statements that are complete with this text. An error is one line, and `failed`.
