@@ -92,9 +92,7 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     with failing_to("run the query"):
         named = check_query(session, query)
         answer = ask()
-        if _bytes_to_read(answer) <= _SMALL_BYTES:
-            for key, value in _SMALL_SETTINGS.items():
-                session.conf.set(key, value)
+        _tune(session, answer)
         fields = answer.schema.fields
         return QueryResult(
             columns=[field.name for field in fields],
@@ -136,6 +134,13 @@ def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plai
     with failing_to("run the query"):
         for row in chain(*retried(begin)):
             yield [convert(value) for convert, value in zip(converters, row, strict=True)]
+
+
+def _tune(session: SparkSession, answer: DataFrame) -> None:
+    """Before it is planned: have Spark interpret a query that reads little, as one task."""
+    if _bytes_to_read(answer) <= _SMALL_BYTES:
+        for key, value in _SMALL_SETTINGS.items():
+            session.conf.set(key, value)
 
 
 def _bytes_to_read(answer: DataFrame) -> int:
