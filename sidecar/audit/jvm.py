@@ -6,7 +6,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,19 +33,18 @@ class Jvm:
     """A JVM with Spark in it, or that of the spark-submit which started this process. Starts at once; `connect` waits for it."""
 
     def __init__(
-        self, settings: Mapping[str, str], options: Sequence[str], output: IO[bytes], *, silent: bool = True
+        self, settings: Mapping[str, str], options: Sequence[str], folder: Path, output: IO[bytes], *, silent: bool
     ) -> None:
         """`settings` are Spark's, `options` are the JVM's. What it prints goes to `output`; if not `silent`, to standard error.
 
-        Raises AuditError when PySpark is not installed.
+        `folder` is for the address of its gateway, with a secret: it must be private. Raises AuditError when PySpark is not installed.
         """
         self._output = output
-        self._folder = tempfile.mkdtemp(prefix="spark-gateway-")
-        self._connection = Path(self._folder) / "connection"
+        self._connection = folder / "connection"
         self._process: subprocess.Popen[bytes] | None = None
+        home = spark_home()
         if _GATEWAY[0] in os.environ:
             return
-        home = spark_home()
         command = [f"{home}/bin/spark-submit"]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
@@ -81,7 +79,6 @@ class Jvm:
 
     def end(self, gateway: Any, session: "SparkSession | None", seconds: float) -> None:
         """Stop Spark and wait until its JVM has ended, which otherwise outlives this process. Kills it after that many `seconds`."""
-        shutil.rmtree(self._folder, ignore_errors=True)
         if gateway is not None:
             _disconnect(gateway, session)
         if self._process is None or self._process.stdin is None:  # it is spark-submit's, and ends with this process

@@ -101,9 +101,8 @@ class _Names(Completer):
             functions: Any = self._spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()  # type: ignore[union-attr]  # noqa: SLF001  no Python API
             known = re.findall(r"\b[a-z]\w+", functions.mkString(" "))
             self._words = [*self._words, *sorted(known)]
-            for view in self._views:
-                columns = [name for name, _ in self._shell.columns(view)]
-                self._words = [*self._words, *(name for name in columns if name not in self._words)]
+            columns = {name for view in self._shell.columns(self._views).values() for name, _ in view}
+            self._words = [*self._words, *sorted(columns.difference(self._words))]
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002  prompt_toolkit's
         """The words that begin as the one at the cursor, in either case."""

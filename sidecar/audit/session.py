@@ -58,10 +58,10 @@ def spark_session(
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS if where == "local" or where.startswith("local[") else {})
     silent = "spark.log.level" not in given
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
-    with tempfile.TemporaryFile() as jvm_output, tempfile.TemporaryDirectory(prefix="spark-warehouse-") as warehouse:
-        settings = {"spark.sql.warehouse.dir": warehouse} | defaults | given | {"spark.master": where}
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="spark-session-") as folder:
+        settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | given | {"spark.master": where}
         options = class_archive.writing(write_archive) if write_archive else class_archive.options()
-        jvm = Jvm(settings, options, jvm_output, silent=silent)
+        jvm = Jvm(settings, options, Path(folder), output, silent=silent)
         gateway = session = None
         try:
             gateway = jvm.connect()

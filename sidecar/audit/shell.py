@@ -3,7 +3,7 @@ r"""`audit shell`: many questions to the audit log, with one start of Spark. Sta
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
@@ -96,11 +96,14 @@ class Shell:
             if not is_blank(statement):
                 self._answer(partial(run_sql, self._spark, self._audit, statement))
 
-    def columns(self, name: str) -> Sequence[tuple[str, str]]:
-        """The columns of a table or view, and their types."""
+    def columns(self, names: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+        """The columns of these tables and views, and their types."""
         session = own_session(self._spark)
-        register_views(session, self._audit, {name})
-        return [(field.name, field.dataType.simpleString()) for field in session.table(name).schema]
+        register_views(session, self._audit, names)
+        return {
+            name: [(field.name, field.dataType.simpleString()) for field in session.table(name).schema]
+            for name in names
+        }
 
     def _command(self, line: str) -> None:
         name, _, argument = line.partition(" ")
@@ -112,7 +115,8 @@ class Shell:
             case "\\d", "":
                 self._answer(lambda: _listing(("name", "kind", "about"), catalog()))
             case "\\d", named if named.lower() in {known.name for known in catalog()}:
-                self._answer(lambda: _listing(("column", "type"), self.columns(named.lower())))
+                view = named.lower()
+                self._answer(lambda: _listing(("column", "type"), self.columns([view])[view]))
             case "\\d", named:
                 self._fail(f"there is no table or view {clean(named)}; \\d lists them")
             case "\\timing", "":
