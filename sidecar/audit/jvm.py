@@ -33,9 +33,18 @@ class Jvm:
     """A JVM with Spark in it, or that of the spark-submit which started this process. Starts at once; `connect` waits for it."""
 
     def __init__(
-        self, settings: Mapping[str, str], options: Sequence[str], folder: Path, output: IO[bytes], *, silent: bool
+        self,
+        settings: Mapping[str, str],
+        options: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        output: IO[bytes],
+        *,
+        silent: bool,
     ) -> None:
-        """`settings` are Spark's, `options` are the JVM's. What it prints goes to `output`; if not `silent`, to standard error.
+        """`settings` are Spark's, `options` are the JVM's, `environment` is for variables that are not set.
+
+        What the JVM prints goes to `output`; if not `silent`, to standard error.
 
         `folder` is for the address of its gateway, with a secret: it must be private. Raises AuditError when PySpark is not installed.
         """
@@ -49,14 +58,11 @@ class Jvm:
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-        environment = script_environment(home, options) | {
-            "SPARK_CONNECT_MODE": "0",
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
-        }
+        own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection)}
         try:
             self._process = subprocess.Popen(
                 command,
-                env=environment,
+                env={**environment, **script_environment(home, options), **own},
                 stdin=subprocess.PIPE,  # the JVM ends when it is closed, so also with this process
                 stdout=output if silent else 2,
                 stderr=output if silent else None,

@@ -33,8 +33,10 @@ _DEFAULTS: Final = SQL_SETTINGS | {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
 }
+# Start also when the host name cannot be resolved, as where an image is built.
+_LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}
 _LOCAL_DEFAULTS: Final = {
-    "spark.driver.host": "127.0.0.1",  # start also when the host name cannot be resolved
+    "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "16",
     # Most runs are short, and spent half of their CPU time on compiling code that hardly ran (docs/audit.md: Measured).
@@ -55,13 +57,15 @@ def spark_session(
     """
     given = dict(conf or {})
     where = master or given.get("spark.master", "local[*]")
-    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if where == "local" or where.startswith("local[") else {})
+    local = where == "local" or where.startswith("local[")
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else {})
+    environment = _LOCAL_ENVIRONMENT if local else {}
     silent = "spark.log.level" not in given
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="spark-session-") as folder:
         settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | given | {"spark.master": where}
         options = class_archive.writing(write_archive) if write_archive else class_archive.options()
-        jvm = Jvm(settings, options, Path(folder), output, silent=silent)
+        jvm = Jvm(settings, options, environment, Path(folder), output, silent=silent)
         gateway = session = None
         try:
             gateway = jvm.connect()
