@@ -16,6 +16,7 @@ BENCHES = {
     "Evidence": "evidence",
     "Audit": "audit",
     "Compaction": "compaction",
+    "The start of Spark": "cold_start",
 }
 
 for title, module in BENCHES.items():

@@ -1,4 +1,4 @@
-"""What a question costs that starts Spark: `python -m tests.bench.cold_start [rounds, 5]`, after `flink-ha-sidecar audit warm-up`.
+"""What a question costs that starts Spark: `python -m tests.bench.cold_start [rounds, 5]`.
 
 Two logs: one day of a small cluster, and one as large as a question may be to count as small. The ways take turns, so that whatever else
 happens on the machine happens to each. CPU seconds are those of Python and the JVM, without the JVM that Spark's script starts beforehand.
@@ -15,9 +15,9 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import median
 
-from sidecar.audit import class_archive
 from sidecar.audit.ingest import ingest
 from sidecar.audit.session import spark_session
+from sidecar.audit.warm_up import warm_up
 from tests.audit.spooling import NOON, seal, transition
 from tests.bench.stage import Table
 from tests.kit.sidecar_process import COMMAND
@@ -88,7 +88,7 @@ def _print(title: str, audit: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    assert class_archive.options(), "no archive: run flink-ha-sidecar audit warm-up"
+    warm_up()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     with tempfile.TemporaryDirectory() as folder:
         with spark_session("local[2]") as spark:
