@@ -44,9 +44,8 @@ class Jvm:
     ) -> None:
         """`settings` are Spark's, `options` are the JVM's, `environment` is for variables that are not set.
 
-        What the JVM prints goes to `output`; if not `silent`, to standard error.
-
-        `folder` is for the address of its gateway, with a secret: it must be private. Raises AuditError when PySpark is not installed.
+        What the JVM prints goes to `output`; if not `silent`, to standard error. `folder` is for the address of its gateway, with a
+        secret: it must be private. Raises AuditError when PySpark is not installed.
         """
         self._output = output
         self._connection = folder / "connection"

@@ -99,8 +99,8 @@ class _Names(Completer):
         """Add what only Spark knows: the columns of views, and the functions. Meanwhile Spark warms up for the first query."""
         with suppress(Exception):  # without it less is completed, and whatever is wrong, a query reports it
             functions: Any = self._spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()  # type: ignore[union-attr]  # noqa: SLF001  no Python API
-            known = re.findall(r"\b[a-z]\w+", functions.mkString(" "))
-            self._words = [*self._words, *sorted(known)]
+            known = {name for name in re.findall(r"\b[a-z]\w+", functions.mkString(" ")) if name.upper() not in _WORDS}
+            self._words = [*self._words, *sorted(known.difference(self._words))]
             columns = {name for view in self._shell.columns(self._views).values() for name, _ in view}
             self._words = [*self._words, *sorted(columns.difference(self._words))]
 
