@@ -12,8 +12,8 @@ from typing import Final
 
 from sidecar.user_folders import cache_folder
 
-WRITE_SECONDS: Final = 300.0
-"""A JVM needs about twenty seconds of CPU time to write the archive when it ends."""
+WRITE_SECONDS: Final = 900.0
+"""A JVM needs about twenty seconds of CPU time to write the archive when it ends: much longer where many processes share few cores."""
 _SILENT: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 

@@ -18,7 +18,7 @@ from sidecar.audit.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CHECK_SECONDS: Final = 120.0
+_CHECK_SECONDS: Final = 300.0
 _DO_WHAT: Final = "prepare Spark's start"
 _QUERIES: Final = (
     "SELECT * FROM failovers ORDER BY at DESC LIMIT 10",
