@@ -34,7 +34,7 @@ _DEFAULTS: Final = SQL_SETTINGS | {
     "spark.log.level": "OFF",
 }
 # Start also when the host name cannot be resolved, as where an image is built.
-_LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}
+LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}
 _LOCAL_DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -59,7 +59,7 @@ def spark_session(
     where = master or given.get("spark.master", "local[*]")
     local = where == "local" or where.startswith("local[")
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else {})
-    environment = _LOCAL_ENVIRONMENT if local else {}
+    environment = LOCAL_ENVIRONMENT if local else {}
     silent = "spark.log.level" not in given
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="spark-session-") as folder:

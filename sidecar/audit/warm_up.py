@@ -13,7 +13,7 @@ import msgspec
 from sidecar.audit import class_archive
 from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.jvm import script_environment, spark_home
-from sidecar.audit.session import spark_session
+from sidecar.audit.session import LOCAL_ENVIRONMENT, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def _is_accepted(archive: Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:  # a JVM that crashes leaves a report
         tried = subprocess.run(
             [f"{home}/bin/spark-submit", "--version"],
-            env=script_environment(home, options),
+            env={**LOCAL_ENVIRONMENT, **script_environment(home, options)},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

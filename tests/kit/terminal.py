@@ -29,7 +29,8 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
         self.process = subprocess.Popen(
-            ["setsid", "--ctty", *command],  # noqa: S607  the system's; Ctrl-C interrupts who has the terminal
+            # Ctrl-C interrupts who has the terminal, also where the tests themselves were started to ignore it, as in the background.
+            ["setsid", "--ctty", "env", "--default-signal=INT", *command],  # noqa: S607  the system's
             stdin=slave,
             stdout=slave,
             stderr=slave,
