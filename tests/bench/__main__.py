@@ -18,6 +18,7 @@ BENCHES = {
     "Rounds of an ingest": "ingest_rounds",
     "Compaction": "compaction",
     "Compacted dates": "compacted_dates",
+    "The start of Spark": "cold_start",
 }
 
 for title, module in BENCHES.items():
