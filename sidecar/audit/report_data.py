@@ -123,7 +123,7 @@ def _find(session: SparkSession, period: Period) -> Findings:
     stretches = ask(_STRETCHES, lanes=lanes)
     return Findings(
         period=period,
-        total=next(row for row in failovers if row.of == "all"),
+        total=next((row for row in failovers if row.of == "all"), _NO_EPISODE),
         by_day={row.day: row for row in failovers if row.of == "day" and row.n},
         by_cause={row.cause: row for row in failovers if row.of == "cause"},
         by_cluster=by_cluster,
@@ -197,6 +197,11 @@ _FAILOVERS: Final = """
       sum(downtime_seconds_at_most) FILTER (WHERE is_failover) AS down_total_at_most
     FROM report_episodes
     GROUP BY GROUPING SETS ((day), (cause), (cluster_id), (vacant_place), (down_place), ())"""
+_NO_EPISODE: Final = Row(
+    n=0, others=0, planned=0, unplanned=0, without_vacant=0, vacant_total=None, vacant_median=None, vacant_longest=None,
+    without_down=0, without_down_bound=0, down_total_at_least=None, down_total_at_most=None,
+)  # fmt: skip
+"""The total where there is no episode: of no rows, Spark makes no grouping set."""
 _LATEST: Final = f"SELECT * FROM report_episodes WHERE is_failover ORDER BY opened_at DESC, id LIMIT {LIST_ROWS}"  # noqa: S608
 _MARKS: Final = f"""
     SELECT

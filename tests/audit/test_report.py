@@ -40,7 +40,7 @@ from tests.audit.quarter import (
     happened,
     truth,
 )
-from tests.audit.spooling import NOON, seal
+from tests.audit.spooling import NOON, seal, transition
 
 pytestmark = pytest.mark.spark
 
@@ -290,6 +290,14 @@ def test_it_stays_small_and_says_how_to_get_the_rest(spark: SparkSession, many: 
     words = split(unescape(line))
     assert words[:-1] == ["flink-ha-sidecar", "audit", "sql", "--audit", "URL", "--output", "csv"]
     assert sum(1 for _ in run_sql(spark, str(many), words[-1]).rows) == 10_000
+
+
+def test_a_time_without_a_failover_is_reported(spark: SparkSession, spool: Path, audit: Path, tmp_path: Path) -> None:
+    """First elections alone: no episode, and every figure of failovers is 0 or a dash."""
+    seal(spool, "jm-0", 1, [transition(number, NOON + timedelta(seconds=number)) for number in range(3)])
+    ingest(spark, str(spool), str(audit))
+    write_report(spark, str(audit), tmp_path / "report.html")
+    assert "No failover" in (tmp_path / "report.html").read_text()
 
 
 def test_the_command_for_the_rest_names_the_clusters(
