@@ -11,6 +11,8 @@ from msgspec import DecodeError, json
 from sidecar.core.records import AnyRecord, Record
 from sidecar.journal.file import FILE, DamagedError, connect, journal_error
 
+_BEYOND: Final = 2**63 - 1
+"""Larger than every sequence number."""
 _BATCH: Final = 200
 _DECODERS: Final = {kind: json.Decoder(kind) for kind in (AnyRecord, *get_args(AnyRecord))}
 
@@ -44,6 +46,18 @@ class JournalReader:
         begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
         query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
         return list(_decoded(self._rows(query, (len(begin), begin, limit)), kind))
+
+    def newest_first(self, kind: type[_R], containing: bytes = b"") -> Iterator[_R]:
+        """The records of one kind whose lines contain these bytes, newest first; only a few are in memory. Raises JournalError."""
+        begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
+        query = (
+            "SELECT seq, line FROM record WHERE seq < ? AND substr(line, 1, ?) = ? AND instr(line, ?) > 0 "
+            "ORDER BY seq DESC LIMIT ?"
+        )
+        last = _BEYOND
+        while found := self._rows(query, (last, len(begin), begin, containing, _BATCH)):
+            yield from _decoded(found, kind)
+            last = found[-1][0]
 
     def sealed(self) -> int:
         """The number of the last record that is in a segment, as far as the journal knows. Raises JournalError."""

@@ -2,8 +2,11 @@
 
 from typing import Final, NamedTuple
 
+from sidecar.core.alerting.phrases import host
 from sidecar.core.cluster.causes import Cause
+from sidecar.core.flink.leadership import host_port
 from sidecar.core.policy.policy import Trigger
+from sidecar.core.sanitize import clean
 
 
 class CauseAdvice(NamedTuple):
@@ -85,6 +88,24 @@ TRIGGERS: Final = {
     Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
 }
 
+_SHIPPED: Final = {
+    Trigger.LEADER_CHANGED: "FlinkLeaderChanged",
+    Trigger.VACANT: "FlinkNoLeader",
+    Trigger.EPISODES: "FlinkLeaderFlapping",
+    Trigger.BLIND: "FlinkLeadersOutOfSight",
+    Trigger.SPLIT: "FlinkSplitLeadership",
+    Trigger.NO_STANDBY: "FlinkNoStandby",
+    Trigger.JOB_LEADER_CHANGED: "FlinkJobLeaderChanged",
+    Trigger.PLANNED_FAILOVER: "FlinkPlannedFailover",
+    Trigger.ZXID_HEADROOM: "FlinkZooKeeperZxidHeadroom",
+}
+"""The alerts of rules/default.yaml. docs/troubleshooting.md has them as headings."""
+
+
+def anchor(trigger: Trigger) -> str:
+    """The section of docs/troubleshooting.md about alerts of this trigger."""
+    return _SHIPPED.get(trigger, trigger.value).lower()
+
 
 def because(cause: Cause, before: str) -> str:
     """The clause of a cause, with the previous leader's name; empty: nothing is known."""
@@ -94,3 +115,8 @@ def because(cause: Cause, before: str) -> str:
 def next_step(cause: Cause, before: str) -> str:
     """What to do next, in one sentence."""
     return CAUSES[cause].next.format(before=before)
+
+
+def process(address: str | None, pod: str | None) -> str:
+    """The name of a JobManager in a sentence: its pod, or the host in its address."""
+    return clean(pod or host(host_port(address or "")) or "?", 100)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Alert, Group, Member, Pending
 from sidecar.core.alerting.grouping import is_observable
-from sidecar.core.alerting.phrases import line
+from sidecar.core.alerting.phrases import headline, line
 from sidecar.core.alerting.silences import Silence
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.labels import Labels
@@ -67,11 +67,35 @@ _STATES: Final = tuple(AlertState)
 _SEVERITIES: Final = tuple(reversed(Severity))
 
 
+class AlertGroup(Struct, frozen=True):
+    """Alerts of one rule and one cluster that are in the same state for the same reason."""
+
+    first: AlertView
+    """The oldest."""
+    number: int
+    headline: str
+    """What they are about together, as in the title of a message."""
+
+
 def alerts(snapshot: Snapshot) -> list[AlertView]:
     """The alerts that fire or are pending: by state, then the most severe first, then the oldest first."""
-    view = _Views(snapshot)
-    views = [*view.active(), *view.pending()]
-    return sorted(views, key=_order)
+    return [view for view, _ in _sorted(_Views(snapshot))]
+
+
+def grouped(snapshot: Snapshot) -> list[AlertGroup]:
+    """The same, one for all subjects of a rule in a cluster, in the same order."""
+    views = _Views(snapshot)
+    found: dict[tuple[str | None, ...], list[tuple[AlertView, Alert]]] = {}
+    for view, alert in _sorted(views):
+        found.setdefault((view.alert, view.cluster_id, view.state, view.reason), []).append((view, alert))
+    return [
+        AlertGroup(together[0][0], len(together), views.headline([alert for _, alert in together]))
+        for together in found.values()
+    ]
+
+
+def _sorted(views: "_Views") -> list[tuple[AlertView, Alert]]:
+    return sorted([*views.active(), *views.pending()], key=lambda each: _order(each[0]))
 
 
 def _order(view: AlertView) -> tuple[int, int, str, str]:
@@ -87,7 +111,7 @@ class _Views:
         self._pods = {name: cluster.pods for name, cluster in self._state.clusters.items()}
         self._blind = {name for name, cluster in self._state.clusters.items() if not cluster.leaders_in_sight}
 
-    def active(self) -> Iterator[AlertView]:
+    def active(self) -> Iterator[tuple[AlertView, Alert]]:
         """The alerts that fire, each once, in however many groups it is."""
         found: dict[str, Alert] = {}
         notified = set()
@@ -102,16 +126,22 @@ class _Views:
         for key, alert in found.items():
             routes = matching(self._policy.route, alert.labels)
             state, reason = self._suppression(alert, hidden.get(key), firing, routes)
-            yield self._view(alert, routes, state, reason, notified=key in notified, silence_id=hidden.get(key))
+            was_notified = key in notified
+            yield self._view(alert, routes, state, reason, notified=was_notified, silence_id=hidden.get(key)), alert
 
-    def pending(self) -> Iterator[AlertView]:
+    def pending(self) -> Iterator[tuple[AlertView, Alert]]:
         """The alerts whose conditions hold, and that will fire."""
         for pending in self._state.alerts.pending.values():
             if rule := self._rules.get(pending.alert.rule):
                 fires_at = timestamp(self._at.wall + pending.due - self._at.steady)
                 why = _why_it_waits(rule, pending)
                 routes = matching(self._policy.route, pending.alert.labels)
-                yield self._view(pending.alert, routes, AlertState.PENDING, why, fires_at=fires_at)
+                view = self._view(pending.alert, routes, AlertState.PENDING, why, fires_at=fires_at)
+                yield view, pending.alert
+
+    def headline(self, alerts: Sequence[Alert]) -> str:
+        """What alerts of one rule are about together."""
+        return headline(self._rules[alerts[0].rule], alerts, self._pods, over=False)
 
     def _suppression(
         self, alert: Alert, silence_id: str | None, firing: Sequence[Labels], routes: Sequence[Route]

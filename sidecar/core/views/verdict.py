@@ -6,14 +6,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.alerting.phrases import host
 from sidecar.core.cluster import plans
-from sidecar.core.cluster.causes import Confidence, verdict
+from sidecar.core.cluster.causes import Cause, Confidence, verdict
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
-from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant, host_port
+from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant
 from sidecar.core.moment import Moment, Timestamp, age, timestamp
 from sidecar.core.pods import name_at
-from sidecar.core.policy.policy import Severity
+from sidecar.core.policy.policy import Severity, Trigger
 from sidecar.core.sanitize import clean
 from sidecar.core.views import advice
 from sidecar.core.views.alert_view import AlertState, AlertView, alerts
@@ -41,6 +40,10 @@ class ClusterVerdict(Struct, frozen=True):
     sentence: str
     since: Timestamp | None
     """When it began to be down, or could not be seen any more. Null: it is neither, or its beginning is not known."""
+    next_step: str | None = None
+    """What to do, in one sentence."""
+    topic: str | None = None
+    """The section of docs/troubleshooting.md about it."""
 
     def __str__(self) -> str:
         return f"{clean(self.cluster_id or 'this sidecar')}: {self.sentence}"
@@ -74,7 +77,7 @@ def _of_cluster(name: str, cluster: ClusterState, firing: Sequence[AlertView], a
         return ClusterVerdict(name, Level.OK.value, sentence, None)
     if vacant:
         since, sentence = _vacant(cluster, vacant, len(own), at)
-        return ClusterVerdict(name, Level.DOWN.value, sentence, since)
+        return ClusterVerdict(name, Level.DOWN.value, sentence, since, *_next_step(cluster))
     if cluster.contested:
         sentence = (
             f"split leadership: two JobManagers act as leader of {', '.join(map(str, sorted(cluster.contested)[:3]))}"
@@ -89,14 +92,16 @@ def _of_cluster(name: str, cluster: ClusterState, firing: Sequence[AlertView], a
 def _blind(name: str, cluster: ClusterState, at: Moment) -> ClusterVerdict:
     view = cluster.view
     if cluster.missing:
-        return ClusterVerdict(name, Level.BLIND.value, clean(str(cluster.missing)), None)
+        return ClusterVerdict(name, Level.BLIND.value, clean(str(cluster.missing)), None, *_advice(Trigger.BLIND))
     if not cluster.ever_led and not view.complete and view.loss is None:
         return ClusterVerdict(name, Level.BLIND.value, "the store has not been read yet: leaders are unknown", None)
     loss = view.loss
     began = loss.began if loss and loss.ended is None else view.turned_at
     for_long = f" for {age(at.steady - began.steady)}" if began.steady else ""
     sentence = f"cannot see it{for_long}: the store cannot be read, so leaders are unknown{_last_known(cluster)}"
-    return ClusterVerdict(name, Level.BLIND.value, sentence, timestamp(began.wall) if began.steady else None)
+    return ClusterVerdict(
+        name, Level.BLIND.value, sentence, timestamp(began.wall) if began.steady else None, *_advice(Trigger.BLIND)
+    )
 
 
 def _last_known(cluster: ClusterState) -> str:
@@ -109,8 +114,7 @@ def _last_known(cluster: ClusterState) -> str:
 
 def _process(cluster: ClusterState, address: str) -> str:
     """The pod in a leader's address, or the host where the pod is not known."""
-    place = host_port(address)
-    return clean(name_at(cluster.pods, place) or host(place) or "?")
+    return advice.process(address, name_at(cluster.pods, address))
 
 
 def _vacant(
@@ -131,6 +135,18 @@ def _vacant(
             "no standby" if number == 0 else f"{number} JobManager{'s contend' if number > 1 else ' contends'}"
         )
     return timestamp(began.wall) if observed else None, ", ".join(parts)
+
+
+def _advice(trigger: Trigger) -> tuple[str, str]:
+    """What to do, and the section about it."""
+    return advice.TRIGGERS[trigger], advice.anchor(trigger)
+
+
+def _next_step(cluster: ClusterState) -> tuple[str, str]:
+    episode = cluster.episode
+    if episode is None or (cause := verdict(episode.facts).cause) is Cause.UNKNOWN:
+        return _advice(Trigger.VACANT)
+    return advice.next_step(cause, _process(cluster, episode.before.address)), cause.value
 
 
 def _why(cluster: ClusterState) -> str | None:
@@ -155,8 +171,11 @@ def _led(name: str, cluster: ClusterState, firing: Sequence[AlertView]) -> Clust
     suppressed = len(firing) - sum(alert.state == AlertState.FIRING for alert in firing)
     if suppressed:
         parts.append(f"{suppressed} alert{'s' if suppressed > 1 else ''} silenced, inhibited or muted")
-    level = Level.DEGRADED if problems or alone else Level.OK
-    return ClusterVerdict(name, level.value, ", ".join(parts), None)
+    sentence = ", ".join(parts)
+    if loud or alone:
+        worst = Trigger(loud[0].trigger) if loud else Trigger.NO_STANDBY
+        return ClusterVerdict(name, Level.DEGRADED.value, sentence, None, *_advice(worst))
+    return ClusterVerdict(name, (Level.DEGRADED if problems else Level.OK).value, sentence, None)
 
 
 def _standbys(contenders: int) -> str:
