@@ -47,15 +47,17 @@ class JournalReader:
         query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
         return list(_decoded(self._rows(query, (len(begin), begin, limit)), kind))
 
-    def newest_first(self, kind: type[_R], containing: bytes = b"") -> Iterator[_R]:
-        """The records of one kind whose lines contain these bytes, newest first; only a few are in memory. Raises JournalError."""
+    def newest_first(self, kind: type[_R], after: int = 0, containing: bytes = b"") -> Iterator[_R]:
+        """The records of one kind after sequence number `after` whose lines contain these bytes, newest first; only a few are in
+        memory. Raises JournalError.
+        """
         begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
         query = (
-            "SELECT seq, line FROM record WHERE seq < ? AND substr(line, 1, ?) = ? AND instr(line, ?) > 0 "
+            "SELECT seq, line FROM record WHERE seq > ? AND seq < ? AND substr(line, 1, ?) = ? AND instr(line, ?) > 0 "
             "ORDER BY seq DESC LIMIT ?"
         )
         last = _BEYOND
-        while found := self._rows(query, (last, len(begin), begin, containing, _BATCH)):
+        while found := self._rows(query, (after, last, len(begin), begin, containing, _BATCH)):
             yield from _decoded(found, kind)
             last = found[-1][0]
 

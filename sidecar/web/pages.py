@@ -6,6 +6,7 @@ run or load anything but its own style and script (`POLICY`).
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from sidecar.core.cluster.causes import Cause
@@ -21,7 +22,7 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
 from sidecar.web import prose
 from sidecar.web.pictures import of_cluster, of_episode
-from sidecar.web.recent import LATEST_EPISODES, Recent
+from sidecar.web.recent import Recent
 from sidecar.web.status import clusters
 from sidecar.web.templating import POLICY, render
 
@@ -33,6 +34,7 @@ VERDICTS_SHOWN: Final = 100
 DETAILED: Final = 3
 """Clusters with leaders, jobs and picture on the page of all clusters: the worst."""
 ALERTS_SHOWN: Final = 20
+EPISODES_SHOWN: Final = 10
 DELIVERIES_SHOWN: Final = 20
 SILENCES_SHOWN: Final = 20
 TRANSITIONS_SHOWN: Final = 100
@@ -134,8 +136,11 @@ def _counts(judged: Sequence[ClusterVerdict]) -> str:
 def _latest(snapshot: Snapshot, recent: Recent, only: str | None) -> list[EpisodeView]:
     """The latest failovers, those in progress first. One that has just been recorded may still be in the snapshot."""
     known = {each.id for each in recent.episodes}
-    found = [*(each for each in episode_view.in_progress(snapshot) if each.id not in known), *recent.episodes]
-    return [each for each in found if only is None or each.cluster_id == only][:LATEST_EPISODES]
+    found = [
+        each for each in episode_view.in_progress(snapshot) if each.id not in known and only in {None, each.cluster_id}
+    ]
+    closed = (each for each in recent.episodes if only in {None, each.cluster_id})
+    return [*found, *map(episode_view.closed, islice(closed, EPISODES_SHOWN))][:EPISODES_SHOWN]
 
 
 def _next_step(failover: EpisodeView | None) -> str | None:

@@ -7,7 +7,7 @@ from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.record_lines import lasted
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, parsed
-from sidecar.core.records import Notification, TransitionRecord
+from sidecar.core.records import EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.sanitize import clean
 from sidecar.core.views.episode_view import EpisodeView, in_progress
 from sidecar.core.views.explain import Explanation
@@ -20,6 +20,7 @@ JOBS_DRAWN: Final = 3
 """Of a failover."""
 _MARGIN: Final = 5
 """A failover's picture begins and ends by a part of its length, this many to one, before and after it."""
+_SOON: Final = 60 * SECOND
 _SHORTEST: Final = 10 * SECOND
 
 
@@ -36,23 +37,23 @@ def of_cluster(snapshot: Snapshot, recent: Recent, cluster_id: str) -> Picture:
         changes = recent.changes.get((cluster_id, component), ())
         rows[component] = spans(changes, blind, state, start, end, recent.since or end)
     known_ids = {each.id for each in recent.episodes}
-    episodes = [*recent.episodes, *(each for each in in_progress(snapshot) if each.id not in known_ids)]
-    marks = [_mark(each) for each in episodes if each.cluster_id == cluster_id]
+    going_on = [each for each in in_progress(snapshot) if each.id not in known_ids]
+    marks = [_mark(each) for each in (*recent.episodes, *going_on) if each.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 
-def _mark(episode: EpisodeView) -> Happening:
+def _mark(episode: EpisodeRecord | EpisodeView) -> Happening:
     kind = "unseen" if episode.cause == Cause.OBSERVER_BLIND else "planned" if episode.planned else "episode"
     return Happening(parsed(episode.opened_at), kind, _in_words(episode), f"episodes/{episode.id}")
 
 
-def _in_words(episode: EpisodeView) -> str:
+def _in_words(episode: EpisodeRecord | EpisodeView) -> str:
     vacant = (
         ""
         if episode.vacant_seconds is None
         else f", no leader for {lasted(episode.vacant_seconds, episode.vacant_seconds)}"
     )
-    going_on = "" if episode.phase == "CLOSED" else ", not over"
+    going_on = ", not over" if episode.closed_at is None else ""
     return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
 
 
@@ -62,11 +63,17 @@ def of_episode(explained: Explanation, failover: EpisodeView | None, snapshot: S
         return None
     opened = parsed(explained.transitions[0].observed_at)
     closed = parsed(failover.closed_at) if failover and failover.closed_at else None
-    last = max(parsed(explained.transitions[-1].observed_at), closed or 0) if closed else snapshot.at.wall
+    last = snapshot.at.wall if closed is None else max(closed, *_soon_after(explained, closed))
     margin = max(last - opened, _SHORTEST) // _MARGIN
     start, end = opened - margin, last + margin if closed else last
     rows = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
     return drawn(rows, map(_message, explained.notifications), start, end)
+
+
+def _soon_after(explained: Explanation, closed: int) -> Iterator[int]:
+    """The times of the last transition, and of messages that were sent soon after the failover."""
+    yield parsed(explained.transitions[-1].observed_at)
+    yield from (at for each in explained.notifications if (at := parsed(each.observed_at)) <= closed + _SOON)
 
 
 def _changes(explained: Explanation) -> Iterator[tuple[str, Sequence[Change]]]:

@@ -68,7 +68,7 @@ class Queries:
         try:
             with self._reading() as journal:
                 if known is None or known.newest != journal.newest():
-                    self._recent = known = recent.read(journal, self._snapshot().at.wall)
+                    self._recent = known = recent.read(journal, self._snapshot().at.wall, known)
         except BusyError:
             if known is None:
                 raise

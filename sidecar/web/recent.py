@@ -1,15 +1,13 @@
 """The recorded last day of all clusters, for the pictures of the status page: read from the journal once for each new record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from sidecar.core.moment import SECOND, parsed, timestamp
-from sidecar.core.records import Coverage, EpisodeRecord, Evidence, TransitionRecord
-from sidecar.core.views import episode_view
-from sidecar.core.views.episode_view import EpisodeView
+from sidecar.core.records import Coverage, EpisodeRecord, Evidence, Record, TransitionRecord
 from sidecar.core.views.timeline import Blind, Change, blindness, change
 from sidecar.journal import JournalReader
 
@@ -17,11 +15,11 @@ DAY: Final = 24 * 3600 * SECOND
 MOST_TRANSITIONS: Final = 10_000
 """Of the clusters' own components. Beyond that the picture begins later."""
 MOST_COVERAGE: Final = 10_000
-MOST_EPISODES: Final = 1_000
-LATEST_EPISODES: Final = 10
-"""Read however old they are."""
-MOST_JOB_EVIDENCE: Final = 500
+MOST_EPISODES: Final = 500
+"""However old they are."""
+MOST_JOB_NAMES: Final = 500
 
+_R = TypeVar("_R", bound=Record)
 _OF_CLUSTER: Final = b'"job_id":null'
 _OF_JOB: Final = b'"kind":"job"'
 
@@ -37,57 +35,48 @@ class Recent(Struct, frozen=True):
     """By cluster and component, in order."""
     blind: Mapping[str, Sequence[Blind]] = {}
     """By cluster: when the store could not be read."""
-    episodes: Sequence[EpisodeView] = ()
-    """Closed ones, newest first."""
+    episodes: Sequence[EpisodeRecord] = ()
+    """Newest first."""
     job_names: Mapping[str, str] = {}
     """By job id: the names that Flink's REST API told when evidence was captured. Untrusted text."""
 
 
-def read(journal: JournalReader, at: int) -> Recent:
-    """The day before `at` (wall). Raises JournalError."""
-    start = timestamp(at - DAY)
-    newest = journal.newest()
-    recorded = takewhile(
-        lambda each: each.observed_at >= start, journal.newest_first(TransitionRecord, containing=_OF_CLUSTER)
-    )
-    transitions = list(islice(recorded, MOST_TRANSITIONS))
-    changes: dict[tuple[str, str], list[Change]] = {}
-    for each in reversed(transitions):
-        changes.setdefault((each.cluster_id, each.component), []).append(change(each))
-    covered = takewhile(lambda each: each.to >= start, journal.newest_first(Coverage))
-    blind: dict[str, list[Blind]] = {}
-    for coverage in islice(covered, MOST_COVERAGE):
+def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent:
+    """The day before `at` (wall). Of what is `known` already, only newer records are read. Raises JournalError."""
+    start, newest = at - DAY, journal.newest()
+    if known is None or newest < known.newest:  # the journal was replaced
+        known = Recent(since=_first(journal, start, at))
+    after = known.newest
+    transitions = _since(start, journal.newest_first(TransitionRecord, after, _OF_CLUSTER), MOST_TRANSITIONS)
+    changes = {key: [each for each in old if each.at >= start] for key, old in known.changes.items()}
+    for transition in reversed(transitions):
+        changes.setdefault((transition.cluster_id, transition.component), []).append(change(transition))
+    blind = {name: [each for each in old if each[1] >= start] for name, old in known.blind.items()}
+    for coverage in reversed(_since(start, journal.newest_first(Coverage, after), MOST_COVERAGE)):
         if found := blindness(coverage):
             blind.setdefault(coverage.cluster_id, []).append(found)
-    return Recent(
-        newest,
-        _since(journal, transitions, at - DAY),
-        changes,
-        blind,
-        _episodes(journal, start),
-        _job_names(journal),
-    )
+    episodes = [*islice(journal.newest_first(EpisodeRecord, after), MOST_EPISODES), *known.episodes]
+    names = {**known.job_names, **_job_names(journal, after)}
+    is_full = len(transitions) == MOST_TRANSITIONS
+    since = parsed(transitions[-1].observed_at) if is_full else known.since
+    return Recent(newest, since, changes, blind, episodes[:MOST_EPISODES], dict(islice(names.items(), MOST_JOB_NAMES)))
 
 
-def _since(journal: JournalReader, transitions: Sequence[TransitionRecord], start: int) -> int:
-    if len(transitions) == MOST_TRANSITIONS:
-        return parsed(transitions[-1].observed_at)
+def _first(journal: JournalReader, start: int, at: int) -> int:
+    """When the journal begins, or `start` if that is later."""
     first = next(journal.remembered(), None)
-    return max(start, parsed(first.observed_at)) if first else start + DAY
+    return max(start, parsed(first.observed_at)) if first else at
 
 
-def _episodes(journal: JournalReader, start: str) -> list[EpisodeView]:
-    found = []
-    for record in islice(journal.newest_first(EpisodeRecord), MOST_EPISODES):
-        if len(found) >= LATEST_EPISODES and record.opened_at < start:
-            break
-        found.append(episode_view.closed(record))
-    return found
+def _since(start: int, records: Iterator[_R], most: int) -> list[_R]:
+    """The records since `start`, newest first, and at most so many."""
+    begin = timestamp(start)
+    return list(islice(takewhile(lambda each: each.observed_at >= begin, records), most))
 
 
-def _job_names(journal: JournalReader) -> dict[str, str]:
+def _job_names(journal: JournalReader, after: int) -> dict[str, str]:
     names: dict[str, str] = {}
-    for evidence in islice(journal.newest_first(Evidence, containing=_OF_JOB), MOST_JOB_EVIDENCE):
+    for evidence in islice(journal.newest_first(Evidence, after, _OF_JOB), MOST_JOB_NAMES):
         if name := evidence.attributes.get("name"):
             names.setdefault(evidence.subject, name)
     return names

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -133,5 +134,6 @@ def _known(side: str, address: str | None) -> tuple[SpanState, str | None]:
     return state, _leader(address) if state is SpanState.HELD else None
 
 
+@lru_cache(maxsize=256)
 def _leader(address: str | None) -> str:
     return clean(host(host_port(address or "")) or "?", 60)
