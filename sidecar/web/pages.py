@@ -28,7 +28,7 @@ from sidecar.web.templating import POLICY, render
 
 __all__ = ["POLICY", "episode", "status", "troubleshooting"]
 
-EVERY_SECONDS: Final = 5
+EVERY_SECONDS: Final = 3
 """How often the status page, and the page of a failover that is not over, are updated."""
 VERDICTS_SHOWN: Final = 100
 DETAILED: Final = 3

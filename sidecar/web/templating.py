@@ -82,7 +82,7 @@ def _downtime(of: EpisodeView | TransitionRecord) -> str:
     return lasted(of.downtime_seconds_at_least, of.downtime_seconds_at_most)
 
 
-def _receiver(destination: str, services: Mapping[str, str]) -> Markup:
+def receiver(destination: str, services: Mapping[str, str]) -> Markup:
     """The receiver's service and name; the number of the destination only where a receiver has several."""
     name, _, number = destination.rpartition("#")
     if not name:
@@ -124,7 +124,7 @@ _templates.filters |= {
     "lasted": lambda value: seconds(round(value * SECOND)),
     "moved": _moved,
     "printable": printable,
-    "receiver": _receiver,
+    "receiver": receiver,
     "utc": _utc,
     "wall": lambda moment: timestamp(moment.wall),
     "when": _when,

@@ -103,9 +103,11 @@ class Page:
         """Whether pages that are opened from now on may run scripts."""
         self.call("Emulation.setScriptExecutionDisabled", value=not runs)
 
-    def screenshot(self) -> bytes:
-        """All of the page, as PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+    def screenshot(self, height: int | None = None) -> bytes:
+        """The page, or so much of its top, as PNG."""
+        width = self.value("innerWidth")
+        clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}} if height else {}
+        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, **clip)["data"])
 
     def printed(self) -> bytes:
         """The page on paper, as PDF."""
