@@ -11,8 +11,6 @@ from msgspec import DecodeError, json
 from sidecar.core.records import AnyRecord, Record
 from sidecar.journal.file import FILE, DamagedError, connect, journal_error
 
-_BEYOND: Final = 2**63 - 1
-"""Larger than every sequence number."""
 _BATCH: Final = 200
 _DECODERS: Final = {kind: json.Decoder(kind) for kind in (AnyRecord, *get_args(AnyRecord))}
 
@@ -47,16 +45,16 @@ class JournalReader:
         query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
         return list(_decoded(self._rows(query, (len(begin), begin, limit)), kind))
 
-    def newest_first(self, kind: type[_R], after: int = 0, containing: bytes = b"") -> Iterator[_R]:
-        """The records of one kind after sequence number `after` whose lines contain these bytes, newest first; only a few are in
-        memory. Raises JournalError.
+    def newest_first(self, kind: type[_R], after: int, until: int, containing: bytes = b"") -> Iterator[_R]:
+        """The records of one kind after sequence number `after`, up to `until`, whose lines contain these bytes, newest first; only a
+        few are in memory. Raises JournalError.
         """
         begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
         query = (
             "SELECT seq, line FROM record WHERE seq > ? AND seq < ? AND substr(line, 1, ?) = ? AND instr(line, ?) > 0 "
             "ORDER BY seq DESC LIMIT ?"
         )
-        last = _BEYOND
+        last = until + 1
         while found := self._rows(query, (after, last, len(begin), begin, containing, _BATCH)):
             yield from _decoded(found, kind)
             last = found[-1][0]

@@ -38,7 +38,8 @@ def of_cluster(snapshot: Snapshot, recent: Recent, cluster_id: str) -> Picture:
         rows[component] = spans(changes, blind, state, start, end, recent.since or end)
     known_ids = {each.id for each in recent.episodes}
     going_on = [each for each in in_progress(snapshot) if each.id not in known_ids]
-    marks = [_mark(each) for each in (*recent.episodes, *going_on) if each.cluster_id == cluster_id]
+    episodes: list[EpisodeRecord | EpisodeView] = [*recent.episodes, *going_on]
+    marks = [_mark(each) for each in episodes if each.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 

@@ -47,19 +47,29 @@ def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent
     if known is None or newest < known.newest:  # the journal was replaced
         known = Recent(since=_first(journal, start, at))
     after = known.newest
-    transitions = _since(start, journal.newest_first(TransitionRecord, after, _OF_CLUSTER), MOST_TRANSITIONS)
+    transitions = _since(start, journal.newest_first(TransitionRecord, after, newest, _OF_CLUSTER), MOST_TRANSITIONS)
     changes = {key: [each for each in old if each.at >= start] for key, old in known.changes.items()}
     for transition in reversed(transitions):
         changes.setdefault((transition.cluster_id, transition.component), []).append(change(transition))
+    for found_late in changes.values():  # records that were salvaged from a damaged journal are read a second time
+        found_late.sort(key=lambda each: each.at)
     blind = {name: [each for each in old if each[1] >= start] for name, old in known.blind.items()}
-    for coverage in reversed(_since(start, journal.newest_first(Coverage, after), MOST_COVERAGE)):
+    for coverage in reversed(_since(start, journal.newest_first(Coverage, after, newest), MOST_COVERAGE)):
         if found := blindness(coverage):
             blind.setdefault(coverage.cluster_id, []).append(found)
-    episodes = [*islice(journal.newest_first(EpisodeRecord, after), MOST_EPISODES), *known.episodes]
-    names = {**known.job_names, **_job_names(journal, after)}
+    episodes = {each.id: each for each in islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)}
+    episodes |= {each.id: each for each in known.episodes if each.id not in episodes}
+    names = {**known.job_names, **_job_names(journal, after, newest)}
     is_full = len(transitions) == MOST_TRANSITIONS
     since = parsed(transitions[-1].observed_at) if is_full else known.since
-    return Recent(newest, since, changes, blind, episodes[:MOST_EPISODES], dict(islice(names.items(), MOST_JOB_NAMES)))
+    return Recent(
+        newest,
+        since,
+        changes,
+        blind,
+        list(islice(episodes.values(), MOST_EPISODES)),
+        dict(islice(names.items(), MOST_JOB_NAMES)),
+    )
 
 
 def _first(journal: JournalReader, start: int, at: int) -> int:
@@ -74,9 +84,9 @@ def _since(start: int, records: Iterator[_R], most: int) -> list[_R]:
     return list(islice(takewhile(lambda each: each.observed_at >= begin, records), most))
 
 
-def _job_names(journal: JournalReader, after: int) -> dict[str, str]:
+def _job_names(journal: JournalReader, after: int, until: int) -> dict[str, str]:
     names: dict[str, str] = {}
-    for evidence in islice(journal.newest_first(Evidence, after, _OF_JOB), MOST_JOB_NAMES):
+    for evidence in islice(journal.newest_first(Evidence, after, until, _OF_JOB), MOST_JOB_NAMES):
         if name := evidence.attributes.get("name"):
             names.setdefault(evidence.subject, name)
     return names

@@ -13,6 +13,7 @@ from sidecar.core.records import AnyRecord, TransitionRecord, record_id
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import Span, SpanState
+from sidecar.journal import JournalReader
 from sidecar.web import recent
 from sidecar.web.picture import COLUMNS, Happening, Picture, drawn
 from sidecar.web.recent import Recent
@@ -158,6 +159,20 @@ def test_the_journal_is_read_again_only_for_a_new_record(
     remember(tmp_path, sidecar, [replace(sidecar.records[0], id=record_id("new"))])
     read(site)
     assert len(reads) == 2
+
+
+def test_the_last_day_is_read_in_parts(tmp_path: Path) -> None:
+    """What is read record by record is what is read at once."""
+    sidecar = two_failovers()
+    known, journal = None, JournalReader(tmp_path)
+    remember(tmp_path, sidecar, [])
+    for record in sidecar.records:
+        remember(tmp_path, sidecar, [record])
+        known = recent.read(journal, sidecar.now, known)
+    at_once = recent.read(journal, sidecar.now)
+    assert known == replace(at_once, since=known.since if known else 0)
+    assert {len(changes) for changes in at_once.changes.values()} == {5}
+    journal.close()
 
 
 def test_the_picture_of_a_failover(site: Site, tmp_path: Path) -> None:
