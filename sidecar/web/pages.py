@@ -31,6 +31,8 @@ __all__ = ["POLICY", "episode", "status", "troubleshooting"]
 EVERY_SECONDS: Final = 3
 """How often the status page, and the page of a failover that is not over, are updated."""
 VERDICTS_SHOWN: Final = 100
+STEPS_SHOWN: Final = 10
+"""Verdicts with a next step: the worst."""
 DETAILED: Final = 3
 """Clusters with leaders, jobs and picture on the page of all clusters: the worst."""
 ALERTS_SHOWN: Final = 20
@@ -78,6 +80,7 @@ def status(
         counts="cannot be seen: out of date" if stale else _counts(judged),
         words=_WORDS,
         judged=judged[:VERDICTS_SHOWN],
+        steps_shown=STEPS_SHOWN,
         unjudged=len(judged[VERDICTS_SHOWN:]),
         detailed=detailed,
         alerts=firing[:ALERTS_SHOWN],
@@ -135,11 +138,12 @@ def _counts(judged: Sequence[ClusterVerdict]) -> str:
 
 def _latest(snapshot: Snapshot, recent: Recent, only: str | None) -> list[EpisodeView]:
     """The latest failovers, those in progress first. One that has just been recorded may still be in the snapshot."""
-    known = {each.id for each in recent.episodes}
     found = [
-        each for each in episode_view.in_progress(snapshot) if each.id not in known and only in {None, each.cluster_id}
+        each
+        for each in episode_view.in_progress(snapshot)
+        if each.id not in recent.episodes and only in {None, each.cluster_id}
     ]
-    closed = (each for each in recent.episodes if only in {None, each.cluster_id})
+    closed = (each for each in recent.episodes.values() if only in {None, each.cluster_id})
     return [*found, *map(episode_view.closed, islice(closed, EPISODES_SHOWN))][:EPISODES_SHOWN]
 
 

@@ -1,6 +1,6 @@
 """Timelines as pictures: spans of time become the columns of an SVG, so that its size is bounded however much happened."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -8,24 +8,20 @@ from msgspec import Struct
 from sidecar.core.moment import SECOND, Timestamp, age, seconds, timestamp
 from sidecar.core.views.timeline import Span, SpanState, totals
 
-COLUMNS: Final = 360
+COLUMNS: Final = 288
 """Of a picture. What is shorter than a column is as wide as one; a column shows the worst of what was in it."""
 COLOURS: Final = 6
 """Of leaders; further ones share them."""
 TICKS: Final = 5
 """Of the axis."""
-SPANS_IN_TEXT: Final = 12
+SPANS_IN_TEXT: Final = 10
 """The latest of a row, in its text alternative."""
-_MARK_COLUMNS: Final = 9
+_MARK_COLUMNS: Final = 12
 """Marks closer than this are one."""
-_NARROWEST_NAME: Final = 32
+_NARROWEST_NAME: Final = 26
 """Columns of a leader's time that shows its name."""
-_SHAPES: Final = {
-    "blind": "M{x} 6h{w}v3h-{w}z",
-    "vacant": "M{x} 0h{w}v15h-{w}z",
-}
-"""Paths in a picture that is 15 high: the states differ in shape too. A leader's time lies between them."""
-_LED: Final = "M{x} 3h{w}v9h-{w}z"
+_LINE: Final = "M{x} 7h{w}"
+"""A thick line is a rectangle. How thick is said by the style sheet: the states differ in shape too."""
 
 
 class Path(Struct, frozen=True):
@@ -58,7 +54,7 @@ class Row(Struct, frozen=True):
     title: str
     """The picture in one sentence."""
     summary: str
-    """What is worth reading beside it; empty: it was led all the time."""
+    """What is worth reading beside it, and not of all rows."""
     paths: Sequence[Path]
     names: Sequence[Name]
     text: Sequence[TextSpan]
@@ -92,7 +88,7 @@ class Picture(Struct, frozen=True):
     ticks: Sequence[Timestamp]
     """At equal distances, the first at its left end, the last at its right one."""
     summary: str
-    """What is worth reading of all rows, if it is the same of all; empty: nothing, or each row has its own."""
+    """What is worth reading of all rows, as far as it is the same."""
     rows: Sequence[Row]
     marks: Sequence[Mark]
     leaders: Sequence[tuple[str, str]]
@@ -103,27 +99,31 @@ def drawn(rows: Mapping[str, Sequence[Span]], happenings: Iterable[Happening], s
     """The picture of spans by label, from `start` to `end` (wall)."""
     leaders = list(dict.fromkeys(span.leader for found in rows.values() for span in found if span.leader))
     kinds = {leader: f"led{place % COLOURS}" for place, leader in enumerate(leaders)}
-    summaries = {label: _summary(found) for label, found in rows.items()}
-    common = next(iter(summaries.values()), "") if len(set(summaries.values())) == 1 else ""
+    vacancies = {label: _vacancies(found) for label, found in rows.items()}
+    gaps = {label: _gaps(found) for label, found in rows.items()}
+    of_all = [next(iter(texts.values())) for texts in (vacancies, gaps) if len(set(texts.values())) == 1]
     return Picture(
         [timestamp(start + (end - start) * tick // (TICKS - 1)) for tick in range(TICKS)],
-        common,
-        [_row(label, found, summaries[label], kinds, start, end) for label, found in rows.items()],
+        ", ".join(filter(None, of_all)),
+        [_row(label, found, kinds, of_all, start, end) for label, found in rows.items()],
         _marks(happenings, start, end),
         [(kinds[leader], leader) for leader in leaders[:COLOURS]],
     )
 
 
-def _row(label: str, found: Sequence[Span], summary: str, kinds: Mapping[str, str], start: int, end: int) -> Row:
+def _row(
+    label: str, found: Sequence[Span], kinds: Mapping[str, str], of_all: Collection[str], start: int, end: int
+) -> Row:
     columns = _columns(found, start, end)
     seen = [leader for leader in dict.fromkeys(span.leader for span in found) if leader]
     more = f" and {len(seen) - COLOURS} more" if len(seen) > COLOURS else ""
     led = f"led by {', '.join(seen[:COLOURS])}{more}" if seen else "no leader seen"
+    parts = [_vacancies(found), _gaps(found)]
     text = [TextSpan(timestamp(span.start), _what(span), _for_long(span)) for span in found[-SPANS_IN_TEXT:]]
     return Row(
         label,
-        f"{label}: {'; '.join(filter(None, [led, summary]))}",
-        summary,
+        f"{label}: {', '.join(filter(None, [led, *parts]))}",
+        ", ".join(part for part in parts if part and part not in of_all),
         _paths(columns, kinds),
         _names(columns),
         text,
@@ -161,7 +161,7 @@ def _paths(columns: Sequence[Column], kinds: Mapping[str, str]) -> list[Path]:
     for begin, width, (state, leader) in _runs(columns):
         if state is not SpanState.UNRECORDED:
             kind = kinds[leader] if leader else state.value
-            drawn.setdefault(kind, []).append(_SHAPES.get(kind, _LED).format(x=begin, w=width))
+            drawn.setdefault(kind, []).append(_LINE.format(x=begin, w=width))
     return [Path(kind, "".join(parts)) for kind, parts in drawn.items()]
 
 
@@ -173,17 +173,20 @@ def _names(columns: Sequence[Column]) -> list[Name]:
     ]
 
 
-def _summary(found: Sequence[Span]) -> str:
+def _vacancies(found: Sequence[Span]) -> str:
+    """How often there was no leader, and for how long; empty: never."""
+    number, total = totals(found).get(SpanState.VACANT, (0, 0))
+    if number == 1:
+        return f"no leader once, {_duration(total)}"
+    return f"no leader {number} times, {_duration(total)} in all" if number else ""
+
+
+def _gaps(found: Sequence[Span]) -> str:
+    """For how long nothing is known; empty: not worth a word."""
     sums = totals(found)
-    parts = []
-    if (vacant := sums.get(SpanState.VACANT)) is not None:
-        times = "once" if vacant[0] == 1 else f"{vacant[0]} times"
-        parts.append(f"no leader {times}, {_duration(vacant[1])}{'' if vacant[0] == 1 else ' in all'}")
-    if (blind := sums.get(SpanState.BLIND)) is not None:
-        parts.append(f"not seen for {_duration(blind[1])}")
-    if (unrecorded := sums.get(SpanState.UNRECORDED)) is not None and unrecorded[1] > SECOND:
-        parts.append(f"no records of {_duration(unrecorded[1])}")
-    return ", ".join(parts)
+    words = {SpanState.BLIND: "not seen for", SpanState.UNRECORDED: "no records of"}
+    lasted = {state: sums.get(state, (0, 0))[1] for state in words}
+    return ", ".join(f"{words[state]} {_duration(total)}" for state, total in lasted.items() if total >= SECOND)
 
 
 def _what(span: Span) -> str:

@@ -1,12 +1,15 @@
 """The pictures of pages: the last day of a cluster, and one failover."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.record_lines import lasted
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, parsed
+from sidecar.core.pods import Pods, name_at
 from sidecar.core.records import EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.sanitize import clean
 from sidecar.core.views.episode_view import EpisodeView, in_progress
@@ -20,7 +23,8 @@ JOBS_DRAWN: Final = 3
 """Of a failover."""
 _MARGIN: Final = 5
 """A failover's picture begins and ends by a part of its length, this many to one, before and after it."""
-_SOON: Final = 60 * SECOND
+_SOON: Final = 15 * SECOND
+"""After a failover: until then messages are in its picture."""
 _SHORTEST: Final = 10 * SECOND
 
 
@@ -35,12 +39,17 @@ def of_cluster(snapshot: Snapshot, recent: Recent, cluster_id: str) -> Picture:
         known = cluster.components.get(ComponentId(Component(component)))
         state = current(known.leadership) if known else None
         changes = recent.changes.get((cluster_id, component), ())
-        rows[component] = spans(changes, blind, state, start, end, recent.since or end)
-    known_ids = {each.id for each in recent.episodes}
-    going_on = [each for each in in_progress(snapshot) if each.id not in known_ids]
-    episodes: list[EpisodeRecord | EpisodeView] = [*recent.episodes, *going_on]
+        found = spans(changes, blind, state, start, end, recent.since or end)
+        rows[component] = _with_pods(found, cluster.pods)
+    going_on = [each for each in in_progress(snapshot) if each.id not in recent.episodes]
+    episodes: list[EpisodeRecord | EpisodeView] = [*recent.episodes.values(), *going_on]
     marks = [_mark(each) for each in episodes if each.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
+
+
+def _with_pods(found: Iterable[Span], pods: Pods) -> list[Span]:
+    """The spans with the names of pods in place of hosts, as far as they are known."""
+    return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in found]
 
 
 def _mark(episode: EpisodeRecord | EpisodeView) -> Happening:
@@ -67,7 +76,10 @@ def of_episode(explained: Explanation, failover: EpisodeView | None, snapshot: S
     last = snapshot.at.wall if closed is None else max(closed, *_soon_after(explained, closed))
     margin = max(last - opened, _SHORTEST) // _MARGIN
     start, end = opened - margin, last + margin if closed else last
-    rows = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
+    cluster = snapshot.state.clusters.get(explained.transitions[0].cluster_id)
+    pods = cluster.pods if cluster else {}
+    found = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
+    rows = {label: _with_pods(each, pods) for label, each in found.items()}
     return drawn(rows, map(_message, explained.notifications), start, end)
 
 

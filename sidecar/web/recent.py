@@ -20,6 +20,7 @@ MOST_EPISODES: Final = 500
 MOST_JOB_NAMES: Final = 500
 
 _R = TypeVar("_R", bound=Record)
+_V = TypeVar("_V")
 _OF_CLUSTER: Final = b'"job_id":null'
 _OF_JOB: Final = b'"kind":"job"'
 
@@ -35,8 +36,8 @@ class Recent(Struct, frozen=True):
     """By cluster and component, in order."""
     blind: Mapping[str, Sequence[Blind]] = {}
     """By cluster: when the store could not be read."""
-    episodes: Sequence[EpisodeRecord] = ()
-    """Newest first."""
+    episodes: Mapping[str, EpisodeRecord] = {}
+    """By id, newest first."""
     job_names: Mapping[str, str] = {}
     """By job id: the names that Flink's REST API told when evidence was captured. Untrusted text."""
 
@@ -58,18 +59,20 @@ def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent
         if found := blindness(coverage):
             blind.setdefault(coverage.cluster_id, []).append(found)
     episodes = {each.id: each for each in islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)}
-    episodes |= {each.id: each for each in known.episodes if each.id not in episodes}
-    names = {**known.job_names, **_job_names(journal, after, newest)}
     is_full = len(transitions) == MOST_TRANSITIONS
-    since = parsed(transitions[-1].observed_at) if is_full else known.since
     return Recent(
         newest,
-        since,
+        parsed(transitions[-1].observed_at) if is_full else known.since,
         changes,
         blind,
-        list(islice(episodes.values(), MOST_EPISODES)),
-        dict(islice(names.items(), MOST_JOB_NAMES)),
+        _first_of(episodes, known.episodes, MOST_EPISODES),
+        _first_of(_job_names(journal, after, newest), known.job_names, MOST_JOB_NAMES),
     )
+
+
+def _first_of(new: Mapping[str, _V], old: Mapping[str, _V], most: int) -> Mapping[str, _V]:
+    """At most so many of both, new ones first."""
+    return dict(islice({**new, **{key: each for key, each in old.items() if key not in new}}.items(), most))
 
 
 def _first(journal: JournalReader, start: int, at: int) -> int:

@@ -18,9 +18,11 @@ from sidecar.core.pods import spelled
 from sidecar.core.records import TransitionRecord
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views.episode_view import EpisodeView
+from sidecar.web.picture import COLUMNS
 
 REFRESH_SECONDS: Final = 15
 """How often a page refreshes itself in a browser without JavaScript."""
+_LONGEST_LINK: Final = 600
 
 
 def _own(name: str) -> str:
@@ -99,10 +101,11 @@ def _anchor(text: str) -> str:
 
 
 def _cluster_link(cluster_id: str, detailed: Collection[str]) -> str:
-    """To its section, if the page has one, else to its own page."""
+    """To its section, if the page has one, else to its own page. Empty: its name is too long for a link."""
     if cluster_id in detailed:
         return f"#cluster-{_anchor(cluster_id)}"
-    return f"?cluster={quote(cluster_id, safe='', errors='replace')}"
+    link = f"?cluster={quote(cluster_id, safe='', errors='replace')}"
+    return link if len(link) <= _LONGEST_LINK else ""
 
 
 _templates: Final = Environment(
@@ -130,6 +133,7 @@ _templates.filters |= {
     "when": _when,
 }
 _templates.globals |= {
+    "columns": COLUMNS,
     "script": Markup(_SCRIPT),  # noqa: S704  our own file
     "slowly": REFRESH_SECONDS,
     "style": Markup(_STYLE),  # noqa: S704  our own file

@@ -88,6 +88,7 @@ TRIGGERS: Final = {
     Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
 }
 
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _SHIPPED: Final = {
     Trigger.LEADER_CHANGED: "FlinkLeaderChanged",
     Trigger.VACANT: "FlinkNoLeader",
@@ -117,6 +118,8 @@ def next_step(cause: Cause, before: str) -> str:
     return CAUSES[cause].next.format(before=before)
 
 
-def process(address: str | None, pod: str | None) -> str:
-    """The name of a JobManager in a sentence: its pod, or the host in its address."""
-    return clean(pod or host(host_port(address or "")) or "?", 100)
+def process(address: str | None, pod: str | None = None) -> str:
+    """The name of a JobManager in a sentence: its pod, or the host in its address; with the port where all are on this machine."""
+    place = host_port(address or "")
+    name = host(place) or "?"
+    return clean(pod or (place if name in _THIS_MACHINE else name), 60)

@@ -9,12 +9,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.phrases import host
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.flink.leadership import Component, Held, Leadership, Unknown, host_port
+from sidecar.core.flink.leadership import Component, Held, Leadership, Unknown
 from sidecar.core.moment import Moment, parsed
 from sidecar.core.records import Coverage, TransitionRecord
-from sidecar.core.sanitize import clean
+from sidecar.core.views import advice
 
 
 class SpanState(StrEnum):
@@ -136,4 +135,4 @@ def _known(side: str, address: str | None) -> tuple[SpanState, str | None]:
 
 @lru_cache(maxsize=256)
 def _leader(address: str | None) -> str:
-    return clean(host(host_port(address or "")) or "?", 60)
+    return advice.process(address)
