@@ -70,7 +70,6 @@ class Mark(Struct, frozen=True):
     kind: str
     text: str
     link: str | None
-    at: Timestamp
 
 
 class Happening(Struct, frozen=True):
@@ -157,12 +156,12 @@ def _runs(columns: Sequence[Column]) -> Iterable[tuple[int, int, Column]]:
 
 
 def _paths(columns: Sequence[Column], kinds: Mapping[str, str]) -> list[Path]:
-    drawn: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for begin, width, (state, leader) in _runs(columns):
         if state is not SpanState.UNRECORDED:
             kind = kinds[leader] if leader else state.value
-            drawn.setdefault(kind, []).append(_LINE.format(x=begin, w=width))
-    return [Path(kind, "".join(parts)) for kind, parts in drawn.items()]
+            lines.setdefault(kind, []).append(_LINE.format(x=begin, w=width))
+    return [Path(kind, "".join(parts)) for kind, parts in lines.items()]
 
 
 def _names(columns: Sequence[Column]) -> list[Name]:
@@ -218,5 +217,5 @@ def _marks(happenings: Iterable[Happening], start: int, end: int) -> list[Mark]:
         last = together[-1]
         text = last.text if len(together) == 1 else f"{len(together)} here, the last: {last.text}"
         left = round((last.at - start) / max(1, end - start) * 100, 2)
-        marks.append(Mark(left, last.kind, text, last.link, timestamp(last.at)))
+        marks.append(Mark(left, last.kind, text, last.link))
     return marks

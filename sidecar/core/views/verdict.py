@@ -79,10 +79,9 @@ def _of_cluster(name: str, cluster: ClusterState, firing: Sequence[AlertView], a
         since, sentence = _vacant(cluster, vacant, len(own), at)
         return ClusterVerdict(name, Level.DOWN.value, sentence, since, *_next_step(cluster))
     if cluster.contested:
-        sentence = (
-            f"split leadership: two JobManagers act as leader of {', '.join(map(str, sorted(cluster.contested)[:3]))}"
-        )
-        return ClusterVerdict(name, Level.DOWN.value, sentence, None)
+        what = ", ".join(map(str, sorted(cluster.contested)[:_MOST_NAMED]))
+        sentence = f"split leadership: two JobManagers act as leader of {what}"
+        return ClusterVerdict(name, Level.DOWN.value, sentence, None, *_advice(Trigger.SPLIT))
     if unreadable := [str(component) for component, known in own.items() if isinstance(known.leadership, Unknown)]:
         sentence = f"the leader data of {', '.join(sorted(unreadable))} cannot be read"
         return ClusterVerdict(name, Level.BLIND.value, sentence, None)

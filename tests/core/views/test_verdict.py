@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.plans import Operated
 from sidecar.core.cluster.state import Standby
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age
@@ -69,6 +70,32 @@ def test_blindness_has_a_word_of_its_own() -> None:
     assert (found.level, found.sentence) == ("blind", sentence)
     fresh = of(Sidecar(Flink()))
     assert (fresh.level, fresh.sentence) == ("blind", "the store has not been read yet: leaders are unknown")
+
+
+def test_two_leaders_are_as_bad_as_none() -> None:
+    """With what to do: it does not settle by itself."""
+    found = of(watching()[1], contested=frozenset({DISPATCHER}))
+    assert (found.level, found.sentence) == ("down", "split leadership: two JobManagers act as leader of dispatcher")
+    assert (found.topic, found.next_step) == ("flinksplitleadership", advice.TRIGGERS[Trigger.SPLIT])
+
+
+def test_what_to_do_follows_from_the_cause() -> None:
+    """Where there is one: with its section of docs/troubleshooting.md."""
+    found = of(vacated()[1])
+    assert found.topic == "jobmanager_lost"
+    assert found.next_step == "Find out how jm-a ended: exit code, OOM kill, node, last lines of its log."
+    assert of(watching()[1].is_cut_off()).topic == "flinkleadersoutofsight"
+    assert of(watching()[1]).next_step is None
+
+
+def test_a_suspended_cluster_is_no_problem() -> None:
+    """No leader is wanted."""
+    sidecar = vacated()[1]
+    found = of(sidecar, operated=Operated(None, unwanted_since=sidecar.moment))
+    assert (found.level, found.sentence) == (
+        "ok",
+        "no leader is wanted: its FlinkDeployment is suspended, or was deleted",
+    )
 
 
 def test_a_cluster_without_its_standby_is_degraded() -> None:
