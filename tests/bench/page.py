@@ -122,7 +122,7 @@ def _idle(port: int) -> Iterator[None]:
 
 
 def _scraping(sidecar: Sidecar, over: threading.Event) -> list[float]:
-    took = []
+    took: list[float] = []
     with ThreadPoolExecutor(SCRAPES) as scrapers:
         while not over.wait(1.0):
             with _idle(sidecar.port):
