@@ -58,6 +58,14 @@ _audit_options = options(
     ),
 )
 
+_answer_output = click.option(
+    "--output",
+    type=click.Choice(["table", "vertical", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="`vertical`: a line for each value, for wide rows.",
+)
+
 
 def _session(master: str | None, conf: dict[str, str]) -> AbstractContextManager[Any]:
     """A Spark session. Import audit modules inside it: only the session reports a missing Spark in one line."""
@@ -88,12 +96,16 @@ def ingest(spool: str, audit_url: str, follow: bool, **spark_options: Any) -> No
 
 
 @audit.command()
-@click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@_answer_output
 @click.option("--print-views", is_flag=True, help="Only print the statements that create the views, for spark-sql -i.")
 @_audit_options
 @click.argument("query", required=False)
 def sql(
-    audit_url: str, output: Literal["table", "json", "csv"], print_views: bool, query: str | None, **spark_options: Any
+    audit_url: str,
+    output: Literal["table", "vertical", "json", "csv"],
+    print_views: bool,
+    query: str | None,
+    **spark_options: Any,
 ) -> None:
     """Query the audit log in Spark SQL. Its tables and views: docs/audit-cookbook.md."""
     if (query is None) is not print_views:
@@ -106,6 +118,25 @@ def sql(
             click.echo(views_script(spark, audit_url), nl=False)
             return
         render(run_sql(spark, audit_url, query), output, sys.stdout)
+
+
+@audit.command()
+@_answer_output
+@_audit_options
+def shell(audit_url: str, output: Literal["table", "vertical", "json", "csv"], **spark_options: Any) -> None:
+    """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
+    with _session(**spark_options) as spark:
+        from sidecar.audit.shell import Shell
+
+        shell = Shell(spark, audit_url, output, sys.stdout, sys.stderr)
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            from sidecar.audit.prompt import converse
+
+            converse(shell, spark, rf"Audit log {audit_url}. \? lists the commands, \q leaves.")
+            return
+        shell.run(sys.stdin)
+    if shell.failed:
+        click.get_current_context().exit(1)
 
 
 @audit.command()
@@ -187,3 +218,12 @@ def report(
         wanted = Wanted(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
         write_report(spark, audit_url, html, wanted)
     click.echo(f"{html}: {html.stat().st_size / 1e3:.0f} kB")
+
+
+@audit.command("warm-up")
+def warm_up() -> None:
+    """Prepare a faster start of Spark on this machine. Needed once for each installation, and after an upgrade of Java or PySpark."""
+    from sidecar.audit.warm_up import warm_up as make_archive
+
+    archive, made = make_archive()
+    click.echo(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB{'' if made else ', made before'}")
