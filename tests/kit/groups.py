@@ -16,6 +16,7 @@ _GROUPS: Final = {
         f"audit/test_{name}"
         for name in ("ingest", "poison", "verify", "elsewhere", "schema", "compact", "retention", "visible_ids")
     ),
+    "Spark, object stores": tuple(f"audit/test_{name}" for name in ("object_store", "publication", "readers")),
     "Kubernetes": (
         "deploy/test_kubernetes",
         "integration/test_drivers",
