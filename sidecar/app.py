@@ -44,7 +44,8 @@ from sidecar.sinks.spool.spool import Spool
 from sidecar.stopping import Stopping
 from sidecar.termination import Termination
 from sidecar.volumes import empty_dir
-from sidecar.web.server import Application, WebServer
+from sidecar.web.application import Application
+from sidecar.web.server import WebServer
 
 log = logging.getLogger("sidecar")
 

@@ -4,12 +4,14 @@ The settings make it, and the short-lived child that sends gets it. A new kind i
 `sidecar.settings.alerting.receivers`, and a module that `sidecar.sinks.notify.sender` knows.
 """
 
+import re
 from typing import ClassVar, Final
 
 from msgspec import Struct
 
 from sidecar.secret import Secret
 
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9]{0,29}")
 INCIDENT_SCHEMES: Final = frozenset(
     (
         *("pagerduty", "opsgenie", "jira", "ilert", "squadcast", "incidentio", "splunk", "victorops"),
@@ -27,7 +29,13 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
     @property
     def scheme(self) -> str:
         """In lower case; empty if there is none."""
-        return self.url.reveal().strip().partition("://")[0].lower()
+        scheme, found, _ = self.url.reveal().strip().partition("://")
+        return scheme.lower() if found else ""
+
+    @property
+    def service(self) -> str:
+        """Apprise's name of the service, printable and short: no part of the URL that may be secret."""
+        return self.scheme if _SCHEME.fullmatch(self.scheme) else ""
 
     @property
     def keeps_incidents(self) -> bool:
@@ -43,6 +51,7 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
 class Webhook(Struct, frozen=True, tag="webhook"):
     """An HTTP endpoint that takes Alertmanager's webhook payload, version 4."""
 
+    service: ClassVar[str] = "webhook"
     keeps_incidents: ClassVar[bool] = True
     in_order: ClassVar[bool] = True
 
@@ -60,6 +69,7 @@ class Webhook(Struct, frozen=True, tag="webhook"):
 class Slack(Struct, frozen=True, tag="slack"):
     """A channel in Slack, written to by a bot."""
 
+    service: ClassVar[str] = "slack"
     keeps_incidents: ClassVar[bool] = False
     in_order: ClassVar[bool] = True
 
@@ -73,6 +83,7 @@ class Slack(Struct, frozen=True, tag="slack"):
 class Alertmanager(Struct, frozen=True, tag="alertmanager"):
     """One Alertmanager of a cluster."""
 
+    service: ClassVar[str] = "alertmanager"
     keeps_incidents: ClassVar[bool] = False
     in_order: ClassVar[bool] = False
 

@@ -97,7 +97,7 @@ class Loop:
         # The state of the previous process, not connected: the web server answers before the first turn.
         now = clock()
         started, _ = step(policy, state, Started(now))
-        self.snapshot = Snapshot(now, started, Tally().begun(policy, started.clusters))
+        self.snapshot = Snapshot(now, started, Tally().begun(policy, started.clusters), policy=policy)
         """The latest published snapshot. Immutable."""
         self.rules_problem: str | None = None
         """Why the rules on disk are not in use; set by the reloader."""
@@ -206,7 +206,8 @@ class Loop:
         if removed := (before | {record.cluster_id for record in records}) - clusters:
             tally = tally.without(removed)
         # While ticks cannot be processed the snapshot keeps its age: `/livez` fails then.
-        self.snapshot = Snapshot(now if time_passes else self.snapshot.at, self._state, tally, health)
+        at = now if time_passes else self.snapshot.at
+        self.snapshot = Snapshot(at, self._state, tally, health, self._policy)
         for effect in effects:
             match effect:
                 case Send(delivery):

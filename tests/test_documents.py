@@ -13,7 +13,10 @@ from sidecar.cli.main import cli
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.policy.policy import Trigger
+from sidecar.core.views import advice
 from sidecar.core.views.snapshot import OUTCOMES
+from sidecar.settings import load
 from tests import ROOT
 from tests.kit.metric_families import families, sample_names
 
@@ -60,6 +63,14 @@ def first_column(page: str, header: str) -> list[str]:
 def test_every_value_is_documented(page: str, header: str, values: list[str]) -> None:
     """Once, and nothing else is."""
     assert sorted(first_column(page, header)) == sorted(map(str, values))
+
+
+def test_every_alert_and_every_cause_has_a_section() -> None:
+    """docs/troubleshooting.md has one for each, which the page links to; and each shipped rule is one of these alerts."""
+    sections = anchors(ROOT / "docs" / "troubleshooting.md")
+    assert {advice.anchor(trigger) for trigger in Trigger} | set(map(str, Cause)) <= sections
+    for rule in load(ROOT / "rules" / "default.yaml", {"zookeeper": "zk"}).rules:
+        assert advice.anchor(rule.on) == rule.alert.lower()
 
 
 def test_every_metric_is_documented() -> None:

@@ -61,6 +61,16 @@ def seconds(micros: int) -> str:
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
+def age(micros: int) -> str:
+    """A duration for people in its two largest units: `43 s`, `5 min 12 s`, `2 h 5 min`, `3 d 4 h`. A negative one is `0 s`."""
+    value = max(0, micros) // SECOND
+    for unit, size, smaller, part in (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if value >= size:
+            rest = value % size // part
+            return f"{value // size} {unit}{f' {rest} {smaller}' if rest else ''}"
+    return f"{value} s"
+
+
 def bounds(at_least: int, at_most: int | None) -> str:
     """The bounds of a duration for people, rounded outwards: `8.8 to 16 s`; `at least 2.0 s` without an upper bound."""
     if at_least == at_most:

@@ -45,6 +45,20 @@ class JournalReader:
         query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
         return list(_decoded(self._rows(query, (len(begin), begin, limit)), kind))
 
+    def newest_first(self, kind: type[_R], after: int, until: int, containing: bytes = b"") -> Iterator[_R]:
+        """The records of one kind after sequence number `after`, up to `until`, whose lines contain these bytes, newest first; only a
+        few are in memory. Raises JournalError.
+        """
+        begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
+        query = (
+            "SELECT seq, line FROM record WHERE seq > ? AND seq < ? AND substr(line, 1, ?) = ? AND instr(line, ?) > 0 "
+            "ORDER BY seq DESC LIMIT ?"
+        )
+        last = until + 1
+        while found := self._rows(query, (after, last, len(begin), begin, containing, _BATCH)):
+            yield from _decoded(found, kind)
+            last = found[-1][0]
+
     def sealed(self) -> int:
         """The number of the last record that is in a segment, as far as the journal knows. Raises JournalError."""
         rows = self._rows("SELECT CAST(CAST(value AS TEXT) AS INTEGER), value FROM state WHERE kind = 'sealed'", ())

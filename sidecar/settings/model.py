@@ -272,7 +272,15 @@ class Receiver(Struct, frozen=True):
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(
-            Destination(self.name, index, self.send_resolved, endpoint.in_order, endpoint.keeps_incidents, self.feed)
+            Destination(
+                self.name,
+                index,
+                self.send_resolved,
+                endpoint.in_order,
+                endpoint.keeps_incidents,
+                self.feed,
+                endpoint.service,
+            )
             for index, endpoint in enumerate(self.endpoints)
         )
 

@@ -1,33 +1,42 @@
 """The HTML pages. Importing this module loads jinja2.
 
 All text from a cluster or a person is untrusted: it is made printable and bounded (`clean`) and escaped by the templates, and no page may
-run or load anything (`POLICY`).
+run or load anything but its own style and script (`POLICY`).
 """
 
-import base64
-import hashlib
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import islice
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-from sidecar import __version__
-from sidecar.core.cluster.record_lines import lasted, move
-from sidecar.core.flink.leadership import host_port
-from sidecar.core.moment import SECOND, seconds, timestamp
-from sidecar.core.pods import spelled
+from sidecar.core.cluster.causes import Cause
+from sidecar.core.moment import Moment, timestamp
+from sidecar.core.policy.policy import Trigger
 from sidecar.core.records import TransitionRecord
-from sidecar.core.sanitize import clean, printable
+from sidecar.core.views import advice, episode_view
+from sidecar.core.views.alert_view import grouped
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, facts
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.web.status import clusters, is_well
+from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
+from sidecar.web import prose
+from sidecar.web.pictures import of_cluster, of_episode
+from sidecar.web.recent import Recent
+from sidecar.web.status import clusters
+from sidecar.web.templating import POLICY, render
 
-CLUSTERS_SHOWN: Final = 100
-"""Clusters without a leader, or that cannot be read, come first."""
+__all__ = ["POLICY", "episode", "status", "troubleshooting"]
+
+EVERY_SECONDS: Final = 3
+"""How often the status page, and the page of a failover that is not over, are updated."""
+VERDICTS_SHOWN: Final = 100
+STEPS_SHOWN: Final = 10
+"""Verdicts with a next step: the worst."""
+DETAILED: Final = 3
+"""Clusters with leaders, jobs and picture on the page of all clusters: the worst."""
+ALERTS_SHOWN: Final = 20
+EPISODES_SHOWN: Final = 10
 DELIVERIES_SHOWN: Final = 20
 SILENCES_SHOWN: Final = 20
 TRANSITIONS_SHOWN: Final = 100
@@ -37,49 +46,117 @@ JOBS_SHOWN: Final = 20
 MESSAGES_SHOWN: Final = 50
 EVIDENCE_SHOWN: Final = 50
 
-_STYLE: Final = files("sidecar.web").joinpath("templates/page.css").read_text(encoding="utf-8")
-POLICY: Final = (
-    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    f"style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'"
-)
-"""The Content-Security-Policy of every page: its own style and nothing else."""
+_WORDS: Final = {
+    Level.DOWN.value: "Down",
+    Level.BLIND.value: "Cannot see",
+    Level.DEGRADED.value: "Attention",
+    Level.OK.value: "OK",
+}
+_STEPS: Final = {
+    trigger.value: {"next": advice.TRIGGERS[trigger], "anchor": advice.anchor(trigger)} for trigger in Trigger
+}
 
 
-def status(snapshot: Snapshot, episodes: Sequence[EpisodeView], problem: str | None, stale: str | None) -> str:
-    """The status page. `problem`: why earlier `episodes` are missing; `stale`: why the page is out of date."""
+def status(
+    snapshot: Snapshot, recent: Recent, now: Moment, problem: str | None, stale: str | None, only: str | None
+) -> str:
+    """The status page, of all clusters or of `only` one that is watched.
+
+    `problem`: why what is `recent` is missing; `stale`: why the snapshot is out of date.
+    """
+    judged = [each for each in verdicts(snapshot) if only is None or each.cluster_id == only]
+    named = [each.cluster_id for each in judged if each.cluster_id is not None]
+    detailed = named[:DETAILED]
+    firing = [each for each in grouped(snapshot) if only is None or each.first.cluster_id == only]
     outbox = list(snapshot.state.outbox.values())
-    watched, finder = clusters(snapshot), snapshot.state.finder
     silenced = [each for each in silences(snapshot) if each.state != "expired"]
-    return _render(
+    return render(
         "status.html.j2",
+        every=EVERY_SECONDS,
+        now=now.wall,
         at=timestamp(snapshot.at.wall),
-        clusters=watched if len(watched) <= CLUSTERS_SHOWN else sorted(watched, key=is_well)[:CLUSTERS_SHOWN],
-        watched=len(watched),
-        finder=finder,
-        episodes=episodes,
-        problem=problem,
         stale=stale,
+        only=only,
+        counts="cannot be seen: out of date" if stale else _counts(judged),
+        words=_WORDS,
+        judged=judged[:VERDICTS_SHOWN],
+        steps_shown=STEPS_SHOWN,
+        unjudged=len(judged[VERDICTS_SHOWN:]),
+        detailed=detailed,
+        alerts=firing[:ALERTS_SHOWN],
+        alert_count=len(firing),
+        steps=_STEPS,
+        clusters=[(each, of_cluster(snapshot, recent, each.cluster_id)) for each in clusters(snapshot, detailed)],
+        watched=len(named),
+        finder=snapshot.state.finder,
+        job_names=recent.job_names,
+        episodes=_latest(snapshot, recent, only),
+        problem=problem,
         health=snapshot.health,
         deliveries=outbox[:DELIVERIES_SHOWN],
         pending=len(outbox),
+        services=snapshot.policy.services(),
         silences=silenced[:SILENCES_SHOWN],
         silenced=len(silenced),
         unread_silences=problems(snapshot),
     )
 
 
-def episode(explained: Explanation, failover: EpisodeView | None) -> str:
-    """The page of one failover: explanation, notes, transitions, evidence and notifications."""
-    return _render(
+def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot, now: Moment) -> str:
+    """The page of one failover: explanation, picture, notes, transitions, evidence and notifications."""
+    in_progress = failover is not None and failover.phase != "CLOSED"
+    return render(
         "episode.html.j2",
+        every=EVERY_SECONDS if in_progress else 0,
+        now=now.wall,
         explained=explained,
         failover=failover,
+        drawn=of_episode(explained, failover, snapshot),
         facts=list(facts(explained)),
+        next=_next_step(failover),
+        cause=failover.cause if failover else None,
         transitions=_shown(explained.transitions),
+        job_names=_job_names(explained),
         messages=explained.notifications[:MESSAGES_SHOWN],
+        services=snapshot.policy.services(),
         jobs_shown=JOBS_SHOWN,
         evidence=explained.evidence[:EVIDENCE_SHOWN],
     )
+
+
+@cache
+def troubleshooting() -> str:
+    """The page that says of each alert and each cause what it means, what to check and what to do."""
+    return render("troubleshooting.html.j2", every=0, prose=prose.html(prose.troubleshooting()))
+
+
+def _counts(judged: Sequence[ClusterVerdict]) -> str:
+    """How many there are of each level: text that changes only when something happened."""
+    numbers = {level.value: sum(each.level == level for each in judged) for level in Level}
+    return ", ".join(f"{number} {_WORDS[level].lower()}" for level, number in numbers.items() if number)
+
+
+def _latest(snapshot: Snapshot, recent: Recent, only: str | None) -> list[EpisodeView]:
+    """The latest failovers, those in progress first. One that has just been recorded may still be in the snapshot."""
+    found = [
+        each
+        for each in episode_view.in_progress(snapshot)
+        if each.id not in recent.episodes and only in {None, each.cluster_id}
+    ]
+    closed = (each for each in recent.episodes.values() if only in {None, each.cluster_id})
+    return [*found, *map(episode_view.closed, islice(closed, EPISODES_SHOWN))][:EPISODES_SHOWN]
+
+
+def _next_step(failover: EpisodeView | None) -> str | None:
+    if failover is None or failover.cause not in set(Cause):
+        return None
+    return advice.next_step(Cause(failover.cause), advice.process(failover.before_address, failover.before_pod))
+
+
+def _job_names(explained: Explanation) -> Mapping[str, str]:
+    """By job id: the names that Flink's REST API told. Untrusted text."""
+    named = (each for each in explained.evidence if each.kind == "job")
+    return {each.subject: each.attributes["name"] for each in named if each.attributes.get("name")}
 
 
 def _shown(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:
@@ -92,49 +169,3 @@ def _shown(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:
             left[of_job] -= 1
             shown.append(transition)
     return shown
-
-
-def _render(template: str, **values: object) -> str:
-    return _templates.get_template(template).render(values)
-
-
-def _utc(time: str) -> Markup:
-    """A time as HTML, to the millisecond."""
-    return Markup('<time datetime="{}">{} {}</time>').format(time, time[:10], time[11:23])
-
-
-def _moved(failover: EpisodeView) -> str:
-    """The previous and the next leader."""
-    before, after = (
-        spelled(failover.before_address, failover.before_pod),
-        spelled(failover.after_address, failover.after_pod),
-    )
-    return move(before, after) if failover.after_address else f"{clean(before or '?')} → no leader yet"
-
-
-def _downtime(of: EpisodeView | TransitionRecord) -> str:
-    """How long there was no working leader."""
-    if of.downtime_seconds_at_least is None:
-        return "not known"
-    return lasted(of.downtime_seconds_at_least, of.downtime_seconds_at_most)
-
-
-_templates: Final = Environment(
-    loader=PackageLoader("sidecar.web"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=StrictUndefined,
-    auto_reload=False,
-)
-_templates.filters |= {
-    "clean": lambda text: clean(str(text)),
-    "host": lambda address: clean(host_port(address)),
-    "moved": _moved,
-    "printable": printable,
-    "utc": _utc,
-    "downtime": _downtime,
-    "lasted": lambda value: seconds(round(value * SECOND)),
-    "wall": lambda moment: timestamp(moment.wall),
-}
-_templates.globals |= {"style": Markup(_STYLE), "version": __version__}  # noqa: S704  our own file

@@ -13,6 +13,8 @@ from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, find, in_words
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
+from sidecar.web import recent
+from sidecar.web.recent import Recent
 
 _READERS: Final = 2
 """Concurrent queries. Fewer than the server's threads, so that metrics are served while a disk hangs."""
@@ -44,6 +46,7 @@ class Queries:
         self._snapshot = snapshot
         self._journal = journal
         self._readers = BoundedSemaphore(_READERS)
+        self._recent: Recent | None = None
 
     def transitions(self, last: int) -> list[TransitionRecord]:
         """The last `last` transitions, newest first."""
@@ -58,6 +61,18 @@ class Queries:
         # An episode that has just been recorded may still be in the snapshot.
         in_progress = episode_view.in_progress(self._snapshot())
         return [*(each for each in in_progress if each.id not in known), *recorded][:last]
+
+    def recent(self) -> Recent:
+        """The recorded last day. The journal is read again when it has a new record, and while others read it, the last answer holds."""
+        known = self._recent
+        try:
+            with self._reading() as journal:
+                if known is None or known.newest != journal.newest():
+                    self._recent = known = recent.read(journal, self._snapshot().at.wall, known)
+        except BusyError:
+            if known is None:
+                raise
+        return known
 
     def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
         """The episode whose id begins with `name`. Raises UnknownEpisodeError."""

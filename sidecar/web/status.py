@@ -7,10 +7,12 @@ from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment, Timestamp, timestamp
-from sidecar.core.views.leader_view import Leader, leaders
+from sidecar.core.views.leader_view import Leader, leaders, web_ui
 from sidecar.core.views.snapshot import Snapshot
 
 JOBS_SHOWN: Final = 20
@@ -46,20 +48,17 @@ class ClusterStatus(Struct, frozen=True):
     """Why the cluster was never found: the path that was read, and what exists instead."""
     split: Sequence[str]
     """Leaderships for which two contenders replace each other in turn."""
+    ui: str | None
+    """The URL of Flink's UI at the leader."""
 
 
-def clusters(snapshot: Snapshot) -> list[ClusterStatus]:
-    """Every watched cluster, sorted by id."""
-    found = {name: list(each) for name, each in groupby(leaders(snapshot), attrgetter("cluster_id"))}
-    return [
-        _cluster(name, cluster, found.get(name, []), snapshot.at)
-        for name, cluster in sorted(snapshot.state.clusters.items())
-    ]
-
-
-def is_well(cluster: ClusterStatus) -> bool:
-    """Whether all of the cluster's own components have a leader."""
-    return cluster.store.connected and all(leader.state == "held" for leader in cluster.components)
+def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[ClusterStatus]:
+    """These watched clusters, in this order."""
+    shown = replace(snapshot.state, clusters={name: snapshot.state.clusters[name] for name in names})
+    found = {
+        name: list(each) for name, each in groupby(leaders(replace(snapshot, state=shown)), attrgetter("cluster_id"))
+    }
+    return [_cluster(name, shown.clusters[name], found.get(name, []), snapshot.at) for name in names]
 
 
 def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> ClusterStatus:
@@ -74,6 +73,7 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
         contenders,
         str(cluster.missing) if cluster.missing else None,
         sorted(map(str, cluster.contested)),
+        next((web_ui(leader.leader_address) for leader in found if leader.component == Component.REST_SERVER), None),
     )
 
 

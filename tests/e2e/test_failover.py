@@ -11,6 +11,7 @@ import pytest
 
 from sidecar.lab.flink import Lab
 from sidecar.lab.receivers import HttpReceiver
+from tests.kit.browser import Page, chromium
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
 
@@ -81,14 +82,20 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
     found = {t["component"]: t["kind"] for t in sidecar.transitions() if t["job_id"] in {None, job}}
     assert found == dict.fromkeys(COMPONENTS, "DISCOVERED")
 
-    leader = wait_for("a leader", lab.leading)
-    died = time.time()
-    leader.kill()
-    wait_for("the new leaders", lambda: sum(t["kind"] == "GRANTED" for t in sidecar.transitions()) >= len(COMPONENTS))
-    wait_for("the alert", lambda: receiver.received)
-    wait_for("the deliveries to be settled", lambda: "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1])
-    episode = f'flink_ha_episodes_total{{cause="jobmanager_lost",cluster_id="{lab.cluster_id}"}} 1.0'
-    wait_for("the end of the episode", lambda: episode in sidecar.get("/metrics")[1])
+    with chromium() as page:
+        page.visit(f"http://127.0.0.1:{sidecar.port}/", 390, "dark")
+        page.value("window.same = 1")
+        leader = wait_for("a leader", lab.leading)
+        died = time.time()
+        leader.kill()
+        wait_for(
+            "the new leaders", lambda: sum(t["kind"] == "GRANTED" for t in sidecar.transitions()) >= len(COMPONENTS)
+        )
+        wait_for("the alert", lambda: receiver.received)
+        wait_for("the deliveries to be settled", lambda: "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1])
+        episode = f'flink_ha_episodes_total{{cause="jobmanager_lost",cluster_id="{lab.cluster_id}"}} 1.0'
+        wait_for("the end of the episode", lambda: episode in sidecar.get("/metrics")[1])
+        _assert_the_page_shows_it_without_a_reload(page)
     metrics = sidecar.get("/metrics")[1]
     assert sidecar.stop() == 0
 
@@ -128,6 +135,16 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
         t["component"]: t["after_session_id"] for t in seen if t["kind"] == "GRANTED"
     }
     assert {(row["cause"], row["kept"], row["ids"]) for row in rows} == {("jobmanager_lost", len(seen), len(seen))}
+
+
+def _assert_the_page_shows_it_without_a_reload(page: Page) -> None:
+    """The failover is in the list and in the picture, and everything is led."""
+    page.until("document.querySelectorAll('[id^=episode-]').length === 1")
+    page.until("document.querySelector('.verdict').innerText.includes('all led')")
+    assert page.value("window.same") == 1
+    assert "jobmanager_lost" in page.value("document.querySelector('[id^=episode-]').innerText")
+    assert page.value("document.querySelectorAll('.bar path.vacant').length") == len(COMPONENTS) - 1
+    assert page.complaints == []
 
 
 def _assert_evidence_is_kept(sidecar: Sidecar, job: str) -> None:

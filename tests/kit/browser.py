@@ -84,6 +84,24 @@ class Page:
         """What a JavaScript expression is in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
+    def until(self, expression: str) -> None:
+        """Wait until a JavaScript expression is true in the page."""
+        deadline = time.monotonic() + _SECONDS
+        while not self.value(expression):
+            assert time.monotonic() < deadline, (expression, self.complaints)
+            time.sleep(0.05)
+
+    def press(self, key: str) -> None:
+        """Press a key that writes nothing, like Tab."""
+        for kind in ("rawKeyDown", "keyUp"):
+            code = {"Tab": 9, "Enter": 13}[key]
+            text = {"text": "\r"} if key == "Enter" and kind == "rawKeyDown" else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+
+    def runs_scripts(self, runs: bool) -> None:
+        """Whether pages that are opened from now on may run scripts."""
+        self.call("Emulation.setScriptExecutionDisabled", value=not runs)
+
     def awaited(self, promise: str) -> Any:
         """What the promise in a JavaScript expression becomes."""
         answer = self.call("Runtime.evaluate", expression=promise, returnByValue=True, awaitPromise=True)

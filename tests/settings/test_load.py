@@ -84,7 +84,8 @@ def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, mon
     monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
     settings = load(write("receivers: [{name: ops, urls: ['json://h/x', 'json://h/y']}]"), {})
     assert settings.clusters[0].cluster_id == "orders"
-    assert settings.policy().receivers == {"ops": (Destination("ops", 0), Destination("ops", 1))}
+    both = (Destination("ops", 0, service="json"), Destination("ops", 1, service="json"))
+    assert settings.policy().receivers == {"ops": both}
     assert settings.policy().route == Route("ops")
     assert apprise_urls(settings) == {"ops#0": "json://h/x", "ops#1": "json://h/y"}
 
@@ -116,8 +117,8 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
         ),
         route=Route("ops", group_wait=0, group_interval=2 * SECOND, repeat_interval=86400 * SECOND),
         receivers={
-            "ops": (Destination("ops", 0), Destination("ops", 1)),
-            "night": (Destination("night", 0, send_resolved=False),),
+            "ops": (Destination("ops", 0, service="json"), Destination("ops", 1, service="slack")),
+            "night": (Destination("night", 0, send_resolved=False, service="mailto"),),
         },
         silence_documents=frozenset({"default"}),
         longest_silence=12 * 3600 * SECOND,

@@ -12,6 +12,7 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import Journal
 from tests.kit.cluster import CLUSTER, B
 from tests.kit.core_sidecar import Sidecar, watching
+from tests.shell.site import captured
 
 HOSTILE = (
     "</style></bdi><script>document.title='hostile'</script><img src=http://127.0.0.1:9/x onerror=document.title=2>"
@@ -78,6 +79,15 @@ def hostile_records(sidecar: Sidecar) -> list[AnyRecord]:
     at = made.index(episode)
     made[at] = replace(episode, before_address=HOSTILE, after_address=HOSTILE, facts=[HOSTILE, *episode.facts])
     return made
+
+
+def hostile_evidence(sidecar: Sidecar) -> list[AnyRecord]:
+    """Processes call themselves what they like, and Flink's answers hold what users call their jobs."""
+    return [
+        captured(
+            sidecar, subject=HOSTILE, detail=HOSTILE, file=HOSTILE, observer=HOSTILE, attributes={HOSTILE: HOSTILE}
+        )
+    ]
 
 
 def storm(sidecar: Sidecar, jobs: int) -> list[AnyRecord]:

@@ -11,7 +11,8 @@ from sidecar.core.moment import Moment
 from sidecar.core.records import Evidence, record_id
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
-from sidecar.web.server import Application, WebServer
+from sidecar.web.application import Application
+from sidecar.web.server import WebServer
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.observed_failovers import at
 

@@ -217,7 +217,11 @@ def test_an_unknown_episode_is_not_found(site: Site, remembered: Sidecar, path: 
     for name in ("ffffffff", "ffffffff-0000-0000-0000-000000000000"):
         unknown = f"no known episode begins with '{name}': `timeline` shows which there are\n"
         assert site.get(path + name) == (404, unknown)
-    for name in ("", "c", "c22", "c22b78ce/x", "%3Cscript%3E", "..%2f..%2fetc", "c22b*", "'"):
+    for name in ("c", "c22", "%3Cscript%3E", "c22b*", "'", "C22B78CE"):
+        status, said = site.get(path + name)
+        assert (status, said.partition(" like ")[0]) == (404, "no episode has an id")
+        assert said.endswith(": it takes its first characters, at least four\n")
+    for name in ("", "c22b78ce/x", "..%2f..%2fetc"):
         status, said = site.get(path + name)
         assert (status, said.partition(":")[0]) == (404, "the paths are")
 

@@ -115,6 +115,8 @@ class Destination(Struct, frozen=True):
     """Whether the service keeps an incident open until it is closed."""
     feed: Feed | None = None
     """None: it gets messages."""
+    service: str = ""
+    """`slack`, `mailtos`, `webhook`: for people. Empty: not known."""
 
     @property
     def name(self) -> str:
@@ -164,6 +166,10 @@ class Policy(Struct, frozen=True):
     silence_documents: frozenset[str] = frozenset()
     """The documents of silences that can be read, by the id of their cluster, or ALL_FOUND."""
     longest_silence: int = 30 * 24 * 3600 * SECOND
+
+    def services(self) -> Mapping[str, str]:
+        """The service of each destination, by its name."""
+        return {each.name: each.service for destinations in self.receivers.values() for each in destinations}
 
     def feeds(self) -> Iterator[Destination]:
         """The destinations that get single alerts."""

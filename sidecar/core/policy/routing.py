@@ -48,8 +48,15 @@ class Route(Struct, frozen=True):
 
     def is_muted(self, wall: int) -> bool:
         """Whether notifications are muted at `wall` (microseconds since the epoch)."""
-        muted = any(interval.contains(wall) for interval in self.mute)
-        return muted or (bool(self.active) and not any(interval.contains(wall) for interval in self.active))
+        return self.muted_by(wall) is not None
+
+    def muted_by(self, wall: int) -> str | None:
+        """Why notifications are muted at `wall` (microseconds since the epoch): by which time intervals. None: they are not."""
+        if muting := [interval.name for interval in self.mute if interval.contains(wall)]:
+            return f"in {', '.join(muting)}"
+        if self.active and not any(interval.contains(wall) for interval in self.active):
+            return f"outside of {', '.join(interval.name for interval in self.active)}"
+        return None
 
 
 def matching(route: Route, labels: Labels) -> list[Route]:
@@ -96,10 +103,17 @@ class InhibitRule(Struct, frozen=True):
         return all(source.get(name) and source[name] == target.get(name) for name in self.equal)
 
 
+def inhibitor(rules: Iterable[InhibitRule], labels: Labels, firing: Iterable[Labels]) -> Labels | None:
+    """The first of the `firing` alerts that inhibits one with these labels."""
+    targeted = [rule for rule in rules if match_all(rule.target_matchers, labels)]
+    if not targeted:
+        return None
+    return next((source for source in firing if any(rule.inhibits(source, labels) for rule in targeted)), None)
+
+
 def is_inhibited(rules: Iterable[InhibitRule], labels: Labels, firing: Iterable[Labels]) -> bool:
     """Whether one of the `firing` alerts inhibits one with these labels."""
-    targeted = [rule for rule in rules if match_all(rule.target_matchers, labels)]
-    return bool(targeted) and any(rule.inhibits(source, labels) for source in firing for rule in targeted)
+    return inhibitor(rules, labels, firing) is not None
 
 
 Span = tuple[int, int]

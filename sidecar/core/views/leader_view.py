@@ -1,5 +1,8 @@
 """Who leads, as data for people and scripts: `who` and `GET /api/v1/leaders`."""
 
+import re
+from typing import Final
+
 from msgspec import Struct
 
 from sidecar.core.cluster.state import ClusterState, contending
@@ -8,6 +11,8 @@ from sidecar.core.flink.leadership import Blindness, Held, Leadership, Position,
 from sidecar.core.moment import Timestamp, stored_at, timestamp
 from sidecar.core.pods import name_at
 from sidecar.core.views.snapshot import Snapshot
+
+_URL: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(:[0-9]{1,5})?/?")
 
 
 class Leader(Struct, frozen=True):
@@ -28,6 +33,8 @@ class Leader(Struct, frozen=True):
     """The Flink versions that write a leader at this path, if the path identifies them."""
     pod: str | None
     """The name of the leader's pod. Null: not known."""
+    last_known_address: str | None = None
+    """The leader's, or without one that of the last known leader. Null: there never was one, as far as is known."""
 
 
 def leaders(snapshot: Snapshot) -> list[Leader]:
@@ -53,9 +60,15 @@ def leaders(snapshot: Snapshot) -> list[Leader]:
                     contending(cluster.contenders),
                     _flink(cluster_id, held.position) if held else None,
                     name_at(cluster.pods, held.leader.address) if held else None,
+                    known.last_known.address if known.last_known else None,
                 )
             )
     return found
+
+
+def web_ui(address: str | None) -> str | None:
+    """The URL of Flink's UI at a leading REST server's address, which is untrusted; None: it is no plain http or https URL."""
+    return address if address is not None and _URL.fullmatch(address) else None
 
 
 def _flink(cluster_id: str, position: Position) -> str | None:

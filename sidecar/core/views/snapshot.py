@@ -140,6 +140,8 @@ class Snapshot(Struct, frozen=True):
     state: State = State()
     tally: Tally = Tally()
     health: Health = Health()
+    policy: Policy = Policy("", {})
+    """The configuration at that moment."""
 
     @property
     def ready(self) -> bool:

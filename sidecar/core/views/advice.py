@@ -1,0 +1,125 @@
+"""What a cause means in one clause, and what to do next. docs/troubleshooting.md has a section for each cause and each trigger."""
+
+from typing import Final, NamedTuple
+
+from sidecar.core.alerting.phrases import host
+from sidecar.core.cluster.causes import Cause
+from sidecar.core.flink.leadership import host_port
+from sidecar.core.policy.policy import Trigger
+from sidecar.core.sanitize import clean
+
+
+class CauseAdvice(NamedTuple):
+    """`because`: a clause, with the previous leader as `{before}`; empty: nothing is known. `next`: one sentence."""
+
+    because: str
+    next: str
+
+
+CAUSES: Final = {
+    Cause.JOBMANAGER_LOST: CauseAdvice(
+        "JobManager {before} was lost", "Find out how {before} ended: exit code, OOM kill, node, last lines of its log."
+    ),
+    Cause.GRACEFUL_HANDOVER: CauseAdvice(
+        "JobManager {before} shut down cleanly", "Find out who stopped {before}; nothing has to be repaired."
+    ),
+    Cause.RESTARTED_IN_PLACE: CauseAdvice(
+        "JobManager {before} restarted at the same address",
+        "Find out why {before} restarted: exit code, OOM kill, liveness probe.",
+    ),
+    Cause.SAME_PROCESS_REELECTION: CauseAdvice(
+        "JobManager {before} lost its connection to the store and was elected again",
+        "Check {before} for long garbage collections, and its network to the store.",
+    ),
+    Cause.STORE_OUTAGE: CauseAdvice(
+        "the store was unavailable", "Check the store: ZooKeeper's servers, or the API server."
+    ),
+    Cause.STORE_REELECTION: CauseAdvice(
+        "ZooKeeper elected a leader of its own", "Check ZooKeeper's log for the reason of its election."
+    ),
+    Cause.LEASE_RENEWAL_FAILED: CauseAdvice(
+        "JobManager {before} did not renew its lease in time",
+        "Check {before} for long garbage collections and CPU throttling, and the latency of the API server.",
+    ),
+    Cause.SPLIT_LEADERSHIP: CauseAdvice(
+        "two JobManagers act as leader", "Stop one of the two JobManagers: it does not settle by itself."
+    ),
+    Cause.REWRITTEN_BY_FLINK: CauseAdvice(
+        "the leader's address was deleted, and the leader wrote it again",
+        "Find out who deleted the address: it was not an election.",
+    ),
+    Cause.TAMPERED: CauseAdvice(
+        "something other than a JobManager wrote or deleted leader data",
+        "Find out who writes to Flink's paths in the store, and stop it.",
+    ),
+    Cause.CLUSTER_REMOVED: CauseAdvice("the cluster was removed", "Nothing, if the cluster was removed on purpose."),
+    Cause.OBSERVER_BLIND: CauseAdvice(
+        "only this observer was disconnected",
+        "Check this sidecar's own connection to the store; nothing happened to Flink.",
+    ),
+    Cause.ROLLING_UPGRADE: CauseAdvice("Flink is being upgraded", "Nothing, if the upgrade was planned."),
+    Cause.PLANNED_UPGRADE: CauseAdvice(
+        "the operator deploys another spec",
+        "Wait for the upgrade to finish; look at the FlinkDeployment's status if it does not.",
+    ),
+    Cause.ROLLBACK: CauseAdvice(
+        "the operator rolled back to the last stable spec",
+        "Find out why the new spec failed: see the FlinkDeployment's status and events.",
+    ),
+    Cause.NODE_DRAIN: CauseAdvice(
+        "the pod of {before} was evicted from its node", "Check that the next JobManager pod can be scheduled."
+    ),
+    Cause.UNKNOWN: CauseAdvice(
+        "", "Read the facts and the transitions of the failover, and the logs of both JobManagers."
+    ),
+}
+
+TRIGGERS: Final = {
+    Trigger.LEADER_CHANGED: "Open the failover and read its cause.",
+    Trigger.VACANT: "Check whether a JobManager runs and can reach the store.",
+    Trigger.EPISODES: "Compare the causes of the last failovers: repeated failovers have a common cause.",
+    Trigger.BLIND: "Check the store and this sidecar's connection to it; this says nothing about Flink.",
+    Trigger.UNOBSERVED: "Check the load of the store and of this sidecar; the audit log has the number of unobserved changes.",
+    Trigger.SPLIT: "Stop one of the two JobManagers: it does not settle by itself.",
+    Trigger.NO_STANDBY: "Start another JobManager: the next failure has none to take over.",
+    Trigger.JOB_LEADER_CHANGED: "Look for the job's restart in the JobManager's log.",
+    Trigger.SAME_PROCESS_REELECTION: "Check the leader for long garbage collections, and its network to the store.",
+    Trigger.PLANNED_FAILOVER: "Nothing: a planned failover is over.",
+    Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
+}
+
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_SHIPPED: Final = {
+    Trigger.LEADER_CHANGED: "FlinkLeaderChanged",
+    Trigger.VACANT: "FlinkNoLeader",
+    Trigger.EPISODES: "FlinkLeaderFlapping",
+    Trigger.BLIND: "FlinkLeadersOutOfSight",
+    Trigger.SPLIT: "FlinkSplitLeadership",
+    Trigger.NO_STANDBY: "FlinkNoStandby",
+    Trigger.JOB_LEADER_CHANGED: "FlinkJobLeaderChanged",
+    Trigger.PLANNED_FAILOVER: "FlinkPlannedFailover",
+    Trigger.ZXID_HEADROOM: "FlinkZooKeeperZxidHeadroom",
+}
+"""The alerts of rules/default.yaml. docs/troubleshooting.md has them as headings."""
+
+
+def anchor(trigger: Trigger) -> str:
+    """The section of docs/troubleshooting.md about alerts of this trigger."""
+    return _SHIPPED.get(trigger, trigger.value).lower()
+
+
+def because(cause: Cause, before: str) -> str:
+    """The clause of a cause, with the previous leader's name; empty: nothing is known."""
+    return CAUSES[cause].because.format(before=before)
+
+
+def next_step(cause: Cause, before: str) -> str:
+    """What to do next, in one sentence."""
+    return CAUSES[cause].next.format(before=before)
+
+
+def process(address: str | None, pod: str | None = None) -> str:
+    """The name of a JobManager in a sentence: its pod, or the host in its address; with the port where all are on this machine."""
+    place = host_port(address or "")
+    name = host(place) or "?"
+    return clean(pod or (place if name in _THIS_MACHINE else name), 60)

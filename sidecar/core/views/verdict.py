@@ -1,0 +1,211 @@
+"""How each cluster is, in one word and one sentence, the worst first: the head of the page, and the command `status`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.cluster import plans
+from sidecar.core.cluster.causes import Cause, Confidence, verdict
+from sidecar.core.cluster.state import ClusterState, ComponentState, contending
+from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant
+from sidecar.core.moment import Moment, Timestamp, age, timestamp
+from sidecar.core.pods import name_at
+from sidecar.core.policy.policy import Severity, Trigger
+from sidecar.core.sanitize import clean
+from sidecar.core.views import advice
+from sidecar.core.views.alert_view import AlertState, AlertView, alerts
+from sidecar.core.views.snapshot import Snapshot
+
+
+class Level(StrEnum):
+    """How well a cluster is, the worst first."""
+
+    DOWN = "down"
+    """One of its own components has no leader, or two."""
+    BLIND = "blind"
+    """It cannot be seen: nothing is known of its leaders now."""
+    DEGRADED = "degraded"
+    """All of its own components have a leader, and something needs attention."""
+    OK = "ok"
+
+
+class ClusterVerdict(Struct, frozen=True):
+    """How one cluster is. `sentence` is printable and bounded, without the cluster's name."""
+
+    cluster_id: str | None
+    """Null: the sidecar itself, or its search for clusters."""
+    level: str
+    sentence: str
+    since: Timestamp | None
+    """When it began to be down, or could not be seen any more. Null: it is neither, or its beginning is not known."""
+    next_step: str | None = None
+    """What to do, in one sentence."""
+    topic: str | None = None
+    """The section of docs/troubleshooting.md about it."""
+
+    def __str__(self) -> str:
+        return f"{clean(self.cluster_id or 'this sidecar')}: {self.sentence}"
+
+
+_LEVELS: Final = tuple(Level)
+_MOST_NAMED: Final = 3
+"""Alerts that a sentence names."""
+_URGENT: Final = frozenset({Severity.WARNING.value, Severity.CRITICAL.value})
+
+
+def verdicts(snapshot: Snapshot) -> list[ClusterVerdict]:
+    """How each watched cluster is, and what is wrong with the sidecar itself: the worst first, then by name. Never empty."""
+    firing: dict[str, list[AlertView]] = {}
+    for alert in alerts(snapshot):
+        if alert.state != AlertState.PENDING:
+            firing.setdefault(alert.cluster_id, []).append(alert)
+    clusters = snapshot.state.clusters
+    found = [_of_cluster(name, each, firing.get(name, []), snapshot.at) for name, each in clusters.items()]
+    found += _of_sidecar(snapshot)
+    return sorted(found, key=lambda each: (_LEVELS.index(Level(each.level)), each.cluster_id or ""))
+
+
+def _of_cluster(name: str, cluster: ClusterState, firing: Sequence[AlertView], at: Moment) -> ClusterVerdict:
+    if not cluster.leaders_in_sight:
+        return _blind(name, cluster, at)
+    own = {component: known for component, known in cluster.components.items() if component.job_id is None}
+    vacant = {component: known for component, known in own.items() if isinstance(known.leadership, Vacant)}
+    if vacant and plans.is_unwanted(cluster.operated):
+        sentence = "no leader is wanted: its FlinkDeployment is suspended, or was deleted"
+        return ClusterVerdict(name, Level.OK.value, sentence, None)
+    if vacant:
+        since, sentence = _vacant(cluster, vacant, len(own), at)
+        return ClusterVerdict(name, Level.DOWN.value, sentence, since, *_next_step(cluster))
+    if cluster.contested:
+        what = ", ".join(map(str, sorted(cluster.contested)[:_MOST_NAMED]))
+        sentence = f"split leadership: two JobManagers act as leader of {what}"
+        return ClusterVerdict(name, Level.DOWN.value, sentence, None, *_advice(Trigger.SPLIT))
+    if unreadable := [str(component) for component, known in own.items() if isinstance(known.leadership, Unknown)]:
+        sentence = f"the leader data of {', '.join(sorted(unreadable))} cannot be read"
+        return ClusterVerdict(name, Level.BLIND.value, sentence, None)
+    return _led(name, cluster, firing)
+
+
+def _blind(name: str, cluster: ClusterState, at: Moment) -> ClusterVerdict:
+    view = cluster.view
+    if cluster.missing:
+        return ClusterVerdict(name, Level.BLIND.value, clean(str(cluster.missing)), None, *_advice(Trigger.BLIND))
+    if not cluster.ever_led and not view.complete and view.loss is None:
+        return ClusterVerdict(name, Level.BLIND.value, "the store has not been read yet: leaders are unknown", None)
+    loss = view.loss
+    began = loss.began if loss and loss.ended is None else view.turned_at
+    for_long = f" for {age(at.steady - began.steady)}" if began.steady else ""
+    sentence = f"cannot see it{for_long}: the store cannot be read, so leaders are unknown{_last_known(cluster)}"
+    return ClusterVerdict(
+        name, Level.BLIND.value, sentence, timestamp(began.wall) if began.steady else None, *_advice(Trigger.BLIND)
+    )
+
+
+def _last_known(cluster: ClusterState) -> str:
+    """Who led when it was last seen, of the dispatcher, or of the first component that had a leader."""
+    own = sorted(component for component in cluster.components if component.job_id is None)
+    known = (cluster.components[component].last_known for component in own)
+    last = next((leader for leader in known if leader), None)
+    return f" (last known: {_process(cluster, last.address)})" if last else ""
+
+
+def _process(cluster: ClusterState, address: str) -> str:
+    """The pod in a leader's address, or the host where the pod is not known."""
+    return advice.process(address, name_at(cluster.pods, address))
+
+
+def _vacant(
+    cluster: ClusterState, vacant: Mapping[ComponentId, ComponentState], own: int, at: Moment
+) -> tuple[Timestamp | None, str]:
+    """Since when there is no leader, and the sentence: for how long, why, and whether another JobManager can take over."""
+    began = min((known.vacated_at or known.since for known in vacant.values()), key=lambda moment: moment.steady)
+    observed = all(not known.discovered for known in vacant.values())
+    at_least = "" if observed else "at least "
+    what = "" if len(vacant) == own else f" of {', '.join(sorted(map(str, vacant)))}"
+    parts = [f"no leader{what} for {at_least}{age(at.steady - began.steady)}" if cluster.ever_led else "no leader yet"]
+    if why := _why(cluster):
+        parts.append(why)
+    number = contending(cluster.contenders)
+    if number is not None:
+        # Nobody leads: all that contend can take over, if they live.
+        parts.append(
+            "no standby" if number == 0 else f"{number} JobManager{'s contend' if number > 1 else ' contends'}"
+        )
+    return timestamp(began.wall) if observed else None, ", ".join(parts)
+
+
+def _advice(trigger: Trigger) -> tuple[str, str]:
+    """What to do, and the section about it."""
+    return advice.TRIGGERS[trigger], advice.anchor(trigger)
+
+
+def _next_step(cluster: ClusterState) -> tuple[str, str]:
+    episode = cluster.episode
+    if episode is None or (cause := verdict(episode.facts).cause) is Cause.UNKNOWN:
+        return _advice(Trigger.VACANT)
+    return advice.next_step(cause, _process(cluster, episode.before.address)), cause.value
+
+
+def _why(cluster: ClusterState) -> str | None:
+    episode = cluster.episode
+    if episode is None:
+        return None
+    found = verdict(episode.facts)
+    clause = advice.because(found.cause, _process(cluster, episode.before.address))
+    return clause if not clause or found.confidence is Confidence.HIGH else f"probably because {clause}"
+
+
+def _led(name: str, cluster: ClusterState, firing: Sequence[AlertView]) -> ClusterVerdict:
+    """All of its own components have a leader."""
+    jobs = [known for component, known in cluster.components.items() if component.job_id]
+    away = sum(isinstance(job.leadership, Vacant) for job in jobs)
+    loud = [alert for alert in firing if alert.state == AlertState.FIRING and alert.severity in _URGENT]
+    problems = [f"{away} of {len(jobs)} jobs without a leader"] if away else []
+    problems += _named([alert.alert for alert in loud])
+    alone = cluster.standby.alone_since is not None
+    number = contending(cluster.contenders)
+    parts = ["all led", *([_standbys(number)] if number else []), *problems]
+    suppressed = len(firing) - sum(alert.state == AlertState.FIRING for alert in firing)
+    if suppressed:
+        parts.append(f"{suppressed} alert{'s' if suppressed > 1 else ''} silenced, inhibited or muted")
+    sentence = ", ".join(parts)
+    if loud or alone:
+        worst = Trigger(loud[0].trigger) if loud else Trigger.NO_STANDBY
+        return ClusterVerdict(name, Level.DEGRADED.value, sentence, None, *_advice(worst))
+    return ClusterVerdict(name, (Level.DEGRADED if problems else Level.OK).value, sentence, None)
+
+
+def _standbys(contenders: int) -> str:
+    return {1: "no standby", 2: "1 standby"}.get(contenders, f"{contenders - 1} standbys")
+
+
+def _named(alerts: Sequence[str]) -> list[str]:
+    names = sorted(set(alerts))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return [f"{', '.join(names[:_MOST_NAMED])}{more} fire{'' if len(names) > 1 else 's'}"] if names else []
+
+
+def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
+    """What is wrong with the sidecar, and with its search for clusters."""
+    finder, health, watched = snapshot.state.finder, snapshot.health, len(snapshot.state.clusters)
+    if finder and not finder.connected:
+        sentence = f"cannot see which clusters are in {clean(finder.place)}: it cannot be read"
+        yield ClusterVerdict(None, Level.BLIND.value, sentence, None)
+    elif finder and (problem := finder.problem(watched)):
+        yield ClusterVerdict(None, Level.DEGRADED.value, clean(problem), None)
+    elif not watched:
+        yield ClusterVerdict(None, Level.BLIND.value, "no cluster is watched yet", None)
+    if health.journal_problem:
+        sentence = f"the journal cannot be written: {clean(health.journal_problem)}"
+        yield ClusterVerdict(None, Level.DEGRADED.value, sentence, None)
+    if health.lost_records:
+        sentence = f"{health.lost_records} records were lost: neither disk nor memory had room"
+        yield ClusterVerdict(None, Level.DEGRADED.value, sentence, None)
+    if health.unprocessed:
+        sentence = f"{health.unprocessed} observations could not be processed because of an error in the sidecar"
+        yield ClusterVerdict(None, Level.DEGRADED.value, sentence, None)
+    if health.rules_problem:
+        sentence = f"the rules on disk cannot be loaded: {clean(health.rules_problem)}"
+        yield ClusterVerdict(None, Level.DEGRADED.value, sentence, None)

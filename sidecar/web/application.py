@@ -1,0 +1,231 @@
+"""HTTP: health for the kubelet, metrics for Prometheus, leaders, alerts and failovers as pages and JSON.
+
+The current state comes from the newest snapshot, the past from the journal.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache, partial
+from http import HTTPStatus
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from msgspec import json
+
+from sidecar import threads
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.sanitize import clean
+from sidecar.core.views.alert_view import alerts
+from sidecar.core.views.explain import UnknownEpisodeError
+from sidecar.core.views.leader_view import leaders
+from sidecar.core.views.silence_view import silences
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.journal import JournalError, JournalReader
+from sidecar.web import hosts, routes
+from sidecar.web.connections import HEALTH
+from sidecar.web.queries import BusyError, Queries
+from sidecar.web.recent import Recent
+from sidecar.web.routes import EPISODE_ID, OPENAPI_PATH, ParameterError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+STALE_SECONDS: Final = 30
+"""A snapshot older than this means that the owner's thread is stuck."""
+MOST_NAMED: Final = 20
+"""Clusters that `/readyz` names."""
+
+_Answer = tuple[HTTPStatus, str, bytes]
+_TEXT: Final = "text/plain; charset=utf-8"
+_JSON: Final = "application/json"
+_HTML: Final = "text/html; charset=utf-8"
+_HEADERS: Final = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+)
+_EPISODE_PAGE: Final = "/episodes/"
+
+
+class Application:
+    """The WSGI application."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        metrics: Callable[[], bytes],
+        clock: Callable[[], Moment],
+        journal: Callable[[], JournalReader],
+        dead: Callable[[], Sequence[str]] = threads.dead,
+        allowed_hosts: Collection[str] = (),
+    ) -> None:
+        """`journal` opens a reader for one request; `dead` names the required threads that have ended.
+
+        `allowed_hosts` are accepted in the Host header, in addition to those that `hosts.is_allowed` always accepts.
+        """
+        self._snapshot = snapshot
+        self._metrics = metrics
+        self._clock = clock
+        self._dead = dead
+        self._allowed_hosts = allowed_hosts
+        self.overloaded: Callable[[], bool] = lambda: False
+        """Whether only health is answered now. Set by the server."""
+        self._queries = Queries(snapshot, journal)
+        self._monitored: Final[dict[str, Callable[[], _Answer]]] = {
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
+        }
+        """What programs ask for, which may add parameters of their own."""
+        self._plain: Final[dict[str, Callable[[], _Answer]]] = {
+            "/troubleshooting": lambda: _html(_pages().troubleshooting()),
+            "/api/v1/leaders": lambda: _json(leaders(self._snapshot())),
+            "/api/v1/alerts": lambda: _json(alerts(self._snapshot())),
+            "/api/v1/silences": lambda: _json(silences(self._snapshot())),
+            OPENAPI_PATH: lambda: (HTTPStatus.OK, _JSON, _openapi()),
+        }
+        self._lists: Final[dict[str, Callable[[int], _Answer]]] = {
+            "/api/v1/transitions": lambda last: _json(self._queries.transitions(last)),
+            "/api/v1/episodes": lambda last: _json(self._queries.episodes(last)),
+        }
+        self._each: Final[dict[str, Callable[[str], _Answer]]] = {
+            "/api/v1/episodes/": lambda name: _json(self._queries.details(name)),
+            _EPISODE_PAGE: self._episode_page,
+        }
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        method = environ.get("REQUEST_METHOD", "")
+        try:
+            status, content_type, body = self._answer(method, environ)
+        except _RefusedError as error:
+            status, content_type, body = _line(error.status, str(error))
+        except ParameterError as error:
+            status, content_type, body = _line(HTTPStatus.BAD_REQUEST, str(error))
+        except UnknownEpisodeError as error:
+            status, content_type, body = _line(HTTPStatus.NOT_FOUND, str(error))
+        except (JournalError, BusyError) as error:
+            status, content_type, body = _line(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        headers = [("Content-Type", content_type), ("Content-Length", str(len(body))), *_HEADERS]
+        if content_type == _HTML:
+            headers.append(("Content-Security-Policy", _pages().POLICY))
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers.append(("Allow", "GET, HEAD"))
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [] if method == "HEAD" else [body]
+
+    def _answer(self, method: str, environ: "WSGIEnvironment") -> _Answer:
+        path = environ.get("PATH_INFO", "")
+        if path not in HEALTH:  # health is always answered: a restart would not help
+            host = environ.get("HTTP_HOST")
+            if not hosts.is_allowed(host, self._allowed_hosts):
+                problem = f"unknown Host {clean(host, 100)}: list the name under http.allowed_hosts"
+                raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST, problem)
+            if self.overloaded():
+                problem = "too many answers have not been read by their clients: try again"
+                raise _RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, problem)
+        route = self._route(path, environ.get("QUERY_STRING", ""))
+        if method not in {"GET", "HEAD"}:
+            raise _RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
+        return route()
+
+    def _route(self, path: str, query: str) -> Callable[[], _Answer]:
+        if path in self._monitored:
+            return self._monitored[path]
+        if path == "/":
+            return partial(self._page, routes.cluster(path, query))
+        if path in self._lists:
+            return partial(self._lists[path], routes.last(path, query))
+        if path in self._plain:
+            routes.nothing(path, query)
+            return self._plain[path]
+        for prefix, each in self._each.items():
+            name = path.removeprefix(prefix)
+            if name and name != path and "/" not in name:
+                routes.nothing(f"{prefix}ID", query)
+                if not EPISODE_ID.fullmatch(name):
+                    problem = (
+                        f"no episode has an id like {clean(name, 40)!r}: it takes its first characters, at least four"
+                    )
+                    raise UnknownEpisodeError(problem)
+                return partial(each, name)
+        paths = ["/", *self._monitored, *self._plain, *self._lists, *(f"{prefix}ID" for prefix in self._each)]
+        raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
+
+    def _page(self, cluster: str | None) -> _Answer:
+        snapshot = self._snapshot()
+        if cluster is not None and cluster not in snapshot.state.clusters:
+            raise _RefusedError(HTTPStatus.NOT_FOUND, f"no cluster {clean(cluster, 100)!r} is watched")
+        recent, problem = Recent(), None
+        try:
+            recent = self._queries.recent()
+        except (JournalError, BusyError) as error:  # the page still shows the leaders
+            problem = str(error)
+        return _html(_pages().status(snapshot, recent, self._clock(), problem, self._stale(snapshot), cluster))
+
+    def _episode_page(self, name: str) -> _Answer:
+        explained, failover = self._queries.episode(name)
+        return _html(_pages().episode(explained, failover, self._snapshot(), self._clock()))
+
+    def _livez(self) -> _Answer:
+        dead = self._dead()
+        problem = f"these threads have ended: {', '.join(dead)}" if dead else self._stale(self._snapshot())
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else _line(HTTPStatus.OK, "ok")
+
+    def _stale(self, snapshot: Snapshot) -> str | None:
+        age = (self._clock().steady - snapshot.at.steady) / SECOND
+        return f"the owner's thread has been stuck for {age:.0f} s" if age > STALE_SECONDS else None
+
+    def _readyz(self) -> _Answer:
+        now, snapshot = self._clock(), self._snapshot()
+        clusters = snapshot.state.clusters.items()
+        # By the current time: a busy owner may not have noticed yet that its view is old.
+        old = {name for name, cluster in clusters if cluster.view.complete and cluster.is_overdue(now)}
+        blind = [
+            f"{name}: {cluster.view.connection or 'not connected yet'}{', not answering in time' if name in old else ''}"
+            for name, cluster in clusters
+            if name in old or not cluster.in_sight
+        ]
+        if blind:
+            more = f", and {len(blind) - MOST_NAMED} more" if len(blind) > MOST_NAMED else ""
+            line = f"the view of the store is incomplete: {', '.join(blind[:MOST_NAMED])}{more}"
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, line)
+        if not snapshot.ready:
+            place = snapshot.state.finder and snapshot.state.finder.place
+            line = f"the clusters in {place} cannot be listed" if place else "starting"
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, line)
+        problems = [f"{name}: {c.missing}" for name, c in clusters if c.missing]
+        if (finder := snapshot.state.finder) and (problem := finder.problem(len(clusters))):
+            problems.append(problem)
+        return _line(HTTPStatus.OK, "; ".join(["ok", *problems]))
+
+
+class _RefusedError(Exception):
+    """A request that is refused with `status`."""
+
+    def __init__(self, status: HTTPStatus, line: str) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+def _json(value: object) -> _Answer:
+    return HTTPStatus.OK, _JSON, json.encode(value)
+
+
+def _html(page: str) -> _Answer:
+    return HTTPStatus.OK, _HTML, page.encode()
+
+
+def _line(status: HTTPStatus, line: str) -> _Answer:
+    return status, _TEXT, f"{line}\n".encode()
+
+
+def _pages() -> ModuleType:
+    from sidecar.web import pages  # noqa: PLC0415  saves memory until the first page
+
+    return pages
+
+
+@cache
+def _openapi() -> bytes:
+    from sidecar.web.openapi import document  # noqa: PLC0415  saves memory until it is asked for
+
+    return json.encode(document())

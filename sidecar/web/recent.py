@@ -1,0 +1,95 @@
+"""The recorded last day of all clusters, for the pictures of the status page: read from the journal once for each new record."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, takewhile
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from sidecar.core.moment import SECOND, parsed, timestamp
+from sidecar.core.records import Coverage, EpisodeRecord, Evidence, Record, TransitionRecord
+from sidecar.core.views.timeline import Blind, Change, blindness, change
+from sidecar.journal import JournalReader
+
+DAY: Final = 24 * 3600 * SECOND
+MOST_TRANSITIONS: Final = 10_000
+"""Of the clusters' own components. Beyond that the picture begins later."""
+MOST_COVERAGE: Final = 10_000
+MOST_EPISODES: Final = 500
+"""However old they are."""
+MOST_JOB_NAMES: Final = 500
+
+_R = TypeVar("_R", bound=Record)
+_V = TypeVar("_V")
+_OF_CLUSTER: Final = b'"job_id":null'
+_OF_JOB: Final = b'"kind":"job"'
+
+
+class Recent(Struct, frozen=True):
+    """What the journal holds of the last day, and the latest failovers."""
+
+    newest: int = 0
+    """The journal's last record."""
+    since: int = 0
+    """What was recorded from then on (wall) is all here."""
+    changes: Mapping[tuple[str, str], Sequence[Change]] = {}
+    """By cluster and component, in order."""
+    blind: Mapping[str, Sequence[Blind]] = {}
+    """By cluster: when the store could not be read."""
+    episodes: Mapping[str, EpisodeRecord] = {}
+    """By id, newest first."""
+    job_names: Mapping[str, str] = {}
+    """By job id: the names that Flink's REST API told when evidence was captured. Untrusted text."""
+
+
+def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent:
+    """The day before `at` (wall). Of what is `known` already, only newer records are read. Raises JournalError."""
+    start, newest = at - DAY, journal.newest()
+    if known is None or newest < known.newest:  # the journal was replaced
+        known = Recent(since=_first(journal, start, at))
+    after = known.newest
+    transitions = _since(start, journal.newest_first(TransitionRecord, after, newest, _OF_CLUSTER), MOST_TRANSITIONS)
+    changes = {key: [each for each in old if each.at >= start] for key, old in known.changes.items()}
+    for transition in reversed(transitions):
+        changes.setdefault((transition.cluster_id, transition.component), []).append(change(transition))
+    for found_late in changes.values():  # records that were salvaged from a damaged journal are read a second time
+        found_late.sort(key=lambda each: each.at)
+    blind = {name: [each for each in old if each[1] >= start] for name, old in known.blind.items()}
+    for coverage in reversed(_since(start, journal.newest_first(Coverage, after, newest), MOST_COVERAGE)):
+        if found := blindness(coverage):
+            blind.setdefault(coverage.cluster_id, []).append(found)
+    episodes = {each.id: each for each in islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)}
+    is_full = len(transitions) == MOST_TRANSITIONS
+    return Recent(
+        newest,
+        parsed(transitions[-1].observed_at) if is_full else known.since,
+        changes,
+        blind,
+        _first_of(episodes, known.episodes, MOST_EPISODES),
+        _first_of(_job_names(journal, after, newest), known.job_names, MOST_JOB_NAMES),
+    )
+
+
+def _first_of(new: Mapping[str, _V], old: Mapping[str, _V], most: int) -> Mapping[str, _V]:
+    """At most so many of both, new ones first."""
+    return dict(islice({**new, **{key: each for key, each in old.items() if key not in new}}.items(), most))
+
+
+def _first(journal: JournalReader, start: int, at: int) -> int:
+    """When the journal begins, or `start` if that is later."""
+    first = next(journal.remembered(), None)
+    return max(start, parsed(first.observed_at)) if first else at
+
+
+def _since(start: int, records: Iterator[_R], most: int) -> list[_R]:
+    """The records since `start`, newest first, and at most so many."""
+    begin = timestamp(start)
+    return list(islice(takewhile(lambda each: each.observed_at >= begin, records), most))
+
+
+def _job_names(journal: JournalReader, after: int, until: int) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for evidence in islice(journal.newest_first(Evidence, after, until, _OF_JOB), MOST_JOB_NAMES):
+        if name := evidence.attributes.get("name"):
+            names.setdefault(evidence.subject, name)
+    return names

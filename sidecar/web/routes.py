@@ -1,0 +1,87 @@
+"""The paths of the JSON API and their parameters: one table, from which requests are answered and the OpenAPI document is made."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+from msgspec import Struct
+
+from sidecar.core.records import TransitionRecord
+from sidecar.core.views.alert_view import AlertView
+from sidecar.core.views.episode_view import EpisodeView
+from sidecar.core.views.leader_view import Leader
+from sidecar.core.views.silence_view import SilenceView
+from sidecar.web.queries import EpisodeDetails
+
+DEFAULT_LAST: Final = 100
+MOST_LAST: Final = 1000
+EPISODE_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
+"""An episode's id, or the beginning of one."""
+
+_NUMBER: Final = re.compile(r"[0-9]{1,4}")
+_LONGEST: Final = 1000
+"""Characters of a cluster id in a request, and of a query."""
+
+
+class ApiPath(Struct, frozen=True):
+    """A path of the API. `answers`: the type that is encoded as JSON."""
+
+    path: str
+    summary: str
+    answers: Any
+    takes_last: bool = False
+    """Whether it takes `last=N`."""
+    is_episode: bool = False
+    """Whether the path ends with the id of an episode."""
+
+
+API: Final = (
+    ApiPath("/api/v1/leaders", "Who leads each component, of every watched cluster", list[Leader]),
+    ApiPath("/api/v1/alerts", "Alerts that fire, are suppressed, or will fire soon", list[AlertView]),
+    ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView]),
+    ApiPath("/api/v1/transitions", "The last transitions, newest first", list[TransitionRecord], takes_last=True),
+    ApiPath("/api/v1/episodes", "The last failovers, those in progress first", list[EpisodeView], takes_last=True),
+    ApiPath("/api/v1/episodes/", "Everything that is known of one failover", EpisodeDetails, is_episode=True),
+)
+OPENAPI_PATH: Final = "/api/v1/openapi.json"
+
+
+class ParameterError(Exception):
+    """The query of a request is not understood."""
+
+
+def last(path: str, query: str) -> int:
+    """The number in `last=N`. Raises ParameterError."""
+    try:
+        found = _parameters(query, "last")
+    except ParameterError:
+        found = {"last": ""}
+    number = found.get("last", str(DEFAULT_LAST))
+    if not _NUMBER.fullmatch(number) or not number.isascii() or not 1 <= int(number) <= MOST_LAST:
+        raise ParameterError(f"{path} takes last=N, from 1 to {MOST_LAST}, and nothing else")
+    return int(number)
+
+
+def cluster(path: str, query: str) -> str | None:
+    """The cluster id in `cluster=ID`; None: there is none. Raises ParameterError."""
+    try:
+        return _parameters(query, "cluster").get("cluster")
+    except ParameterError:
+        raise ParameterError(f"{path} takes cluster=ID, and nothing else") from None
+
+
+def nothing(path: str, query: str) -> None:
+    """Raises ParameterError if there is any parameter."""
+    if query:
+        raise ParameterError(f"{path} takes no parameters")
+
+
+def _parameters(query: str, known: str) -> Mapping[str, str]:
+    """The only parameter, if there is one. Raises ParameterError for others, for several, and for long ones."""
+    if not query:
+        return {}
+    name, found, value = query.partition("=")
+    if name != known or not found or "&" in value or len(query) > _LONGEST:
+        raise ParameterError
+    return {name: unquote_plus(value)}

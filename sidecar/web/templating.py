@@ -1,0 +1,141 @@
+"""The environment of the templates: filters, the style sheet, the script, and the policy that allows nothing else."""
+
+import base64
+import hashlib
+from collections.abc import Collection, Mapping
+from importlib.resources import files
+from typing import Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from sidecar import __version__
+from sidecar.core.cluster.record_lines import lasted, move
+from sidecar.core.flink.leadership import host_port
+from sidecar.core.moment import SECOND, age, parsed, seconds, timestamp
+from sidecar.core.pods import spelled
+from sidecar.core.records import TransitionRecord
+from sidecar.core.sanitize import clean, printable
+from sidecar.core.views.episode_view import EpisodeView
+from sidecar.web.picture import COLUMNS
+
+REFRESH_SECONDS: Final = 15
+"""How often a page refreshes itself in a browser without JavaScript."""
+_LONGEST_LINK: Final = 600
+
+
+def _own(name: str) -> str:
+    return files("sidecar.web").joinpath(f"templates/{name}").read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+_STYLE: Final = _own("page.css")
+_SCRIPT: Final = _own("page.js")
+POLICY: Final = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    f"style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; connect-src 'self'"
+)
+"""The Content-Security-Policy of every page: its own style, its own script, which asks only this server, and nothing else."""
+
+
+def render(template: str, **values: object) -> str:
+    """The page. Raises jinja2.UndefinedError if a value is missing."""
+    return _templates.get_template(template).render(values)
+
+
+def _utc(time: str) -> Markup:
+    """A time as HTML, to the millisecond."""
+    return Markup('<time datetime="{}">{} {}</time>').format(time, time[:10], time[11:23])
+
+
+def _clock(time: str) -> Markup:
+    """The time of day as HTML, to the second."""
+    return Markup('<time datetime="{}">{}</time>').format(time, time[11:19])
+
+
+def _ago(time: str, now: int) -> str:
+    """How long before `now` (wall), or after."""
+    passed = now - parsed(time)
+    return f"{age(passed)} ago" if passed >= 0 else f"in {age(-passed)}"
+
+
+def _when(time: str, now: int) -> Markup:
+    """A time with its age."""
+    return Markup('{} <span class="ago">({})</span>').format(_utc(time), _ago(time, now))
+
+
+def _moved(failover: EpisodeView) -> str:
+    """The previous and the next leader."""
+    before, after = (
+        spelled(failover.before_address, failover.before_pod),
+        spelled(failover.after_address, failover.after_pod),
+    )
+    return move(before, after) if failover.after_address else f"{clean(before or '?')} → no leader yet"
+
+
+def _downtime(of: EpisodeView | TransitionRecord) -> str:
+    """How long there was no working leader."""
+    if of.downtime_seconds_at_least is None:
+        return "not known"
+    return lasted(of.downtime_seconds_at_least, of.downtime_seconds_at_most)
+
+
+def receiver(destination: str, services: Mapping[str, str]) -> Markup:
+    """The receiver's service and name; the number of the destination only where a receiver has several."""
+    name, _, number = destination.rpartition("#")
+    if not name:
+        return Markup("<bdi>{}</bdi>").format(clean(destination))
+    alone = sum(each.rpartition("#")[0] == name for each in services) <= 1
+    which = "" if alone else f" (number {int(number) + 1})" if number.isdecimal() else ""
+    service = services.get(destination)
+    return Markup("{}<bdi>{}</bdi>{}").format(f"{service} " if service else "", clean(name), which)
+
+
+def _anchor(text: str) -> str:
+    """A safe id of an element, from untrusted text."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
+
+
+def _cluster_link(cluster_id: str, detailed: Collection[str]) -> str:
+    """To its section, if the page has one, else to its own page. Empty: its name is too long for a link."""
+    if cluster_id in detailed:
+        return f"#cluster-{_anchor(cluster_id)}"
+    link = f"?cluster={quote(cluster_id, safe='', errors='replace')}"
+    return link if len(link) <= _LONGEST_LINK else ""
+
+
+_templates: Final = Environment(
+    loader=PackageLoader("sidecar.web"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+    auto_reload=False,
+)
+_templates.filters |= {
+    "ago": _ago,
+    "anchor": _anchor,
+    "clean": lambda text: clean(str(text)),
+    "clock": _clock,
+    "cluster_link": _cluster_link,
+    "downtime": _downtime,
+    "host": lambda address: clean(host_port(address)),
+    "lasted": lambda value: seconds(round(value * SECOND)),
+    "moved": _moved,
+    "printable": printable,
+    "receiver": receiver,
+    "utc": _utc,
+    "wall": lambda moment: timestamp(moment.wall),
+    "when": _when,
+}
+_templates.globals |= {
+    "columns": COLUMNS,
+    "script": Markup(_SCRIPT),  # noqa: S704  our own file
+    "slowly": REFRESH_SECONDS,
+    "style": Markup(_STYLE),  # noqa: S704  our own file
+    "version": __version__,
+}
