@@ -124,6 +124,14 @@ class Storage:
         with closing(self._fs.open(self._path(path))) as stream:
             yield from iter(lambda: bytes(stream.readNBytes(size)), b"")
 
+    def write(self, path: str, content: bytes) -> None:
+        """Write a small file, where no reader looks yet."""
+        if self.local:
+            (self.local / path).write_bytes(content)
+            return
+        with closing(self._fs.create(self._path(path))) as stream:
+            stream.write(content)
+
     def make_folder(self, path: str = "") -> None:
         """Create the folder `path` and its parents."""
         if not self._fs.mkdirs(self._path(path)):
