@@ -17,7 +17,6 @@ from sidecar.audit.closed import (
     CARRY,
     CLOSED_TABLES,
     ORDER,
-    SOURCES,
     Manifest,
     days,
     read_carry,
@@ -30,7 +29,7 @@ from sidecar.audit.storage import PARQUET, STAGING, Storage
 from sidecar.audit.views import define
 
 LOOK_AHEAD: Final = timedelta(hours=2)
-"""How much of the next date decides about a date: what is known of a stretch is complete within an hour, and so is the next one's (R2 to R4)."""
+"""How much of the next date decides about a date: a stretch is fully known after an hour, and so is the next one (R2 to R4)."""
 _DAY: Final = timedelta(days=1)
 STAGED: Final = f"{STAGING}/closing-"
 
@@ -70,7 +69,7 @@ class Fold:
         folder = f"{STAGED}{uuid4()}"
         begin, end = start_of(first), start_of(last + _DAY)
         self._register(first, last, self._only(carry), begin, end)
-        stretches = self._stage_stretches(folder, begin, end)
+        stretches = self._stage_stretches(folder, end)
         self._stage_carry(f"{folder}/carry", begin, end)
         since = max(first, since or first)
         files = dict[date, dict[str, str]]()
@@ -111,7 +110,7 @@ class Fold:
         define(self._session, "_sight", begin, end)
         define(self._session, "_stretches", begin, end)
 
-    def _stage_stretches(self, folder: str, begin: datetime, end: datetime) -> DataFrame:
+    def _stage_stretches(self, folder: str, end: datetime) -> DataFrame:
         """What follows reads the result instead of computing it again."""
         url = self._audit.full_url(f"{folder}/stretches")
         self._session.table("_stretches").write.parquet(url)

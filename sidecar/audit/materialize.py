@@ -152,7 +152,7 @@ class Closing:
         return (done[-1].last - since).days + 1
 
     def expire(self, oldest: date) -> None:
-        """Forget the dates before `oldest`, but not what of them matters later. Their records still exist, and the newer dates are closed."""
+        """Forget the dates before `oldest`, but not what of them matters later. Their records still exist."""
         base, last = oldest - _DAY, self.manifest.last
         if last is None or last < base or (self.manifest.base or date.min) >= base:
             return

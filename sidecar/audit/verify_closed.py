@@ -24,28 +24,42 @@ _DATE: Final = {"leadership": "ended_at", "failovers": "at"}
 """The column with the date of the folder."""
 _DAYS: Final = {"leadership": EVENT_DATE, "failovers": EVENT_DATE, "availability": "day"}
 """The views that are made of the tables, and their dates."""
+_ATTEMPTS: Final = 3
 _MOST_DIFFERENCES: Final = 100
 
 
 def check_closed(session: SparkSession, audit: Storage) -> tuple[int, int, list[str]]:
-    """The numbers of files and rows of the materialised tables, and the problems found, one line each."""
-    try:
-        manifest = read_manifest(audit)
-    except Exception as error:  # noqa: BLE001  every error is reported, and the tables of records are checked
-        return 0, 0, [f"{CLOSED}: {error if isinstance(error, AuditError) else reason(error)}"]
-    findings = [
-        f"{file}: leftover of a materialization that died; the next one removes it" for file in unnamed(audit, manifest)
-    ]
-    named = sorted(manifest.named())
+    """The numbers of files and rows of the materialised tables, and the problems found, one line each.
+
+    Repeated if there are problems that a concurrent materialization may have caused.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            manifest = read_manifest(audit)
+        except Exception as error:  # noqa: BLE001  every error is reported, and the tables of records are checked
+            return 0, 0, [f"{CLOSED}: {error if isinstance(error, AuditError) else reason(error)}"]
+        rows, findings = _checked(session, audit, manifest)
+        if not findings or read_manifest(audit).number == manifest.number:
+            break
+    return len(manifest.named()), rows, findings
+
+
+def _checked(session: SparkSession, audit: Storage, manifest: Manifest) -> tuple[int, list[str]]:
+    findings = list[str]()
+    if not audit.is_locked():  # then the files may be about to be named
+        findings += (
+            f"{file}: leftover of a command that died; the next compaction removes it"
+            for file in unnamed(audit, manifest)
+        )
     rows = 0
-    for file in named:
+    for file in sorted(manifest.named()):
         try:
             rows += _read(session, audit, file)
-        except Exception as error:  # noqa: BLE001  see above
+        except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
             findings.append(f"{file}: unreadable: {reason(error)}; delete {CLOSED} and materialize again")
     if not findings:
         findings += _of_another_date(session, audit, manifest)
-    return len(named), rows, findings
+    return rows, findings
 
 
 def _read(session: SparkSession, audit: Storage, file: str) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Final
@@ -59,50 +60,46 @@ def register_views(
 ) -> None:
     """Register the views of the audit log at `audit` in the session: those `named` and their dependencies, or all.
 
-    Closed dates are read from the materialised tables, or computed `from_scratch`: from all records. Spark takes most of a second for all nineteen; a query
-    needs about three. Raises AuditError when there is no audit log.
+    Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. Spark takes most of a second for
+    all nineteen; a query needs about three. Raises AuditError when there is no audit log.
     """
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
         wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *ANSWERS} if named is None else _with_dependencies(named)
         for attempts_left in reversed(range(_ATTEMPTS)):
+            manifest = read_manifest(folder)
             try:
-                manifest = read_manifest(folder)
                 _register(spark, folder, wanted, unclosed(manifest) if from_scratch else manifest)
-                return
+                break
             except Exception as error:
                 # Files that a manifest names are deleted when a newer one has replaced it.
                 if not attempts_left or not is_unreadable_file(error):
                     raise
 
 
-def _register(spark: SparkSession, folder: Storage, wanted: Collection[str], manifest: Manifest) -> None:
-    for name in BASE_VIEWS:
-        if name in wanted:
-            _table(spark, folder, name).createOrReplaceTempView(name)
-    if not {*ANSWERS}.intersection(wanted):
-        return
-    if "sight" in wanted:
+def _register(spark: SparkSession, folder: Storage, wanted: AbstractSet[str], manifest: Manifest) -> None:
+    for name in filter(wanted.__contains__, BASE_VIEWS):
+        _table(spark, folder, name).createOrReplaceTempView(name)
+    if "sight" in wanted:  # of all dates
         spark.table("coverage").createOrReplaceTempView("_coverage")
         define(spark, "_periods")
         define(spark, "sight")
-    if {*_TERMS}.intersection(wanted):
+    if not wanted.isdisjoint(_TERMS):
         for table, name in SOURCES.items():
             _open_dates(spark, folder, manifest, table).createOrReplaceTempView(name)
         read_carry(spark, folder, manifest, manifest.last).createOrReplaceTempView("_carry")
-    for name, table in _CLOSED.items():
-        if name in wanted:
-            read_closed(spark, folder, manifest, table).createOrReplaceTempView(name)
-    for name in (*_TERMS, *ANSWERS):
-        if name in wanted and name != "sight":
+    for name in filter(wanted.__contains__, _CLOSED):
+        read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
+    for name in filter(wanted.__contains__, (*_TERMS, *ANSWERS)):
+        if name != "sight":
             define(spark, name, manifest.begin)
-    for name in (*_TERMS, *_CLOSED, *SOURCES.values(), "_carry"):
+    for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
         if name.startswith("_"):
             spark.catalog.dropTempView(name)  # the views that query it stay valid
 
 
 def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: str) -> DataFrame:
-    """The rows of a table on the dates that are not closed; of coverage, also of the last closed date, whose records may reach beyond it."""
+    """The rows of a table on the dates that are not closed, and coverage of the date before: its records may reach beyond it."""
     if manifest.last is None:
         return _table(spark, audit, table)
     first = manifest.last + timedelta(days=table != "coverage")

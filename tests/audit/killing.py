@@ -1,4 +1,4 @@
-"""Ingests that are killed: with their own JVM, or on one that survives, so that a kill costs no start of Spark."""
+"""Ingests (and other work on a log) that are killed: with their own JVM, or on one that survives, so that a kill costs no start of Spark."""
 
 import os
 import random
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -15,16 +15,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sidecar.audit.ingest import ingest
 from tests.audit.spooling import NOON, ids_seen, seal, transition
 
 _OWN_JVM = """
 import sys
-from sidecar.audit.ingest import ingest
 from sidecar.audit.session import spark_session
+from {module} import {name}
 
 with spark_session("local[2]") as spark:
     print("started", flush=True)
-    ingest(spark, *sys.argv[1:])
+    {name}(spark, *sys.argv[1:])
     print("done", flush=True)
 """
 _GIVEN_JVM = """
@@ -32,14 +33,14 @@ import os, sys
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
-from sidecar.audit.ingest import ingest
+from {module} import {name}
 
 gateway = launch_gateway()
 java = gateway.jvm.JavaSparkContext.fromSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
 context = SparkContext(conf=SparkConf(_jconf=java.getConf()), gateway=gateway, jsc=java)
 spark = SparkSession(context)
 print("started", flush=True)
-ingest(spark, *sys.argv[1:])
+{name}(spark, *sys.argv[1:])
 print("done", flush=True)
 os._exit(0)  # the JVM survives
 """
@@ -71,7 +72,18 @@ def started(script: str, *arguments: Path, environment: Mapping[str, str]) -> It
 @contextmanager
 def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> Iterator["subprocess.Popen[str]"]:
     """An ingest that is about to begin in its own process, with its own JVM or on that of a session. It ends with the block."""
-    leftovers = str(spool.parent)  # what a killed process has no time to remove goes where the spool goes
+    with running(ingest, spool, audit, jvm_of=jvm_of) as process:
+        yield process
+
+
+@contextmanager
+def running(
+    work: Callable[..., object], *arguments: Path, jvm_of: SparkSession | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """`work` that is about to begin in its own process, with its own JVM or on that of a session. It ends with the block."""
+    leftovers = str(
+        arguments[0].parent
+    )  # what a killed process has no time to remove goes where the spool or the log goes
     environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
     if jvm_of is not None:
         parameters = jvm_of.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
@@ -79,8 +91,8 @@ def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> I
             "PYSPARK_GATEWAY_PORT": str(parameters.port),
             "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
         }
-    script = _OWN_JVM if jvm_of is None else _GIVEN_JVM
-    with started(script, spool, audit, environment=environment) as process:
+    script = (_OWN_JVM if jvm_of is None else _GIVEN_JVM).format(module=work.__module__, name=work.__name__)
+    with started(script, *arguments, environment=environment) as process:
         yield process
     deadline = time.monotonic() + 30
     while _alive(process.pid) and time.monotonic() < deadline:
@@ -128,7 +140,7 @@ class Rounds:
                 self.killed += 1
                 self._seconds *= _PATIENCE
                 os.killpg(process.pid, signal.SIGKILL)
-        _end_what_it_began(spark)
+        end_what_it_began(spark)
 
     def assert_none_twice(self, spark: SparkSession) -> None:
         """Every reader sees no id twice, and none that is not in the spool."""
@@ -163,7 +175,7 @@ class Rounds:
             shutil.rmtree(self.audit / "_checkpoints", ignore_errors=True)
 
 
-def _end_what_it_began(spark: SparkSession) -> None:
+def end_what_it_began(spark: SparkSession) -> None:
     """Do on a surviving JVM what its end would do."""
     for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
         if query is not None:  # it has ended just now

@@ -1,7 +1,7 @@
 """Random histories of leaderships: what several observers recorded of clusters whose leaders come and go, over some days.
 
-Nothing in them is tidy: clocks differ, observers are blind, forget, start late and record twice, leaders return, jobs end unseen, and some of it
-happens around midnight.
+Nothing in them is tidy: clocks differ, observers are blind, forget, start late and record twice, leaders return, jobs end unseen, and
+some of it happens around midnight.
 """
 
 import random
@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sidecar.core.records import AnyRecord, PositionRecord, record_id
-from tests.audit.histories import History, address
+from sidecar.core.records import AnyRecord, PositionRecord
+from tests.audit.histories import History, at
 from tests.audit.spooling import episode, instant, session_id
 
 DAY = 86400.0
@@ -37,7 +37,9 @@ def _leadership(
     chance: random.Random, history: History, fields: dict[str, Any], observers: dict[str, float], days: int
 ) -> None:
     """A leadership that changes now and then; each change is recorded by some of the observers, by their clocks."""
-    leader, before, writing = None, None, 0
+    leader: str | None = None
+    before: str | None = None
+    writing = 0
     for seconds in _moments(chance, days):
         happening = chance.choices(
             ["revoked", "granted", "changed", "found", "forgot", "obscured", "retired", "returned", "moved"],
@@ -50,12 +52,23 @@ def _leadership(
             leader = session_id(chance.choice("abcdef")) if happening != "returned" else (before or session_id("a"))
             kind = "GRANTED" if happening == "granted" else "CHANGED"
             vacant = chance.choice([None, 0.5, 30.0])
-            change = {"kind": kind, "after": leader, "before": known, "vacant_seconds": vacant, "returned": happening == "returned"}
+            change = {
+                "kind": kind,
+                "after": leader,
+                "before": known,
+                "vacant_seconds": vacant,
+                "returned": happening == "returned",
+            }
         elif happening in {"revoked", "retired"}:
             change = {"kind": happening.upper(), "after": None, "before": leader}
             before, leader = leader or before, None
         elif happening == "obscured":
-            change = {"kind": "OBSCURED", "after": None, "before": leader, "view": chance.choice(["CONNECTED", "SUSPENDED"])}
+            change = {
+                "kind": "OBSCURED",
+                "after": None,
+                "before": leader,
+                "view": chance.choice(["CONNECTED", "SUSPENDED"]),
+            }
         else:
             seen = leader if happening != "found" or chance.random() < 0.8 else before
             kind = "READDRESSED" if happening == "moved" and leader else "DISCOVERED"
@@ -66,15 +79,15 @@ def _leadership(
                 _record(history, seconds + skew + late, change | written | fields, observer, chance)
 
 
-def _record(
-    history: History, seconds: float, change: dict[str, Any], observer: str, chance: random.Random
-) -> None:
+def _record(history: History, seconds: float, change: dict[str, Any], observer: str, chance: random.Random) -> None:
     change = dict(change)
     kind, after, before = change.pop("kind"), change.pop("after"), change.pop("before")
     if kind != "DISCOVERED" and chance.random() < 0.15:
         kind = "DISCOVERED"  # this observer missed it, and found it afterwards
         change["vacant_seconds"] = None
-    history.happened(seconds, kind, after, before, observer=observer, episode_id=episode(int(seconds) % 50).id, **change)
+    history.happened(
+        seconds, kind, after, before, observer=observer, episode_id=episode(int(seconds) % 50).id, **change
+    )
 
 
 def _coverage(chance: random.Random, history: History, observer: str, days: int) -> None:
@@ -101,18 +114,12 @@ def _moments(chance: random.Random, days: int) -> Iterator[float]:
 
 
 def _with_twins(chance: random.Random, history: History) -> list[AnyRecord]:
-    """Some records have a twin of another observer, with the same id; some have their time rounded, so that two are at once."""
+    """Some records have a twin of another observer, with the same id; those of one time are ordered by when they were recorded."""
     records = [
-        replace(record, recorded_at=chance.choice([record.observed_at, instant_of(chance)])) for record in history.records
+        replace(
+            record,
+            recorded_at=chance.choice([record.observed_at, instant(at(chance.uniform(MIDNIGHT, MIDNIGHT + DAY)))]),
+        )
+        for record in history.records
     ]
     return records + [replace(record, observer="twin") for record in records if chance.random() < 0.05]
-
-
-def instant_of(chance: random.Random) -> Any:
-    """Some time at which something was recorded."""
-    from tests.audit.histories import at
-
-    return instant(at(chance.uniform(0, DAY)))
-
-
-__all__ = ["address", "random_history", "record_id"]
