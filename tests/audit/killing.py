@@ -1,4 +1,4 @@
-"""Ingests (and other work on a log) that are killed: with their own JVM, or on one that survives, so that a kill costs no start of Spark."""
+"""Ingests (and other work) that are killed: with their own JVM, or on one that survives, so that a kill costs no start of Spark."""
 
 import os
 import random

@@ -1,9 +1,9 @@
 """How long questions to the audit log take: `python -m tests.bench.views [rows of transitions, 10000000] [scratch]`.
 
 The log is made by Spark: 100 clusters with three components and 497 jobs each, watched by two observers for a year, whose leaders are
-revoked and granted in turn; coverage by the hour, one outage of sight a day. Its dates are materialised but the last two; then every row of each
-answer is computed and thrown away. The floor is a plain scan by Spark of the columns of the transitions that tell of leaders, of the same dates.
-With `scratch`, two views are also computed from all records.
+revoked and granted in turn; coverage by the hour, one outage of sight a day. Its dates are materialised but the last two; then every
+row of each answer is computed and thrown away. The floor is a plain scan by Spark of the columns of the transitions that tell of leaders,
+of the same dates. With `scratch`, two views are also computed from all records.
 """
 
 import re
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -108,13 +108,16 @@ def add_late(spark: SparkSession, audit: Path, day: date) -> None:
 
 def main(rows: int, *, from_scratch: bool) -> None:
     table = Table("what", "s", "floor, s", "ratio")
-    end = date.fromtimestamp(BEGIN + YEAR)
+    end = datetime.fromtimestamp(BEGIN + YEAR, UTC).date()
     month, quarter = end - timedelta(days=31), end - timedelta(days=92)
     with tempfile.TemporaryDirectory() as folder, spark_session(conf={"spark.driver.memory": "3g"}) as spark:
         audit = Path(folder)
         write(spark, audit, rows)
         halfway = end - timedelta(days=180)
-        scan = "SELECT cluster_id, component, job_id, observed_at, kind, after_session_id, after_address, last_known_session_id FROM transitions"
+        scan = (
+            "SELECT cluster_id, component, job_id, observed_at, kind, after_session_id, after_address, last_known_session_id "
+            "FROM transitions"
+        )
         floor = ask(spark, audit, scan)
         built = timed(lambda: materialize(spark, str(audit), before=halfway))
         day = timed(lambda: materialize(spark, str(audit), before=halfway + timedelta(days=1)))
@@ -144,10 +147,10 @@ def main(rows: int, *, from_scratch: bool) -> None:
         }
         for question, condition in questions.items():
             floor = ask(spark, audit, f"{scan} WHERE {condition}")
-            seconds = ask(spark, audit, f"SELECT * FROM {question}")
+            seconds = ask(spark, audit, f"SELECT * FROM {question}")  # noqa: S608  our own text
             table.row(question, f"{seconds:.1f}", f"{floor:.1f}", f"{seconds / floor:.1f}")
         for name in ("failovers", "availability") if from_scratch else ():
-            seconds = ask(spark, audit, f"SELECT * FROM {name}", from_scratch=True)
+            seconds = ask(spark, audit, f"SELECT * FROM {name}", from_scratch=True)  # noqa: S608  our own text
             table.row(f"{name}, from scratch", f"{seconds:.1f}", "", "")
     table.end()
 
