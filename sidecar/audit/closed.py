@@ -5,7 +5,8 @@ each time, and becomes visible by a rename (docs/adr/0029-materialised-leadershi
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from uuid import uuid4
@@ -38,6 +39,7 @@ CLOSED: Final = "_closed"
 _MANIFEST: Final = re.compile(r"manifest-(\d{12})\.json")
 _FORMAT: Final = 1
 _ATTEMPTS: Final = 5
+_PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 _TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),
@@ -207,8 +209,24 @@ def read_files(
     if not paths:
         return session.createDataFrame([], schema).where("false")
     reader = session.read.schema(schema).option("basePath", audit.full_url(table))
-    # INSERT INTO could write to a view of the files, but not to a query over them.
-    return reader.parquet(*(audit.full_url(path) for path in paths)).select("*")
+    with _listing_here(session, audit):
+        # INSERT INTO could write to a view of the files, but not to a query over them.
+        return reader.parquet(*(audit.full_url(path) for path in paths)).select("*")
+
+
+@contextmanager
+def _listing_here(session: SparkSession, audit: Storage) -> Iterator[None]:
+    """On a local file system, look up files one by one, instead of in a Spark job with a task for each."""
+    before = session.conf.getAll.get(_PARALLEL_LISTING)
+    if audit.local is not None:
+        session.conf.set(_PARALLEL_LISTING, 1_000_000)
+    try:
+        yield
+    finally:
+        if audit.local is not None:
+            session.conf.unset(_PARALLEL_LISTING)
+            if before is not None:
+                session.conf.set(_PARALLEL_LISTING, before)
 
 
 def date_folder(table: str, day: date) -> str:
