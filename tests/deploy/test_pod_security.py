@@ -48,6 +48,7 @@ def _of(container: Manifest, of_the_pod: Manifest) -> list[str]:
         ("kubernetes", ["kubernetes/two-replicas", "receivers-as-files", "audit"]),
         ("kubernetes", ["kubernetes/flink-1.14"]),
         ("all-clusters", []),
+        ("zookeeper-clusters", []),
         ("zookeeper", ["network-policy"]),
     ],
 )
