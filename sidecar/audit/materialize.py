@@ -90,9 +90,7 @@ class Closing:
         self._audit = audit
         self.manifest = read_manifest(audit)
         delete_unnamed(audit, self.manifest)
-        for name in audit.names(STAGING) if audit.is_folder(STAGING) else []:
-            if f"{STAGING}/{name}".startswith(STAGED):
-                audit.delete(f"{STAGING}/{name}")
+        self._delete_staged()
         self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
 
     def close(self, target: date) -> int:
@@ -191,6 +189,12 @@ class Closing:
             kept[day] = self._visible(staged, f"{CLOSED}/carry-{day}-{uuid4()}{PARQUET}")
         files = {day: named for day, named in files.items() if named}
         self.manifest = commit(self._audit, replace(manifest, files=files, carries=kept))
+        self._delete_staged()
+
+    def _delete_staged(self) -> None:
+        for name in self._audit.names(STAGING) if self._audit.is_folder(STAGING) else []:
+            if f"{STAGING}/{name}".startswith(STAGED):
+                self._audit.delete(f"{STAGING}/{name}")
 
     def _visible(self, staged: str, target: str) -> str:
         self._audit.publish(staged, target)
