@@ -36,6 +36,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Before every record."""
 CLOSED: Final = "_closed"
 """The folder of the manifests and carries."""
+STAGED: Final = f"{STAGING}/closing-"
+"""The beginning of the paths of what is not visible yet."""
 _MANIFEST: Final = re.compile(r"manifest-(\d{12})\.json")
 _FORMAT: Final = 1
 _ATTEMPTS: Final = 5
@@ -160,7 +162,7 @@ def unclosed(manifest: Manifest) -> Manifest:
 def commit(audit: Storage, manifest: Manifest) -> Manifest:
     """Make a manifest visible, then delete every file that it does not name. The caller holds the lock."""
     numbered = replace(manifest, number=manifest.number + 1)
-    staged = f"{STAGING}/{uuid4()}"
+    staged = f"{STAGED}{uuid4()}"
     audit.make_folder(STAGING)
     audit.write(staged, msgspec.json.encode(numbered))
     audit.publish(staged, f"{CLOSED}/manifest-{numbered.number:012}.json")

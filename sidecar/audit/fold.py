@@ -17,6 +17,7 @@ from sidecar.audit.closed import (
     CARRY,
     CLOSED_TABLES,
     ORDER,
+    STAGED,
     Manifest,
     days,
     read_carry,
@@ -25,13 +26,12 @@ from sidecar.audit.closed import (
     start_of,
 )
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
-from sidecar.audit.storage import PARQUET, STAGING, Storage
+from sidecar.audit.storage import PARQUET, Storage
 from sidecar.audit.views import define
 
 LOOK_AHEAD: Final = timedelta(hours=2)
 """How much of the next date decides about a date: a stretch is fully known after an hour, and so is the next one (R2 to R4)."""
 _DAY: Final = timedelta(days=1)
-STAGED: Final = f"{STAGING}/closing-"
 
 
 class Folded(Struct, frozen=True):

@@ -20,6 +20,7 @@ from sidecar.audit.closed import (
     CLOSED,
     CLOSED_TABLES,
     SOURCES,
+    STAGED,
     Manifest,
     Source,
     commit,
@@ -30,7 +31,7 @@ from sidecar.audit.closed import (
     read_files,
     read_manifest,
 )
-from sidecar.audit.fold import STAGED, Fold, Folded
+from sidecar.audit.fold import Fold, Folded
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
 from sidecar.audit.storage import PARQUET, STAGING, Storage
 
