@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from sidecar.audit.audit_error import AuditError, is_unreadable_file
 from sidecar.audit.audit_log import dates_before, open_audit_log, table_names
 from sidecar.audit.inspection import Inspection, inspect
+from sidecar.audit.materialize import Closing
 from sidecar.audit.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.spool import SUFFIX, name_problem
 from sidecar.audit.storage import Storage
@@ -35,10 +36,20 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
     oldest = datetime.now(UTC).date() - timedelta(days=keep)
     with open_audit_log(spark, audit, "expire old data in") as (session, folder), folder.locked():
         removed, kept = _expire_segments(session, folder, spool, oldest) if spool else (0, 0)
+        _expire_answers(session, folder, oldest)
         expired = dates_before(folder, oldest)
         for path in expired:
             folder.drop(path)
     return ExpireResult(segments=removed, dates=len(expired), not_ingested=kept)
+
+
+def _expire_answers(session: SparkSession, audit: Storage, oldest: date) -> None:
+    """Forget the closed dates, while their records exist: what of them matters later is computed from these."""
+    closing = Closing(session, audit)
+    closing.redo()
+    while closing.manifest.last and closing.close(oldest - timedelta(days=1)):
+        pass
+    closing.expire(oldest)
 
 
 def _expire_segments(session: SparkSession, audit: Storage, spool_url: str, oldest: date) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from sidecar.audit.audit_error import reason
 from sidecar.audit.audit_log import date_of, open_audit_log, table_names
 from sidecar.audit.storage import INGESTING, PARQUET, STAGING, Storage
 from sidecar.audit.tables import ENTRIES, TABLES
+from sidecar.audit.verify_closed import check_closed, differences
 
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 """The key of Spark's schema in the metadata of a Parquet file."""
@@ -32,16 +33,23 @@ class VerifyResult(Struct, frozen=True):
     findings: Sequence[str]
 
 
-def verify(spark: SparkSession, audit: str) -> VerifyResult:
-    """Read all of the audit log at `audit`, with every checksum. Raises AuditError when it cannot be opened."""
+def verify(spark: SparkSession, audit: str, *, deep: bool = False) -> VerifyResult:
+    """Read all of the audit log at `audit`, with every checksum. Raises AuditError when it cannot be opened.
+
+    `deep`: also compute the materialised answers again, from the records, and compare them.
+    """
     with open_audit_log(spark, audit, "verify") as (session, folder):
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to decode every column
         session.conf.set("parquet.page.verify-checksum.enabled", True)
         findings = [*_foreign_entries(folder)]
         checks = [_checked(session, folder, table) for table in table_names(folder)]
+        files, rows, closed = check_closed(session, folder)
+        findings += closed
+        if deep and not closed:
+            findings += differences(session, audit)
     return VerifyResult(
-        files=sum(check.files for check in checks),
-        rows=sum(check.rows for check in checks),
+        files=files + sum(check.files for check in checks),
+        rows=rows + sum(check.rows for check in checks),
         findings=findings + [finding for check in checks for finding in check.findings],
     )
 

@@ -2,13 +2,29 @@
 
 import re
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from sidecar.audit.audit_error import failing_to
-from sidecar.audit.audit_log import audit_folder
+from sidecar.audit.audit_error import failing_to, is_unreadable_file
+from sidecar.audit.audit_log import audit_folder, date_of
+from sidecar.audit.closed import (
+    CARRY,
+    CLOSED_TABLES,
+    EPOCH,
+    SOURCES,
+    Manifest,
+    date_folder,
+    read_carry,
+    read_closed,
+    read_files,
+    read_manifest,
+    unclosed,
+)
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage
 
@@ -26,24 +42,85 @@ ANSWERS: Final = (
     "weekly_report",
 )
 """In this order: a view may query those before it."""
-
+_TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
+"""What the answers are made of, in order: about the dates that are not closed (`closed.py`), or all if none is."""
+_CLOSED: Final = {
+    "_closed_leadership": "leadership",
+    "_closed_failovers": "failovers",
+    "_closed_days": "availability_days",
+}
+_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _OPEN: Final = "open the audit log"
+_CREATE: Final = "CREATE OR REPLACE TEMPORARY VIEW"
+_ATTEMPTS: Final = 5
 
 
-def register_views(spark: SparkSession, audit: str, named: Collection[str] | None = None) -> None:
+def register_views(
+    spark: SparkSession, audit: str, named: Collection[str] | None = None, *, from_scratch: bool = False
+) -> None:
     """Register the views of the audit log at `audit` in the session: those `named` and their dependencies, or all.
 
-    Spark takes most of a second for all nineteen; a query needs about three. Raises AuditError when there is no audit log.
+    Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. Spark takes most of a second for
+    all nineteen; a query needs about three. Raises AuditError when there is no audit log.
     """
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
-        wanted = {*BASE_VIEWS, *ANSWERS} if named is None else _with_dependencies(named)
-        for name in BASE_VIEWS:
-            if name in wanted:
-                _table(spark, folder, name).createOrReplaceTempView(name)
-        for name in ANSWERS:
-            if name in wanted:
-                spark.sql(answer(name)).createOrReplaceTempView(name)
+        wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *ANSWERS} if named is None else _with_dependencies(named)
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            manifest = read_manifest(folder)
+            try:
+                _register(spark, folder, wanted, unclosed(manifest) if from_scratch else manifest)
+                break
+            except Exception as error:
+                # Files that a manifest names are deleted when a newer one has replaced it.
+                if not attempts_left or not is_unreadable_file(error):
+                    raise
+
+
+def _register(spark: SparkSession, folder: Storage, wanted: AbstractSet[str], manifest: Manifest) -> None:
+    for name in filter(wanted.__contains__, BASE_VIEWS):
+        _table(spark, folder, name).createOrReplaceTempView(name)
+    if "sight" in wanted:  # of all dates
+        spark.table("coverage").createOrReplaceTempView("_coverage")
+        define(spark, "_periods")
+        define(spark, "sight")
+    if not wanted.isdisjoint(_TERMS):
+        for table, name in SOURCES.items():
+            _open_dates(spark, folder, manifest, table).createOrReplaceTempView(name)
+        read_carry(spark, folder, manifest, manifest.last).createOrReplaceTempView("_carry")
+    for name in filter(wanted.__contains__, _CLOSED):
+        read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
+    for name in filter(wanted.__contains__, (*_TERMS, *ANSWERS)):
+        if name != "sight":
+            define(spark, name, manifest.begin)
+    for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
+        if name.startswith("_"):
+            spark.catalog.dropTempView(name)  # the views that query it stay valid
+
+
+def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: str) -> DataFrame:
+    """The rows of a table on the dates that are not closed, and coverage of the date before: its records may reach beyond it."""
+    if manifest.last is None:
+        return _table(spark, audit, table)
+    first = manifest.last + timedelta(days=table != "coverage")
+    dates = filter(None, map(date_of, audit.names(table) if audit.is_folder(table) else []))
+    return read_files(
+        spark, audit, table, BASE_VIEWS[table], [date_folder(table, day) for day in dates if day >= first]
+    )
+
+
+def define(session: SparkSession, name: str, begin: datetime = EPOCH, end: datetime = _END) -> None:
+    """Register the view `name` over the views that exist now; changing those later does not change it."""
+    session.sql(_definition(name, begin, end)).createOrReplaceTempView(name)
+
+
+def _definition(name: str, begin: datetime = EPOCH, end: datetime = _END) -> str:
+    query = answer("sight" if name == "_sight" else name)
+    return query.replace(":begin", _literal(begin)).replace(":end", _literal(end))
+
+
+def _literal(moment: datetime) -> str:
+    return f"TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}Z'"
 
 
 def tables_unread(named: Collection[str]) -> set[str]:
@@ -54,22 +131,28 @@ def tables_unread(named: Collection[str]) -> set[str]:
 def _with_dependencies(named: Collection[str]) -> set[str]:
     """These views, and those that they query."""
     wanted = {*named}
-    for name in reversed(ANSWERS):
-        if name in wanted:
-            wanted.update(re.findall(r"\w+", _without_comments(answer(name))))
+    for name in (*reversed(ANSWERS), *reversed(_TERMS)):
+        if name == "sight" and name in wanted:
+            wanted.add("coverage")  # of all dates
+        elif name in wanted:
+            wanted.update(re.findall(r"\w+", _without_comments(_definition(name))))
     return wanted
 
 
 def views_script(spark: SparkSession, audit: str) -> str:
     """The statements that create every view of the audit log at `audit` in spark-sql or beeline (`-i FILE`).
 
-    A table that does not exist yet becomes an empty view; create a new script after its first row. Raises AuditError when there is no
-    audit log.
+    The answers are computed from all records. A table that does not exist yet becomes an empty view; create a new script after its first
+    row. Raises AuditError when there is no audit log.
     """
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
         statements = [_table_statement(folder, name) for name in BASE_VIEWS]
-    statements += [f"CREATE OR REPLACE TEMPORARY VIEW {name} AS\n{_without_comments(answer(name))}" for name in ANSWERS]
+    statements += [f"{_CREATE} {name} AS TABLE {table}" for table, name in SOURCES.items()]
+    statements += [_empty_statement("_carry", CARRY)]
+    statements += [_empty_statement(name, with_event_date(CLOSED_TABLES[table])) for name, table in _CLOSED.items()]
+    rest = (name for name in ANSWERS if name not in _TERMS)
+    statements += [f"{_CREATE} {name} AS\n{_without_comments(_definition(name))}" for name in (*_TERMS, *rest)]
     return "".join(f"{statement};\n" for statement in statements)
 
 
@@ -79,15 +162,22 @@ def answer(name: str) -> str:
 
 
 def _table_statement(audit: Storage, name: str) -> str:
-    columns = [(f"`{field.name}`", field.dataType.simpleString()) for field in with_event_date(BASE_VIEWS[name])]
-    create = f"CREATE OR REPLACE TEMPORARY VIEW {name}"
-    if audit.is_folder(name):
-        path = audit.full_url(name).replace("\\", "\\\\").replace("'", "\\'")
-        definition = f"({', '.join(' '.join(column) for column in columns)}) USING parquet OPTIONS (path '{path}')"
-        # INSERT INTO could write to a view of the files, but not to a query over them.
-        return f"{create}_files {definition};\n{create} AS TABLE {name}_files"
-    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in columns)
-    return f"{create} AS SELECT {nulls} WHERE false"
+    schema = with_event_date(BASE_VIEWS[name])
+    if not audit.is_folder(name):
+        return _empty_statement(name, schema)
+    path = audit.full_url(name).replace("\\", "\\\\").replace("'", "\\'")
+    definition = f"({', '.join(' '.join(column) for column in _columns(schema))}) USING parquet OPTIONS (path '{path}')"
+    # INSERT INTO could write to a view of the files, but not to a query over them.
+    return f"{_CREATE} {name}_files {definition};\n{_CREATE} {name} AS TABLE {name}_files"
+
+
+def _empty_statement(name: str, schema: StructType) -> str:
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in _columns(schema))
+    return f"{_CREATE} {name} AS SELECT {nulls} WHERE false"
+
+
+def _columns(schema: StructType) -> list[tuple[str, str]]:
+    return [(f"`{field.name}`", field.dataType.simpleString()) for field in schema]
 
 
 def _without_comments(query: str) -> str:

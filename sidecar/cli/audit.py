@@ -175,11 +175,10 @@ def compact(
     spool: str | None,
     **spark_options: Any,
 ) -> None:
-    """Merge small files and delete old data. Run it once a day; readers are not disturbed."""
+    """Merge small files, delete old data, and keep the answers of old dates. Run it once a day; readers are not disturbed."""
     if spool is not None and days is None:
         raise click.UsageError("--spool is for --keep: without it, nothing is deleted")
     with _session(**spark_options) as spark:
-        from sidecar.audit.audit_error import CannotSwapError
         from sidecar.audit.remote.commands import maintained
 
         with maintained(spark, audit_url, cache, spool=spool) as log:
@@ -188,31 +187,60 @@ def compact(
                 click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
                 if left := expired.not_ingested:
                     click.echo(f"{left} old segments are not in the audit log and were left: ingest them", err=True)
-            try:
-                done = log.compact(before and before.date())
-            except CannotSwapError as error:
-                if days is None:
-                    raise
-                click.echo(f"{error}; its files stay as they are", err=True)
-                return
+            complete = _compacted(log, before, may_refuse=days is not None)
+            _echo_materialized(log.materialize(before and before.date()))
+    if not complete:
+        click.get_current_context().exit(1)
+
+
+def _compacted(log: Any, before: datetime | None, *, may_refuse: bool) -> bool:
+    """Compact and print the result; whether every date could be compacted."""
+    from sidecar.audit.audit_error import CannotSwapError
+
+    try:
+        done = log.compact(before and before.date())
+    except CannotSwapError as error:
+        if not may_refuse:
+            raise
+        click.echo(f"{error}; its files stay as they are", err=True)
+        return True
     sizes = f", {done.bytes_before:,} bytes are now {done.bytes_after:,}" if done.dates else ""
     click.echo(f"compacted: {done.files} files of {done.dates} dates of a table{sizes}")
     for path, problem in done.left.items():
         click.echo(printable(f"{path} was left as it is: {problem}; see audit verify"), err=True)
-    if done.left:
-        click.get_current_context().exit(1)
+    return not done.left
 
 
 @audit.command()
+@click.option(
+    "--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only earlier dates.  [yesterday, UTC]"
+)
 @_audit_options
-def verify(audit_url: str, cache: Path | None, **spark_options: Any) -> None:
+def materialize(audit_url: str, cache: Path | None, before: datetime | None, **spark_options: Any) -> None:
+    """Keep the answers of old dates, so that views are fast. `compact` does it too; this is for storage that it refuses."""
+    with _session(**spark_options) as spark:
+        from sidecar.audit.remote.commands import maintained
+
+        with maintained(spark, audit_url, cache) as log:
+            _echo_materialized(log.materialize(before and before.date()))
+
+
+def _echo_materialized(done: Any) -> None:
+    redone = f", {done.redone} redone for late records of {done.clusters} clusters" if done.redone else ""
+    click.echo(f"materialized: {done.closed} dates{redone}")
+
+
+@audit.command()
+@click.option("--deep", is_flag=True, help="Also compute the materialized answers again and compare them.")
+@_audit_options
+def verify(audit_url: str, cache: Path | None, deep: bool, **spark_options: Any) -> None:
     """Read all files and print defects. One per line; exit status 1 if there is any."""
     with _session(**spark_options) as spark:
         from sidecar.audit.remote.commands import readable
         from sidecar.audit.verify import verify as read_all
 
         with readable(spark, audit_url, cache, again=True) as log:
-            result = read_all(spark, log.url)
+            result = read_all(spark, log.url, deep=deep)
             findings = [*log.findings(), *result.findings]
     for finding in findings:
         print_line(finding)

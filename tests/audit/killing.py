@@ -1,4 +1,4 @@
-"""Ingests that are killed: with their own JVM, or on one that survives, so that a kill costs no start of Spark."""
+"""Ingests (and other work) that are killed: with their own JVM, or on one that survives, so that a kill costs no start of Spark."""
 
 import os
 import random
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -15,16 +15,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sidecar.audit.ingest import ingest
 from tests.audit.spooling import NOON, ids_seen, seal, transition
 
 _OWN_JVM = """
 import sys
-from sidecar.audit.ingest import ingest
 from sidecar.audit.session import spark_session
+{imports}
 
 with spark_session("local[2]") as spark:
     print("started", flush=True)
-    ingest(spark, *sys.argv[1:])
+    {work}
     print("done", flush=True)
 """
 GIVEN_JVM = """
@@ -44,7 +45,6 @@ print("done", flush=True)
 os._exit(0)  # the JVM survives
 """
 """A script that runs on the JVM of a session that lends it."""
-_GIVEN_JVM = GIVEN_JVM.format(imports="from sidecar.audit.ingest import ingest", work="ingest(spark, *sys.argv[1:])")
 _CHANGES = 60
 _DATES = 3
 _PATIENCE = 1.25
@@ -73,12 +73,23 @@ def started(script: str, *arguments: Path, environment: Mapping[str, str]) -> It
 @contextmanager
 def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> Iterator["subprocess.Popen[str]"]:
     """An ingest that is about to begin in its own process, with its own JVM or on that of a session. It ends with the block."""
-    leftovers = str(spool.parent)  # what a killed process has no time to remove goes where the spool goes
+    with running(ingest, spool, audit, jvm_of=jvm_of) as process:
+        yield process
+
+
+@contextmanager
+def running(
+    work: Callable[..., object], *arguments: Path, jvm_of: SparkSession | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """`work` that is about to begin in its own process, with its own JVM or on that of a session. It ends with the block."""
+    # What a killed process has no time to remove goes where the spool or the log goes.
+    leftovers = str(arguments[0].parent)
     environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
     if jvm_of is not None:
         environment |= given_jvm(jvm_of)
-    script = _OWN_JVM if jvm_of is None else _GIVEN_JVM
-    with started(script, spool, audit, environment=environment) as process:
+    imports, call = f"from {work.__module__} import {work.__name__}", f"{work.__name__}(spark, *sys.argv[1:])"
+    script = (_OWN_JVM if jvm_of is None else GIVEN_JVM).format(imports=imports, work=call)
+    with started(script, *arguments, environment=environment) as process:
         yield process
     deadline = time.monotonic() + 30
     while _alive(process.pid) and time.monotonic() < deadline:

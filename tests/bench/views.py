@@ -1,20 +1,26 @@
-"""How long each view of the audit log takes: `python -m tests.bench.views [rows of transitions, 10000000]`.
+"""How long questions to the audit log take: `python -m tests.bench.views [rows of transitions, 10000000] [scratch]`.
 
 The log is made by Spark: 100 clusters with three components and 497 jobs each, watched by two observers for a year, whose leaders are
-revoked and granted in turn; coverage by the hour, one outage of sight a day. Every row of every view is computed and thrown away.
+revoked and granted in turn; coverage by the hour, one outage of sight a day. Its dates are materialised but the last two; then every
+row of each answer is computed and thrown away. The floor is a plain scan by Spark of the columns of the transitions that tell of leaders,
+of the same dates. With `scratch`, two views are also computed from all records.
 """
 
+import re
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sidecar.audit import open_audit
+from sidecar.audit.materialize import materialize
 from sidecar.audit.schema import RECORDS
-from sidecar.audit.session import spark_session
-from sidecar.audit.views import ANSWERS
+from sidecar.audit.session import own_session, spark_session
+from sidecar.audit.views import ANSWERS, register_views
+from tests.bench.stage import Table
 
 CLUSTERS = 100
 LEADERSHIPS = 500
@@ -76,17 +82,81 @@ def _as_written(made: DataFrame, record: str) -> DataFrame:
     return dated.repartition(16, "event_date").sortWithinPartitions("event_date", "cluster_id", "observed_at")
 
 
-def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+def timed(what: Callable[[], object]) -> float:
+    """How many seconds it takes."""
+    begin = time.monotonic()
+    what()
+    return time.monotonic() - begin
+
+
+def ask(spark: SparkSession, audit: Path, query: str, *, from_scratch: bool = False) -> float:
+    """Seconds until every row of the answer is computed, in a warm JVM: from opening the log on."""
+
+    def asked() -> None:
+        session = own_session(spark)
+        register_views(session, str(audit), set(re.findall(r"\w+", query)), from_scratch=from_scratch)
+        session.sql(query).write.format("noop").mode("overwrite").save()
+
+    return timed(asked)
+
+
+def add_late(spark: SparkSession, audit: Path, day: date) -> None:
+    """A segment of one cluster that comes three months late: the leader of its dispatcher was revoked, and granted, at noon."""
+    spark.read.parquet(f"{audit}/transitions").where(
+        f"cluster_id = 'cluster-7' AND component = 'dispatcher' AND event_date BETWEEN '{day}' - INTERVAL 9 DAYS AND '{day}'"
+    ).limit(2).selectExpr(
+        "* EXCEPT (id, observed_at, event_date)", "uuid() AS id", f"TIMESTAMP '{day} 12:00:00Z' AS observed_at"
+    ).coalesce(1).write.mode("append").parquet(f"{audit}/transitions/event_date={day}")
+
+
+def main(rows: int, *, from_scratch: bool) -> None:
+    table = Table("what", "s", "floor, s", "ratio")
+    end = datetime.fromtimestamp(BEGIN + YEAR, UTC).date()
+    month, quarter = end - timedelta(days=31), end - timedelta(days=92)
     with tempfile.TemporaryDirectory() as folder, spark_session(conf={"spark.driver.memory": "3g"}) as spark:
         audit = Path(folder)
         write(spark, audit, rows)
-        open_audit(spark, str(audit))
-        for name in ANSWERS:
-            begin = time.monotonic()
-            spark.table(name).write.format("noop").mode("overwrite").save()
-            print(f"{name:18} {time.monotonic() - begin:6.1f} s", flush=True)
+        halfway = end - timedelta(days=180)
+        scan = (
+            "SELECT cluster_id, component, job_id, observed_at, kind, after_session_id, after_address, last_known_session_id "
+            "FROM transitions"
+        )
+        floor = ask(spark, audit, scan)
+        built = timed(lambda: materialize(spark, str(audit), before=halfway))
+        day = timed(lambda: materialize(spark, str(audit), before=halfway + timedelta(days=1)))
+        table.row("one more date, half a year old", f"{day:.1f}", "", "")
+        built += timed(lambda: materialize(spark, str(audit), before=end - timedelta(days=3)))
+        day = timed(lambda: materialize(spark, str(audit), before=end - timedelta(days=2)))
+        table.row("one more date, a year old", f"{day:.1f}", "", "")
+        table.row(f"all {rows:,} rows, once", f"{built:.1f}", f"{floor:.1f}", f"{built / floor:.1f}")
+        add_late(spark, audit, end - timedelta(days=92))
+        begin = time.monotonic()
+        redone = materialize(spark, str(audit), before=end - timedelta(days=2))
+        table.row(
+            f"a late segment: {redone.redone} dates of {redone.clusters} cluster",
+            f"{time.monotonic() - begin:.1f}",
+            "",
+            "",
+        )
+        of_month, of_quarter = (f"event_date >= '{since}'" for since in (month, quarter))
+        questions = {
+            f"failovers WHERE {of_month}": of_month,
+            f"failovers WHERE at >= '{month}'": of_month,
+            "failovers": "true",
+            f"availability WHERE day >= '{month}'": of_month,
+            f"weekly_report WHERE week >= '{quarter}'": of_quarter,
+            f"leadership WHERE {of_month} OR event_date IS NULL": of_month,
+            **{name: "true" for name in ANSWERS if name not in {"failovers", "leadership"}},
+        }
+        for question, condition in questions.items():
+            floor = ask(spark, audit, f"{scan} WHERE {condition}")
+            seconds = ask(spark, audit, f"SELECT * FROM {question}")  # noqa: S608  our own text
+            table.row(question, f"{seconds:.1f}", f"{floor:.1f}", f"{seconds / floor:.1f}")
+        for name in ("failovers", "availability") if from_scratch else ():
+            seconds = ask(spark, audit, f"SELECT * FROM {name}", from_scratch=True)  # noqa: S608  our own text
+            table.row(f"{name}, from scratch", f"{seconds:.1f}", "", "")
+    table.end()
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000, from_scratch="scratch" in sys.argv[2:])

@@ -30,7 +30,17 @@ _GROUPS: Final = {
     "campaign": ("campaign/test_short",),
     "Spark, questions and crashes": tuple(
         f"audit/test_{name}"
-        for name in ("answers", "cookbook", "queries_only", "report", "shell", "sql", "warm_up", "crash")
+        for name in (
+            "answers",
+            "cookbook",
+            "queries_only",
+            "report",
+            "shell",
+            "sql",
+            "warm_up",
+            "materialized",
+            "crash",
+        )
     ),
     "Flink's listeners": ("e2e/test_flink_listener",),
     "ZooKeeper": tuple(f"integration/test_zookeeper_{name}" for name in ("driver", "ledger", "watches")),

@@ -14,6 +14,8 @@ from sidecar.audit.compact import CompactResult
 from sidecar.audit.compact import compact as compact_tables
 from sidecar.audit.ingest import IngestResult, checkpoint_of
 from sidecar.audit.ingest import ingest as ingest_spool
+from sidecar.audit.materialize import MaterializeResult
+from sidecar.audit.materialize import materialize as materialize_answers
 from sidecar.audit.query_check import check_query
 from sidecar.audit.remote.audit_copy import Readable, Writable, reading, writing
 from sidecar.audit.remote.spool_copy import IngestedSegments, SpoolCopy
@@ -182,6 +184,12 @@ class Maintenance:
     def compact(self, before: date | None) -> CompactResult:
         """See `sidecar.audit.compact.compact`."""
         done = compact_tables(self._spark, self._log.url, before=before)
+        self._log.publish()
+        return done
+
+    def materialize(self, before: date | None) -> MaterializeResult:
+        """See `sidecar.audit.materialize.materialize`."""
+        done = materialize_answers(self._spark, self._log.url, before=before)
         self._log.publish()
         return done
 

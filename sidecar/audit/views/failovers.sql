@@ -6,35 +6,22 @@
 -- without a published leader, is null if no vacancy was observed, or not its beginning. A dead leader stays published until the store detects its
 -- death: `downtime_seconds_at_least` and `downtime_seconds_at_most` bound the time without a working leader, null if unknown. One failed JobManager
 -- is one row for each component, with one `episode_id`; `cause` is that of the episode, null while it is open, for a job that failed over by
--- itself, and if no episode was recorded.
+-- itself, and if no episode was recorded. `event_date`: the UTC date of `at`; a condition on it reads only the files of those dates.
 SELECT
-  term.cluster_id,
+  failed_over.cluster_id,
   component,
   job_id,
   at,
-  term.before_address,
-  term.after_address,
-  term.before_session_id,
-  term.after_session_id,
-  term.vacant_seconds,
-  term.downtime_seconds_at_least,
-  term.downtime_seconds_at_most,
+  failed_over.before_address,
+  failed_over.after_address,
+  failed_over.before_session_id,
+  failed_over.after_session_id,
+  failed_over.vacant_seconds,
+  failed_over.downtime_seconds_at_least,
+  failed_over.downtime_seconds_at_most,
   kind,
   episode_id,
-  cause
-FROM (
-  SELECT
-    *,
-    began_at AS at,
-    address AS after_address,
-    session_id AS after_session_id,
-    how_it_began AS kind,
-    -- A leader session id is one term.
-    row_number() OVER (
-      PARTITION BY cluster_id, component, job_id, session_id ORDER BY how_it_began = 'DISCOVERED', began_at
-    ) AS nth
-  FROM leadership
-  WHERE state = 'HELD'
-) AS term
+  cause,
+  failed_over.event_date
+FROM (TABLE _closed_failovers UNION ALL TABLE _failovers) AS failed_over
 LEFT JOIN episodes ON episode_id = episodes.id
-WHERE nth = 1 AND NOT returned AND term.before_session_id <> term.after_session_id

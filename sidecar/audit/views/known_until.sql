@@ -2,7 +2,10 @@
 --
 -- One row for each cluster. An observer records its coverage when it changes, and at least once an hour. So the time after `until` is not known
 -- yet: it is neither observed nor unobserved, and in no other figure. Records of other observers may still arrive, and reduce the unobserved time.
-SELECT cluster_id, min(`from`) AS since, max(`to`) AS until
-FROM coverage
-WHERE `from` < `to`
+SELECT cluster_id, min(began_at) AS since, max(ended_at) AS until
+FROM (
+  SELECT cluster_id, began_at, ended_at FROM _periods
+  UNION ALL
+  SELECT cluster_id, at, ended_at FROM _carry WHERE role = 'known'
+)
 GROUP BY cluster_id

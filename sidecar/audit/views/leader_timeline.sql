@@ -3,7 +3,7 @@
 -- One row for each term. `how_it_began`: GRANTED after a vacancy, CHANGED without one, DISCOVERED if it led already when an observer connected.
 -- `how_it_ended`: REVOKED, vacant afterwards; CHANGED, another leader followed; RETIRED, its job ended; DISCOVERED, it ended unobserved before
 -- `ended_at`. Null: the term is not over, as far as the log knows. A leader that was only unobserved has one term. `returned`: it had been
--- replaced before, and is back with its old session id, without an election.
+-- replaced before, and is back with its old session id, without an election. `event_date`: the UTC date of `ended_at`, null if that is null.
 SELECT
   cluster_id,
   component,
@@ -18,6 +18,7 @@ SELECT
   before_address,
   before_session_id,
   returned,
-  split
+  split,
+  event_date
 FROM leadership
 WHERE state = 'HELD'

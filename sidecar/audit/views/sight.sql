@@ -13,13 +13,13 @@ FROM (
   FROM (
     SELECT
       cluster_id,
-      `from` AS began_at,
-      `to` AS ended_at,
-      max(`to`) OVER (
-        PARTITION BY cluster_id ORDER BY `from`, `to` ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+      began_at,
+      ended_at,
+      max(ended_at) OVER (
+        PARTITION BY cluster_id ORDER BY began_at, ended_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
       ) AS seen_until
-    FROM coverage
-    WHERE state = 'seeing' AND `from` < `to`
+    FROM _periods
+    WHERE state = 'seeing'
   )
 )
 GROUP BY cluster_id, nth

@@ -3,7 +3,7 @@
 -- `week`: its Monday, in UTC. `failovers` counts rows of that view: one failed JobManager is one for each component. `mean_vacant_seconds` and
 -- `max_vacant_seconds` are times without a published leader; `downtime_…` are bounds of the time without a working leader, as in `mttr`;
 -- `without_downtime` failovers have no upper bound. `availability` is over all components and jobs, of the observed time; `unobserved` is the
--- unobserved part of all time.
+-- unobserved part of all time. A condition on `week` reads only the files of those weeks.
 WITH figures AS (
   SELECT
     cluster_id, trunc(day, 'WEEK') AS week, led_seconds, vacant_seconds, unobserved_seconds,
@@ -11,7 +11,7 @@ WITH figures AS (
   FROM availability
   UNION ALL
   SELECT
-    cluster_id, trunc(date_from_unix_date(CAST(unix_micros(at) DIV 86400000000 AS INT)), 'WEEK'), 0D, 0D, 0D,
+    cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D,
     struct(vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most), 0L, 0L
   FROM failovers
   UNION ALL

@@ -1,0 +1,2 @@
+-- Until when is the time of each cluster counted?
+SELECT cluster_id, until FROM known_until

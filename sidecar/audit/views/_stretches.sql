@@ -1,0 +1,211 @@
+-- Which state did each leadership have, from when to when?
+--
+-- THE definition of leadership: a fold over the transitions from `:begin` on, in the order of the observers' clocks. `_carry` holds what of the time
+-- before still matters: nothing, for an answer from scratch. Its rules R1 to R4 look a bounded time back and ahead (docs/adr/0029), so that
+-- every stretch that ended before `:end` is final if `_transitions` reach two hours beyond it.
+WITH facts AS (
+  SELECT
+    'fact' AS role, cluster_id, component, job_id, observed_at AS at, recorded_at, id, kind, after_session_id AS session_id,
+    after_address AS address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least,
+    downtime_seconds_at_most, coalesce(returned, false) AS returned, coalesce(split, false) AS split, episode_id,
+    CASE
+      WHEN kind = 'RETIRED' THEN 'GONE'
+      WHEN kind = 'OBSCURED' THEN 'UNREADABLE'
+      WHEN after_session_id IS NULL THEN 'VACANT'
+      ELSE 'HELD'
+    END AS state,
+    coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version)) AS writing,
+    observed_at AS best_at, observed_at AS confirmed_at,
+    CAST(NULL AS STRUCT<session_id: STRING, address: STRING>) AS before, CAST(NULL AS BOOLEAN) AS new_term
+  FROM _transitions
+  WHERE kind <> 'OBSCURED' OR view = 'CONNECTED'  -- without a connection the time is unobserved: see `sight`
+  UNION ALL
+  SELECT
+    role, cluster_id, component, job_id, at, recorded_at, id, kind, session_id, address, last_known_session_id, last_known_address,
+    vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, returned, split, episode_id, state, writing, best_at,
+    confirmed_at, before, new_term
+  FROM _carry
+  WHERE role IN ('stretch', 'judgement')
+),
+judged AS (
+  SELECT
+    *,
+    last_value(CASE WHEN kind <> 'DISCOVERED' AND role <> 'stretch' THEN struct(kind, at) END, true) OVER (
+      PARTITION BY cluster_id, component, job_id, writing
+      ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS judgement,
+    last_value(CASE WHEN kind <> 'DISCOVERED' AND role <> 'stretch' AND writing <> '' THEN struct(kind, writing, at) END, true) OVER (
+      PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS newest
+  FROM facts
+),
+-- A new observer may discover a leader whose end another observer has seen: in Kubernetes its address remains. R1: it is dead if that was written
+-- last (and observed within 90 days), or within a day.
+believed AS (
+  SELECT *, lead(at) OVER (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id) AS next_at
+  FROM judged
+  WHERE
+    role <> 'judgement'
+    AND NOT coalesce(
+      kind = 'DISCOVERED' AND state = 'HELD' AND role = 'fact' AND writing <> '' AND (
+        coalesce(judgement.kind IN ('REVOKED', 'RETIRED') AND unix_micros(at) - unix_micros(judgement.at) <= 86400000000, false)
+        OR coalesce(
+          newest.kind = 'REVOKED' AND newest.writing = writing AND unix_micros(at) - unix_micros(newest.at) <= 90 * 86400000000, false
+        )
+      ),
+      false
+    )
+),
+-- An observer without state (its disk was lost) discovers every existing job: its first look is a blind period in which it discovers what it does
+-- not remember. R2: a job of which nothing is recorded from the beginning of a first look until an hour after its end has ended unobserved.
+first_looks AS (
+  SELECT cluster_id, array_sort(collect_list(struct(ended_at, began_at))) AS looks
+  FROM (
+    SELECT *, max(CASE WHEN began_at IS NULL THEN ended_at END) OVER (
+      PARTITION BY cluster_id, observer ORDER BY ended_at, began_at NULLS FIRST ROWS UNBOUNDED PRECEDING
+    ) AS found_at
+    FROM (
+      SELECT cluster_id, observer, ended_at, began_at FROM _periods WHERE state = 'blind'
+      UNION ALL
+      SELECT cluster_id, observer, observed_at, NULL
+      FROM _transitions
+      WHERE kind = 'DISCOVERED' AND component <> 'job' AND last_known_session_id IS NULL
+      UNION ALL
+      SELECT cluster_id, observer, at, NULL FROM _carry WHERE role = 'found'
+    )
+  )
+  WHERE began_at <= found_at AND unix_micros(ended_at) - unix_micros(found_at) <= 86400000000 AND ended_at >= :begin
+  GROUP BY cluster_id
+),
+missed AS (
+  SELECT /*+ BROADCAST(first_looks) */
+    believed.*,
+    CASE
+      WHEN component = 'job' AND state <> 'GONE' THEN get(filter(
+        looks,
+        look -> look.began_at > confirmed_at AND (next_at IS NULL OR unix_micros(next_at) - unix_micros(look.ended_at) > 3600000000)
+      ), 0).ended_at
+    END AS missed_at
+  FROM believed LEFT JOIN first_looks ON believed.cluster_id = first_looks.cluster_id
+),
+compared AS (
+  SELECT
+    *,
+    struct(state, session_id) <=> lag(struct(state, session_id)) OVER in_order AND lag(missed_at) OVER in_order IS NULL AS goes_on
+  FROM missed
+  WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id)
+),
+numbered AS (
+  SELECT
+    *,
+    sum(CASE WHEN goes_on THEN 0 ELSE 1 END) OVER in_order AS nth,
+    max(CASE WHEN NOT goes_on THEN at END) OVER in_order AS began_at
+  FROM compared
+  WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS UNBOUNDED PRECEDING)
+),
+stretches AS (
+  SELECT
+    cluster_id, component, job_id, nth, state, session_id, began_at,
+    max(confirmed_at) FILTER (WHERE confirmed_at < :end) AS confirmed_at,
+    max(missed_at) AS missed_at,
+    max(before) AS before,
+    bool_or(new_term) AS new_term,
+    -- R3: of several observers, prefer one that observed the beginning, and the vacancy before it, within an hour.
+    min_by(
+      struct(
+        kind, address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
+        returned, split, episode_id, best_at AS at, id
+      ),
+      struct(kind = 'DISCOVERED', vacant_seconds IS NULL, downtime_seconds_at_most IS NULL, best_at, id)
+    ) FILTER (WHERE unix_micros(best_at) - unix_micros(began_at) <= 3600000000) AS best
+  FROM numbered
+  GROUP BY cluster_id, component, job_id, nth, state, session_id, began_at
+),
+followed AS (
+  SELECT
+    *,
+    coalesce(missed_at, lead(began_at) OVER in_order) AS ended_at,
+    CASE WHEN missed_at IS NOT NULL THEN 'DISCOVERED' ELSE lead(best.kind) OVER in_order END AS how_it_ended,
+    sum(CASE WHEN state = 'GONE' OR missed_at IS NOT NULL THEN 1 ELSE 0 END) OVER (
+      PARTITION BY cluster_id, component, job_id ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS life
+  FROM stretches
+  WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY nth)
+),
+preceded AS (
+  SELECT * EXCEPT (before), coalesce(last_value(CASE WHEN state = 'HELD' THEN struct(session_id, best.address) ELSE before END, true) OVER (
+    PARTITION BY cluster_id, component, job_id, coalesce(life, 0) ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ), before) AS before
+  FROM followed
+),
+-- A leader session id is one term, also if clocks that differ split it. R4: until a day without it has passed. The row of a term is its first
+-- stretch, or the second if only that was observed from its beginning, within an hour.
+terms AS (
+  SELECT
+    *,
+    lag(struct(best.kind = 'DISCOVERED' AS discovered, began_at, ended_at)) OVER of_session AS last,
+    lead(CASE WHEN best.kind <> 'DISCOVERED' THEN began_at END) OVER of_session AS next_observed_at
+  FROM (
+    SELECT
+      'stretch' AS role, cluster_id, component, job_id, nth, state, session_id, began_at, ended_at, confirmed_at, how_it_ended, best, before,
+      new_term
+    FROM preceded
+    UNION ALL
+    SELECT
+      role, cluster_id, component, job_id, 0, 'HELD', session_id, at, ended_at, NULL, NULL,
+      struct(
+        kind, address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
+        returned, split, episode_id, best_at AS at, id
+      ),
+      before, new_term
+    FROM _carry
+    WHERE role = 'term'
+  )
+  WINDOW of_session AS (PARTITION BY cluster_id, component, job_id, state, session_id ORDER BY began_at, nth)
+),
+opened AS (
+  SELECT
+    * EXCEPT (new_term),
+    coalesce(new_term, last IS NULL OR unix_micros(began_at) - unix_micros(last.ended_at) > 86400000000) AS new_term
+  FROM terms
+),
+placed AS (
+  SELECT *, lag(new_term) OVER (
+    PARTITION BY cluster_id, component, job_id, state, session_id ORDER BY began_at, nth
+  ) AS last_is_new
+  FROM opened
+)
+SELECT
+  cluster_id,
+  component,
+  job_id,
+  state,
+  began_at,
+  ended_at,
+  best.kind AS how_it_began,
+  how_it_ended,
+  best.address,
+  session_id,
+  CASE WHEN before.session_id <> session_id THEN before.address ELSE best.last_known_address END AS before_address,
+  CASE WHEN before.session_id <> session_id THEN before.session_id ELSE best.last_known_session_id END AS before_session_id,
+  best.vacant_seconds,
+  best.downtime_seconds_at_least,
+  best.downtime_seconds_at_most,
+  best.returned,
+  best.split,
+  best.episode_id,
+  state = 'HELD' AND (
+    new_term AND NOT coalesce(
+      best.kind = 'DISCOVERED' AND unix_micros(next_observed_at) - unix_micros(began_at) <= 3600000000, false
+    )
+    OR NOT new_term AND coalesce(
+      best.kind <> 'DISCOVERED' AND last.discovered AND last_is_new
+      AND unix_micros(began_at) - unix_micros(last.began_at) <= 3600000000, false
+    )
+  ) AS opens_term,
+  new_term,
+  confirmed_at,
+  best,
+  before
+FROM placed
+WHERE role = 'stretch' AND state <> 'GONE'

@@ -1,0 +1,256 @@
+"""The materialised answers are those from scratch, whatever happened, came late, expired or was killed."""
+
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar.audit.ingest import ingest
+from sidecar.audit.materialize import is_kept, materialize
+from sidecar.audit.retention import expire
+from sidecar.audit.session import own_session
+from sidecar.audit.verify import verify
+from sidecar.audit.views import register_views
+from sidecar.core.records import AnyRecord, PositionRecord
+from tests.audit.histories import A, B, C, History
+from tests.audit.killed_materialization import Rounds
+from tests.audit.killing import lending_its_jvm
+from tests.audit.random_histories import DAY, MIDNIGHT, random_history
+from tests.audit.spooling import NOON, seal
+from tests.audit.test_answers import HISTORIES, JOB, OTHER
+
+pytestmark = pytest.mark.spark
+
+FIRST = NOON.date()
+VIEWS = ("leadership", "failovers", "availability", "known_until", "mttr", "flapping", "unobserved", "weekly_report")
+NIGHT = MIDNIGHT + DAY
+"""The midnight after the noon from which histories count."""
+STOOD: dict[str, Any] = {"position": PositionRecord(uid="u", resource_version="7"), "store": "kubernetes"}
+
+
+def rows(spark: SparkSession, audit: Path, view: str, *, from_scratch: bool) -> Counter[tuple[str, ...]]:
+    """Every row of a view, as text."""
+    session = own_session(spark)
+    register_views(session, str(audit), {view}, from_scratch=from_scratch)
+    return Counter(tuple(map(str, row)) for row in session.table(view).collect())
+
+
+def assert_same_answers(spark: SparkSession, audit: Path) -> None:
+    """Every view has the rows that it has from scratch."""
+    for view in VIEWS:
+        expected, actual = (rows(spark, audit, view, from_scratch=scratch) for scratch in (True, False))
+        assert (view, expected - actual, actual - expected) == (view, Counter(), Counter())
+
+
+def recorded(spark: SparkSession, spool: Path, audit: Path, records: list[AnyRecord]) -> None:
+    """These records in one segment, ingested."""
+    first = 1 + sum(int(segment.name[17:33]) for segment in spool.glob("jm-0/*.gz"))
+    seal(spool, "jm-0", first, records)
+    ingest(spark, str(spool), str(audit))
+
+
+# -- named cases ---------------------------------------------------------------------------------------------------------
+
+
+def open_for_days(history: History) -> None:
+    """A leader that is confirmed, moves, and ends long after; a vacancy over two midnights."""
+    history.granted(0, A, None, None).found(NIGHT + 5, A, **OTHER).happened(3 * DAY, "READDRESSED", A, A)
+    history.revoked(4 * DAY, A).granted(6 * DAY, B, A, 2 * DAY)
+    history.covered(-100, 7 * DAY)
+
+
+def best_after_midnight(history: History) -> None:
+    """One observer discovers the leader just before midnight; the one that saw its beginning records it just after."""
+    history.granted(0, A, None, None).revoked(NIGHT - 2, A).found(NIGHT - 1, B, A)
+    history.granted(NIGHT + 1, B, A, 1.5, **OTHER).covered(0, 2 * DAY)
+
+
+def best_too_late(history: History) -> None:
+    """What is recorded more than an hour after the beginning does not say how it began."""
+    history.granted(0, A, None, None).found(NIGHT - 10, B, A).granted(NIGHT + 3700, B, A, 9.0, **OTHER)
+
+
+def split_by_clocks(history: History) -> None:
+    """Of one term the discovery is dated before midnight, its end and its true beginning after it: one failover."""
+    history.granted(0, A, None, None).found(NIGHT - 30, B, A).revoked(NIGHT - 20, A, **OTHER)
+    history.granted(NIGHT + 10, B, A, 30.0, **OTHER).found(NIGHT + 3000, B, B)
+
+
+def discovered_twice(history: History) -> None:
+    """A discovery that is better known only within the second hour of the next date."""
+    history.granted(0, A, None, None).found(NIGHT - 60, B, A).revoked(NIGHT - 50, A, **OTHER)
+    history.found(NIGHT + 3000, B, A).granted(NIGHT + 6000, B, A, 7.0, **OTHER)
+
+
+def back_after_a_day(history: History) -> None:
+    """The same session id within a day is the same term, later it is another one."""
+    history.granted(0, A, None, None).happened(10, "CHANGED", B, A).happened(20, "CHANGED", A, B)
+    history.happened(30, "CHANGED", B, A).happened(30 + 2.5 * DAY, "CHANGED", A, B)
+
+
+def dead_address_for_days(history: History) -> None:
+    """Dead is what was revoked last, for up to 90 days; what was written before that, for a day."""
+    history.found(0, A, **STOOD).revoked(20, A, **STOOD).found(3 * DAY, A, **STOOD, **OTHER)
+    written: dict[str, Any] = {"position": PositionRecord(uid="u", resource_version="8")}
+    history.granted(4 * DAY, B, A, 4 * DAY, **written).found(4 * DAY + 5, A, B, **STOOD, **OTHER)
+
+
+def dead_for_a_day(history: History) -> None:
+    """A job that was retired yesterday is not back because its address is discovered; the day after, it is."""
+    history.granted(0, A, None, None, **JOB, **STOOD).happened(50, "RETIRED", None, A, **JOB, **STOOD)
+    history.found(DAY - 5, A, **JOB, **STOOD, **OTHER).found(2 * DAY, A, **JOB, **STOOD, **OTHER)
+
+
+def missed_at_midnight(history: History) -> None:
+    """A first look over midnight: one job is not found, one within the hour, one the next day."""
+    jobs = [{"component": "job", "job_id": str(number) * 32} for number in range(3)]
+    for job in jobs:
+        history.granted(0, A, None, None, **job)
+    history.covered(0, NIGHT - 100).covered(NIGHT - 50, NIGHT + 20, "blind", "jm-1").found(NIGHT + 10, B, **OTHER)
+    history.found(NIGHT + 3000, A, A, **jobs[1]).found(NIGHT + DAY, C, A, **jobs[2]).covered(NIGHT + 20, 3 * DAY)
+
+
+def known_until_noon(history: History) -> None:
+    """Coverage that ends on a closed date, and begins again three days later."""
+    history.granted(0, A, None, None).covered(0, 3600).covered(3.2 * DAY, 3.3 * DAY, "blind", "jm-1").revoked(
+        4 * DAY, A
+    )
+
+
+def covered_over_midnight(history: History) -> None:
+    """The piece of coverage that reaches over midnight is recorded after it."""
+    history.granted(0, A, None, None).covered(NIGHT - 1800, NIGHT + 5400)
+
+
+def never_again(history: History) -> None:
+    """Coverage that ends within a closed date for good, while the leader's record goes on."""
+    history.granted(0, A, None, None).covered(0, 3600).happened(2 * DAY, "CHANGED", B, A)
+
+
+CASES: list[Callable[[History], object]] = [
+    open_for_days, best_after_midnight, best_too_late, split_by_clocks, discovered_twice, back_after_a_day, dead_address_for_days,
+    dead_for_a_day, missed_at_midnight, known_until_noon, covered_over_midnight, never_again,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cases(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The audit log of all cases, and of those of the answers' tests, materialised in three steps."""
+    folder = tmp_path_factory.mktemp("cases")
+    records = [record for history in HISTORIES for record in history(history.__name__)]
+    for case in CASES:
+        history = History(case.__name__)
+        case(history)
+        records += history.records
+    recorded(spark, folder / "spool", folder / "audit", records)
+    for day in (1, 2, 6):
+        materialize(spark, str(folder / "audit"), before=FIRST + timedelta(days=day + 1))
+    return folder / "audit"
+
+
+def test_every_known_answer_is_the_same_from_the_tables(spark: SparkSession, cases: Path) -> None:
+    """All views, over every history whose answers are known, and over each hard case around midnight."""
+    assert_same_answers(spark, cases)
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("best_after_midnight", [("GRANTED", 1.5)]),
+        ("best_too_late", [("DISCOVERED", None)]),
+        ("split_by_clocks", [("GRANTED", 30.0)]),
+        ("back_after_a_day", [("CHANGED", None), ("CHANGED", None)]),
+    ],
+)
+def test_a_term_is_one_failover_around_midnight(
+    spark: SparkSession, cases: Path, case: str, expected: list[tuple[str, float | None]]
+) -> None:
+    """With what the observer recorded that saw its beginning within an hour."""
+    session = own_session(spark)
+    register_views(session, str(cases), {"failovers"})
+    found = session.table("failovers").where(f"cluster_id = '{case}'").orderBy("at")
+    assert [(row.kind, row.vacant_seconds) for row in found.collect()] == expected
+
+
+def test_a_week_reads_the_files_of_that_week(spark: SparkSession, cases: Path) -> None:
+    """A condition on the date of a view is one on the partitions of its table, in the plan."""
+    session = own_session(spark)
+    register_views(session, str(cases), {"failovers", "availability", "leadership", "weekly_report"})
+    day = FIRST + timedelta(days=40)
+    conditions = {
+        "failovers": f"event_date >= '{day}'",
+        "leadership": f"event_date >= '{day}' OR event_date IS NULL",
+        "availability": f"day >= '{day}'",
+        "weekly_report": f"week >= '{day}'",
+    }
+    for view, condition in conditions.items():
+        plan = session.sql(f"EXPLAIN SELECT * FROM {view} WHERE {condition}").collect()[0][0]  # noqa: S608  our own text
+        filters = [
+            line for line in plan.splitlines() if f"{cases}/" in line and str(day) in line.partition("PushedFilters")[0]
+        ]
+        assert any("PartitionFilters: [" in line and "event_date" in line for line in filters), plan
+
+
+# -- late records, retention, deletion -----------------------------------------------------------------------------------
+
+
+def test_random_histories_have_the_same_answers(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """Some observers, skewed clocks, blindness, lost state, returned leaders, twins; late segments, retention, and again late ones."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201  shown when it fails
+    chance = random.Random(seed)
+    records = [record for number in range(8) for record in random_history(chance, f"cluster-{number}", days=8)]
+    chance.shuffle(records)
+    late, first = records[: len(records) // 30], records[len(records) // 30 :]
+    second = [record for record in late if record.cluster_id < "cluster-3"]
+    third = [record for record in late if record.cluster_id >= "cluster-3"]
+    recorded(spark, spool, audit, first)
+    materialize(spark, str(audit), before=FIRST + timedelta(days=5))
+    recorded(spark, spool, audit, second)
+    assert materialize(spark, str(audit), before=FIRST + timedelta(days=7)).redone > 0
+    expire(spark, str(audit), (datetime.now(UTC).date() - FIRST - timedelta(days=3)).days)
+    recorded(spark, spool, audit, third)
+    materialize(spark, str(audit), before=FIRST + timedelta(days=9))
+    assert verify(spark, str(audit), deep=True).findings == []
+
+
+def test_a_damaged_or_forgotten_file_is_found(spark: SparkSession, cases: Path, tmp_path: Path) -> None:
+    """Of each file that counts every byte is read; what does not count was left by a command that died."""
+    audit = tmp_path / "audit"
+    shutil.copytree(cases, audit)
+    (torn, *_, wrong) = sorted((audit / "failovers").glob("*/*.parquet"))
+    left = torn.with_name("left.parquet")
+    shutil.copy(wrong, left)
+    torn.write_bytes(torn.read_bytes()[:-20])
+    first, second = verify(spark, str(audit)).findings
+    assert first == f"{left.relative_to(audit)}: leftover of a command that died; the next compaction removes it"
+    assert second.startswith(f"{torn.relative_to(audit)}: unreadable: ")
+    left.replace(torn)
+    (other,) = verify(spark, str(audit)).findings
+    assert re.fullmatch(rf"{torn.parent.relative_to(audit)}: \d+ rows? of another date", other)
+
+
+def test_carries_are_few_and_close_enough() -> None:
+    """Of ten years: the older, the sparser; a late record has one before it at most as far away as the record is old."""
+    newest = FIRST
+    kept = [age for age in range(3650) if is_kept(newest - timedelta(days=age), newest)]
+    assert len(kept) < 90
+    for age in range(3500):
+        assert min(older for older in kept if older >= age) - age <= max(1, min(age, 64))
+
+
+def test_killed_at_any_moment_no_answer_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    """A round of `python -m tests.bench.killed_materialization`: new and late records, kill -9, and answers in between."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201  shown when it fails
+    rounds = Rounds(tmp_path, random.Random(seed))
+    with lending_its_jvm(spark):
+        rounds.play(spark, kills=0)
+        rounds.play(spark, kills=2)
