@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import click
 
+from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import OUTPUT, Output, cluster_options
 from sidecar.cli.printing import print_value
 from sidecar.core.cluster.record_lines import transition_line
@@ -57,6 +58,7 @@ def who(output: Output, timeout: float, **overrides: Any) -> int:
     from sidecar import viewer
     from sidecar.settings import load_cluster
 
+    only_warnings()
     leaders = viewer.who(load_cluster(overrides), timeout)
     for leader in leaders:
         component = _component(leader.component, leader.job_id)
