@@ -131,12 +131,14 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
 @click.option("--reason", required=True, metavar="TEXT", help="The note, up to 2000 characters.")
 @click.option("--author", metavar="NAME", help="The author of the note.")
 @click.option("--planned", is_flag=True, help="Say that the failover was planned.")
+@OUTPUT
 @_which_sidecar
 def annotate(
     episode: str,
     reason: str,
     author: str | None,
     planned: bool,
+    output: Output,
     config: Path | None,
     state_dir: Path | None,
     **overrides: Any,
@@ -148,7 +150,7 @@ def annotate(
     from sidecar import history
 
     noted = history.annotate(_state_dir(config, state_dir, overrides), episode, reason, author, planned=planned)
-    print_line(f"noted on episode {noted.episode_id}")
+    print_value(noted, f"noted on episode {noted.episode_id}", output)
 
 
 def _moment(text: str) -> Timestamp:
@@ -199,4 +201,4 @@ def _state_dir(config: Path | None, given: Path | None, overrides: dict[str, Any
     """The folder of the journal. With `given`, no configuration is needed."""
     from sidecar.settings import load
 
-    return given or load(config, overrides).state_dir
+    return given or load(config, overrides, secrets=False).state_dir

@@ -141,8 +141,9 @@ def _route_values(route: "Route") -> dict[str, Any]:
         help="""Only print the receivers of an alert with these: 'alert="X",severity="info"'.""",
     ),
     RULES_CONFIG,
+    OUTPUT,
 )
-def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> int:
+def test(files: tuple[Path, ...], labels: str | None, config: Path | None, output: Output) -> int:
     """Run test files of rules. Or, with --labels, print the receivers of an alert.
 
     A test file names its own rules, so --config is for --labels. Exit status 1 if notifications differ from the expected ones.
@@ -150,7 +151,8 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> in
     if labels is not None:
         if files:
             raise click.UsageError("--labels is about the route alone: give no test file with it")
-        print(_receivers(labels, config))
+        receivers = _receivers(labels, config)
+        print_value({"receivers": receivers}, ",".join(receivers), output)
         return 0
     if not files:
         raise click.UsageError("give a test file, or --labels")
@@ -164,17 +166,23 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> in
     status = 0
     for file, suite in suites:
         differences = [(test, compare(test, play(test, suite.rules))) for test in suite.tests]
-        failed = [(test, difference) for test, difference in differences if difference]
-        print(f"{file}: {len(differences) - len(failed)} of {len(differences)} tests passed")
-        for test, difference in failed:
-            status = 1
-            print(f"  FAILED {test.name} ({test.location})")
-            for line in _shown(difference):
-                print(f"    {line}")
+        failed = [(test, [*_shown(difference)]) for test, difference in differences if difference]
+        status = 1 if failed else status
+        value = {
+            "file": str(file),
+            "tests": len(differences),
+            "failed": [{"name": test.name, "location": test.location, "lines": lines} for test, lines in failed],
+        }
+        passed = len(differences) - len(failed)
+        print_value(value, f"{file}: {passed} of {len(differences)} tests passed", output)
+        for test, lines in failed if output == "text" else ():
+            print_line(f"  FAILED {test.name} ({test.location})")
+            for line in lines:
+                print_line(f"    {line}")
     return status
 
 
-def _receivers(labels: str, config: Path | None) -> str:
+def _receivers(labels: str, config: Path | None) -> list[str]:
     """The receivers of an alert with these labels."""
     from sidecar.core.policy.labels import OWN_LABELS
     from sidecar.core.policy.routing import matching
@@ -185,7 +193,7 @@ def _receivers(labels: str, config: Path | None) -> str:
     found = labels_in(Setting(labels, "--labels"))
     if unknown := found.keys() - {*OWN_LABELS, *alerting.external_labels}:
         click.echo(f"flink-ha-sidecar: no alert has a label {', '.join(sorted(unknown))}", err=True)
-    return ",".join(route.receiver for route in matching(alerting.route, found))
+    return [route.receiver for route in matching(alerting.route, found)]
 
 
 def _shown(difference: "Difference") -> Iterator[str]:

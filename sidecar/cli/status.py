@@ -239,6 +239,6 @@ def _print_alerts(found: Sequence[AlertView], now: int, width: int | None) -> No
 
     header = _ALERTS_HEADER if width else _WIDE_ALERTS_HEADER
     print_table([header, *map(row, found)], width=width, flexible=[3])
-    for alert in found if width else ():
-        if alert.reason:
-            print_text(f"{alert.alert} of {alert.cluster_id}: {alert.reason}", width=width, indent="  ")
+    reasons = (f"{alert.alert} of {alert.cluster_id}: {alert.reason}" for alert in found if alert.reason)
+    for reason in dict.fromkeys(reasons) if width else ():
+        print_text(reason, width=width, indent="  ")
