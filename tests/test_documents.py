@@ -1,11 +1,15 @@
 """Documents: every link leads somewhere, and the list of metrics is that of the code."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
+from sidecar.cli.main import cli
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
@@ -69,3 +73,36 @@ def test_every_metric_is_documented() -> None:
         r"^\| `(flink_ha_\w+)` \| (\w+) \|(.*?)\|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
     )
     assert {(name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows} == exposed
+
+
+def command_lines(page: Path) -> Iterator[str]:
+    """Each call of the command in a page: in a block, or between backticks. Neither its comment nor what the shell does with its output."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in re.findall(r"(?:^ *(?:\$ )?|`|-- |bin/)flink-ha-sidecar +([a-z][^`\n]*)", text, re.MULTILINE):
+        yield re.split(r" +# | [|>] ", line)[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_line_is_one(page: Path) -> None:
+    """Each sub-command exists and has the options that a page gives it."""
+    wrong = []
+    for line in command_lines(page):
+        command: click.Command = cli
+        words = shlex.split(line)
+        while words and isinstance(command, click.Group) and words[0] in command.commands:
+            command = command.commands[words.pop(0)]
+        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        wrong += [f"{line}: {word}" for word in words if word.startswith("--") and word not in known]
+        wrong += [line] if isinstance(command, click.Group) else []
+    assert wrong == []
+
+
+def test_every_command_is_documented() -> None:
+    """Each one stands in a page as it is typed."""
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+    def commands(group: click.Group, name: str) -> Iterator[str]:
+        for word, command in group.commands.items():
+            yield from commands(command, f"{name}{word} ") if isinstance(command, click.Group) else [f"{name}{word}"]
+
+    assert [name for name in commands(cli, "") if not re.search(rf"(flink-ha-sidecar +|`){name}\b", pages)] == []
