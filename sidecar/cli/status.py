@@ -123,8 +123,8 @@ def _print_cluster(cluster: ClusterStatus, width: int | None) -> None:
         _print_leaders(cluster, width)
     for _, same in groupby(cluster.alerts, lambda alert: (alert.state, alert.severity, alert.alert)):
         first, *others = same
-        more = f" (and {len(others)} more)" if others else ""
-        what = f"  {first.alert} ({first.severity}) {first.state}: {first.summary}{more}"
+        about = ", ".join(sorted({each.component or "all" for each in (first, *others)})) if others else first.summary
+        what = f"  {first.alert} ({first.severity}) {first.state}: {about}"
         print_text(what, _colour(first), width=width, indent="    ")
 
 
