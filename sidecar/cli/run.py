@@ -70,7 +70,8 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
     for mistake in reading.in_order(found):
         print_mistake(str(mistake))
     for name, values in summary.items():
-        print_line(f"{name:10} {', '.join(values) or 'none'}")
+        for line in values if name == "cluster" else [", ".join(values) or "none"]:
+            print_line(f"{name:10} {line}")
     if not found:
         print_line("ok")
     return SettingsError.exit_status if found else 0
@@ -82,9 +83,12 @@ def _summary(settings: "Settings") -> dict[str, list[str]]:
 
     policy = settings.policy()
     routed = sorted({route.receiver for route in every(policy.route)} - {""})
-    clusters = [f"{cluster.cluster_id}: {cluster.place}" for cluster in settings.clusters]
+    if settings.finder:
+        clusters = {"clusters": [f"found in {settings.finder.place}"]}
+    else:
+        clusters = {"cluster": [f"{cluster.cluster_id}: {cluster.place}" for cluster in settings.clusters]}
     return {
-        "clusters": [f"found in {settings.finder.place}"] if settings.finder else clusters,
+        **clusters,
         "observer": [policy.observer],
         "rules": [rule.alert for rule in policy.rules],
         "notified": [each.name for receiver in routed for each in policy.receivers[receiver]],

@@ -80,6 +80,8 @@ class _Draft:
         self._files: dict[Path | None, MappingNode] = {}
         self._sections: dict[Path | None, Section] = {}
         self._gone: list[Place] = []
+        self._is_readable = True
+        """Whether the first file can be read, which is the configuration."""
         self._found: dict[str, SettingsError] = {}
 
     def read(self, path: Path | None, keys: schema.Keys) -> Section:
@@ -89,6 +91,7 @@ class _Draft:
                 self._files[path] = read_nodes(path)
             except SettingsError as error:
                 self._found[str(error)] = error
+                self._is_readable = self._is_readable and bool(self._files)
                 self._files[path] = MappingNode()
         self._sections[path] = in_file_at(path, self._files[path], keys)
         return self._sections[path]
@@ -123,7 +126,8 @@ class _Draft:
         place = error.place
         path = next((path for path in self._files if place and str(path) == place.file), None)
         if place is None or path is None:
-            if not any(gone.path[0] in _CLUSTER for gone in self._gone):  # then none is left
+            # Where what names the cluster is wrong, none is left.
+            if self._is_readable and not any(gone.path[0] in _CLUSTER for gone in self._gone):
                 self._found[str(error)] = error
             return False
         within = (gone for gone in self._gone if gone.file == place.file and len(gone.path) > len(place.path))

@@ -58,8 +58,8 @@ class JobManagers:
 
 
 class Scene:
-    """`orders` has failed over from jm-a to jm-b, with a standby; the only JobManager of `payments` was lost. The sidecar, whose log is JSON,
-    does not observe `spare`: that is for tests that change something.
+    """`orders` has failed over from jm-a to jm-b, with a standby; the only JobManager of `payments` was lost. The sidecar logs JSON.
+    It does not observe `spare`, which is for tests that change something.
     """
 
     def __init__(self, folder: Path, zookeeper: ZooKeeper) -> None:

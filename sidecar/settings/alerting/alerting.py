@@ -32,31 +32,30 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
 
     Without `secrets`, each receiver has one unused URL, and no secret is read. Raises SettingsError.
     """
+    own = tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert"))
+    shipped = [shipped_rules()] if _keeps_shipped(documents) else []
+    names = {rule.alert for rule in own}
+    kept = (_rule(section) for section in named(shipped, "rules", schema.RULE, "alert"))
     sections = [*named(documents, "receivers", schema.RECEIVER)]
     receivers = tuple(receiver(section, secrets=secrets) for section in sections)
-    names = (section.get("name") for section in sections if "heartbeat" not in section)
-    known = Known({name.written: name.text for name in names}, {*OWN_LABELS, *labels}, time_intervals(documents))
+    targets = (section.get("name") for section in sections if "heartbeat" not in section)
+    known = Known({name.written: name.text for name in targets}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(
-        rules=_rules(documents),
+        rules=(*(rule for rule in kept if rule.alert not in names), *own),
         route=with_feeds(root_route(documents, known), {each.name for each in receivers if each.feed}),
-        inhibit_rules=inhibit_rules(documents, known.labels),
+        inhibit_rules=inhibit_rules([*documents, *shipped], known.labels),
         receivers=receivers,
         external_labels=dict(labels),
     )
 
 
-def _rules(documents: Sequence[Section]) -> tuple[Rule, ...]:
-    """The rules of all documents, and those of the shipped ones that stay."""
+def _keeps_shipped(documents: Sequence[Section]) -> bool:
+    """Whether the shipped rules apply."""
     wanted = [document.get("shipped_rules") for document in documents if "shipped_rules" in document]
     choices = {setting.choice(ShippedRules) for setting in wanted}
     if len(choices) > 1:
         raise wanted[-1].error(f"another file says otherwise ({wanted[0].location}): keep one")
-    own = tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert"))
-    if any("rules" in document for document in documents) and choices != {ShippedRules.KEEP}:
-        return own
-    names = {rule.alert for rule in own}
-    shipped = (_rule(section) for section in named([shipped_rules()], "rules", schema.RULE, "alert"))
-    return (*(rule for rule in shipped if rule.alert not in names), *own)
+    return choices == {ShippedRules.KEEP} or not any("rules" in document for document in documents)
 
 
 def shipped_rules() -> Section:

@@ -80,7 +80,7 @@ RECEIVER: Final[Keys] = {
     "send_resolved": "true",
     "heartbeat": None,
 }
-RULE_FILE: Final[Keys] = no_default("shipped_rules", "rules", "route", "inhibit_rules", "time_intervals", "receivers")
+RULE_FILE: Final[Keys] = no_default("rules", "shipped_rules", "route", "inhibit_rules", "time_intervals", "receivers")
 CONFIG: Final[Keys] = {
     **CLUSTER,
     **no_default("clusters", "observer", "external_labels"),
