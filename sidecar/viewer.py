@@ -40,6 +40,8 @@ _FULL_PAUSE: Final = 0.01
 _TICK: Final = 0.25
 _LOOK_INTERVAL: Final = round(0.25 * SECOND)
 
+_UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
+
 _log = logging.getLogger(__name__)
 
 
@@ -98,7 +100,7 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                 if seen_at is None:
                     advice = "check the address, and that the store is up"
                     raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
-                _log.warning("not every lease was renewed or expired within %.0f s: a leader may be dead", patience)
+                _log.warning(_UNPROVEN, patience)
                 break
     return leaders(Snapshot(clock(), state))
 
@@ -138,15 +140,18 @@ def looks(settings: Settings, patience: float) -> Generator[Look, None, None]:
                 ready = _all_read(state, read_at, found)
                 due = now.steady if ready else due
             if now.steady >= due:
+                if not ready and _all_read(state, read_at, found, proven=False):
+                    _log.warning(_UNPROVEN, patience)
+                ready = True
                 due = now.steady + _LOOK_INTERVAL
                 yield Look(now, state)
 
 
-def _all_read(state: State, read_at: Mapping[str, int], found: Collection[str]) -> bool:
-    """Whether it is known of each cluster that it does not exist, or who leads it and was alive since that was read."""
+def _all_read(state: State, read_at: Mapping[str, int], found: Collection[str], *, proven: bool = True) -> bool:
+    """Whether it is known of each cluster that it does not exist, or who leads it; `proven`: and was alive since that was read."""
     listed = state.finder is None or state.finder.connected
     return listed and all(
-        cluster.missing or (name in found and name in read_at and _all_proven(cluster, read_at[name]))
+        cluster.missing or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
         for name, cluster in state.clusters.items()
     )
 
