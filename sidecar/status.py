@@ -9,7 +9,7 @@ from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import JournalStatus, Status, is_running, joined, status, unwitnessed
+from sidecar.core.views.status_view import JournalStatus, Status, is_running, joined, status, with_beginnings
 from sidecar.journal import JournalError
 from sidecar.settings import Settings
 
@@ -21,7 +21,7 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
     policy = settings.policy()
     with closing(viewer.looks(settings, patience)) as looks:
         for at, live in looks:
-            state, journal = unwitnessed(live), None
+            state, journal = with_beginnings(live), None
             with suppress(JournalError):
                 known = history.state(settings.state_dir)
                 journal = _journal(known, at)

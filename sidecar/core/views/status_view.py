@@ -1,6 +1,7 @@
 """The status of all clusters for the command `status`: what was just read, and what the journal of a sidecar knows besides."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 
@@ -8,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
-from sidecar.core.flink.leadership import ConfigMapPosition, Held, Vacant
+from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
 from sidecar.core.state import State
@@ -107,33 +108,39 @@ def _longest(live: ComponentState, known: ComponentState | None, *, running: boo
     if known is None:
         return live
     match live.leadership, known.leadership:
-        case Held(leader=now), Held(leader=before) if now == before:
-            return replace(live, since=known.since, discovered=known.discovered)
+        case Held(leader=now), Held(leader=before) if now == before and not known.discovered:
+            return replace(live, since=known.since, discovered=False)
         case Vacant(), Vacant() if running:
             return replace(live, since=known.since, discovered=known.discovered, last_known=known.last_known)
     return replace(live, last_known=live.last_known or known.last_known)
 
 
-def unwitnessed(live: State) -> State:
-    """`live`, in which a vacancy says so if its beginning was not observed: in Kubernetes, where a dead leader's lease was observed to
-    expire, and never to be renewed.
+def with_beginnings(live: State) -> State:
+    """`live`, of which everything was just read, with what the store tells of when it began, and without what it does not tell.
+
+    In Kubernetes a leader of the cluster itself leads since its holder has acquired the lease, by that holder's clock. If a lease expires
+    that was never observed to be renewed, its holder died before.
     """
-    return replace(live, clusters={name: _unwitnessed(cluster) for name, cluster in live.clusters.items()})
+    clusters = {}
+    for name, cluster in live.clusters.items():
+        components = {component: _began(component, each, cluster) for component, each in cluster.components.items()}
+        clusters[name] = replace(cluster, components=components)
+    return replace(live, clusters=clusters)
 
 
-def _unwitnessed(cluster: ClusterState) -> ClusterState:
-    def was_dead(known: ComponentState) -> bool:
-        place = known.last_position
-        if not isinstance(known.leadership, Vacant) or not isinstance(place, ConfigMapPosition):
-            return False
-        lease = cluster.leases.get(place.name)
-        return lease is not None and lease.lapsed and lease.renewed_at is None
-
-    components = {
-        component: replace(known, discovered=True) if was_dead(known) else known
-        for component, known in cluster.components.items()
-    }
-    return replace(cluster, components=components)
+def _began(component: ComponentId, known: ComponentState, cluster: ClusterState) -> ComponentState:
+    place = known.last_position
+    if not isinstance(place, ConfigMapPosition):
+        return known
+    if isinstance(known.leadership, Held) and known.discovered and component.job_id is None:
+        with suppress(ValueError):
+            wall = min(parsed(place.acquire_time), known.since.wall)
+            since = Moment(known.since.steady - known.since.wall + wall, wall)
+            return replace(known, since=since, discovered=False)
+    lease = cluster.leases.get(place.name)
+    if isinstance(known.leadership, Vacant) and lease and lease.lapsed and lease.renewed_at is None:
+        return replace(known, discovered=True)
+    return known
 
 
 def status(snapshot: Snapshot, journal: JournalStatus | None) -> Status:
