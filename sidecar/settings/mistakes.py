@@ -6,6 +6,7 @@ wrong: each check is written once, and no mistake hides the next one.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -126,8 +127,8 @@ class _Draft:
         place = error.place
         path = next((path for path in self._files if place and str(path) == place.file), None)
         if place is None or path is None:
-            # Where what names the cluster is wrong, none is left.
-            if self._is_readable and not any(gone.path[0] in _CLUSTER for gone in self._gone):
+            # Where what names the cluster is wrong, or its key is misspelled, none is left.
+            if self._is_readable and not any(_names_cluster(gone) for gone in self._gone):
                 self._found[str(error)] = error
             return False
         within = (gone for gone in self._gone if gone.file == place.file and len(gone.path) > len(place.path))
@@ -155,6 +156,11 @@ class _Draft:
         if not isinstance(route, MappingNode) or "receiver" in route.entries or name is None:
             return _without(file, ("route",))
         return _with(file, "route", _with(route, "receiver", name))
+
+
+def _names_cluster(place: Place) -> bool:
+    key = str(place.path[0])
+    return not _CLUSTER.isdisjoint([key] if key in schema.CONFIG else get_close_matches(key, schema.CONFIG, n=1))
 
 
 def _without(node: Node, path: Sequence[str | int], of: str = "") -> Node:
