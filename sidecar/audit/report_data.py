@@ -1,247 +1,246 @@
-"""The report's figures: a bounded number, computed in Spark, however long the log is."""
+"""The report's figures: a bounded number, computed in Spark, however long the log is.
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
+Every query is bounded by the period, so that Spark reads only its partitions.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, Row, SparkSession
 
-LANES: Final = 24
-"""The maximum number of leaderships in the chart."""
-INTERVALS: Final = 120
-"""For each leadership, the longest intervals and unobserved intervals, and the latest failovers: this many of each."""
-TABLE_ROWS: Final = 10
-NO_CAUSE: Final = "no cause recorded"
-EDGES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3600.0)
+from sidecar.audit.report_period import Period, utc
+
+VIEWS: Final = frozenset(
+    {
+        "transitions",
+        "coverage",
+        "notifications",
+        "episodes",
+        "annotations",
+        "failovers",
+        "leadership",
+        "unobserved",
+        "availability",
+        "alert_deliveries",
+    }
+)
+"""What must be registered."""
+LANES: Final = 8
+"""The maximum number of clusters in the picture of all clusters."""
+STRETCHES: Final = 50
+"""The maximum number of vacancies, and of unobserved times, of one of these clusters: the longest ones. And of all others together."""
+THINNEST: Final = 2000
+"""A vacancy is drawn from this part of the period on."""
+SLOTS: Final = 120
+"""Failovers of one cluster are one mark if they are as close to each other as this part of the period."""
+LIST_ROWS: Final = 100
+"""The maximum number of failovers in the list."""
+EDGES: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Limits of the histograms, in seconds."""
 
 
-class Interval(Struct, frozen=True):
-    """A term, a vacancy, or an unobserved time."""
-
-    began: datetime
-    ended: datetime
-    address: str | None = None
-    """The leader; None: no leader."""
-    session_id: str | None = None
-
-
-class Lane(Struct, frozen=True):
-    """One leadership over time."""
+class Stretch(Struct, frozen=True):
+    """A time without a leader, or without an observer, within the period."""
 
     cluster_id: str
-    component: str
+    component: str | None
+    """None: all."""
     job_id: str | None
-    intervals: Sequence[Interval]
-    unobserved: Sequence[Interval]
-    failovers: Sequence[datetime]
+    began: datetime
+    ended: datetime
+    lasts: bool
+    """Not over at the end of the period."""
 
 
-class Day(Struct, frozen=True):
-    """Seconds of one UTC day, summed over all leaderships of all clusters."""
+class Sums(Struct, frozen=True):
+    """Seconds, summed over components and jobs, as in the view `availability`."""
 
-    day: date
-    led: float
-    vacant: float
-    unobserved: float
+    led: float = 0.0
+    vacant: float = 0.0
+    unobserved: float = 0.0
 
 
 class Findings(Struct, frozen=True):
     """The figures of one period."""
 
-    begin: datetime
-    end: datetime
-    """The time of the last record."""
-    known_until: datetime | None
-    """The end of the coverage records that exist for every cluster; None: a cluster has none."""
-    clusters: int
-    leaderships: int
-    intervals: int
-    """The number of intervals in the log, shown or not."""
-    lanes: Sequence[Lane]
-    failovers: Sequence[tuple[date, str, int]]
-    """Day, cause, count."""
-    vacancies: Sequence[tuple[str, int, int]]
-    """Component, place among EDGES, count."""
-    mttr: Row
-    days: Sequence[Day]
-    worst: Sequence[Row]
-    gaps: Sequence[Row]
-    alerts: Sequence[Row]
+    period: Period
+    total: Row
+    """Of all failovers."""
+    by_day: Mapping[int, Row]
+    """By the number of the bar's day."""
+    by_cause: Mapping[str, Row]
+    by_cluster: Mapping[str, Row]
+    vacancies: Mapping[int | None, int]
+    """The number of failovers by the place of `vacant_seconds` among EDGES. None: unknown."""
+    downtimes: Mapping[int | None, int]
+    """Likewise by the upper bound of the time without a working leader."""
+    latest: Sequence[Row]
+    ranked: Sequence[str]
+    """The clusters, that without a leader for longest first, then that with the most failovers."""
+    marks: Mapping[str, Sequence[Row]]
+    """Failovers that are close to each other, by cluster: of the first LANES clusters."""
+    changes: Mapping[str, Row]
+    """Changes of leader, by cluster: the rows of the view `failovers`."""
+    available_by_day: Mapping[int, Sums]
+    available_by_cluster: Mapping[str, Sums]
+    vacant: Sequence[Stretch]
+    unobserved: Sequence[Stretch]
+    alerts: Mapping[str, Row]
     """By destination."""
-    delays: Sequence[tuple[int, int]]
-    """Place among EDGES, number of deliveries."""
+    delays: Mapping[int, int]
+    """The number of deliveries, by the place of their seconds among EDGES."""
 
 
-def find(session: SparkSession, since: timedelta) -> Findings | None:
-    """The figures from `since` before the last record (or from the first record) on; None when nothing is recorded.
-
-    The views must be registered in the session.
-    """
-    recorded = session.sql(_RECORDED).collect()[0]
-    if recorded.until is None:
-        return None
-    begin, end = max(utc(recorded.since), utc(recorded.until) - since), utc(recorded.until)
-    for view in _CACHED_VIEWS:
-        session.catalog.cacheTable(view)
+def find(session: SparkSession, period: Period) -> Findings:
+    """The figures of the period. The views must be registered in the session."""
+    _asked(session, period, _EPISODES).createOrReplaceTempView("report_episodes")
+    session.catalog.cacheTable("report_episodes")
     try:
-        return _find(session, begin, end)
+        return _find(session, period)
     finally:
-        for view in reversed(_CACHED_VIEWS):
-            session.catalog.uncacheTable(view)
+        session.catalog.uncacheTable("report_episodes")
 
 
-def _find(session: SparkSession, begin: datetime, end: datetime) -> Findings:
-    def ask(query: str) -> list[Row]:
-        return _asked(session, query, begin, end).collect()
+def _find(session: SparkSession, period: Period) -> Findings:
+    def ask(query: str, **more: Any) -> list[Row]:
+        return _asked(session, period, query, **more).collect()
 
-    for name, query in _STEPS.items():
-        _asked(session, query, begin, end).createOrReplaceTempView(name)
-    (counted,) = ask(_COUNTED)
-    (known,) = ask(_KNOWN)
+    failovers, available, alerts = ask(_FAILOVERS), ask(_AVAILABILITY), ask(_ALERTS)
+    by_cluster = {row.cluster_id: row for row in failovers if row.of == "cluster" and row.n}
+    available_by_cluster = {row.cluster_id: _sums(row) for row in available if row.day is None}
+
+    def interest(cluster_id: str) -> tuple[float, int, float]:
+        sums, row = available_by_cluster.get(cluster_id, Sums()), by_cluster.get(cluster_id)
+        return sums.vacant, row.n if row else 0, sums.unobserved
+
+    ranked = sorted(period.clusters, key=interest, reverse=True)
+    lanes = ranked[:LANES]
+    marks: dict[str, list[Row]] = {name: [] for name in lanes}
+    for row in ask(_MARKS, lanes=lanes):
+        marks[row.cluster_id].append(row)
+    stretches = ask(_STRETCHES, lanes=lanes)
     return Findings(
-        begin=begin,
-        end=end,
-        known_until=utc(known.until) if known.until and not known.unknown else None,
-        clusters=counted.clusters,
-        leaderships=counted.leaderships,
-        intervals=counted.intervals,
-        lanes=_lanes(ask),
-        failovers=[tuple(row) for row in ask(_FAILOVERS)],
-        vacancies=[tuple(row) for row in ask(_VACANCIES)],
-        mttr=ask(_MTTR)[0],
-        days=[Day(*row) for row in ask(_DAYS)],
-        worst=ask(_WORST),
-        gaps=ask(_GAPS),
-        alerts=ask(_ALERTS),
-        delays=[tuple(row) for row in ask(_DELAYS)],
+        period=period,
+        total=next(row for row in failovers if row.of == "all"),
+        by_day={row.day: row for row in failovers if row.of == "day" and row.n},
+        by_cause={row.cause: row for row in failovers if row.of == "cause"},
+        by_cluster=by_cluster,
+        vacancies={row.vacant_place: row.n for row in failovers if row.of == "vacant" and row.n},
+        downtimes={row.down_place: row.n for row in failovers if row.of == "down" and row.n},
+        latest=ask(_LATEST),
+        ranked=ranked,
+        marks=marks,
+        changes={row.cluster_id: row for row in ask(_CHANGES)},
+        available_by_day={row.day: _sums(row) for row in available if row.day is not None},
+        available_by_cluster=available_by_cluster,
+        vacant=_known([row for row in stretches if row.is_vacant], period),
+        unobserved=_known([row for row in stretches if not row.is_vacant], period),
+        alerts={row.destination: row for row in alerts if row.destination is not None},
+        delays={row.place: row.delivered for row in alerts if row.destination is None and row.delivered},
     )
 
 
-def _lanes(ask: Callable[[str], list[Row]]) -> list[Lane]:
-    """The leaderships with the most terms, sorted by cluster."""
-    intervals, unobserved, failovers = (
-        defaultdict[tuple[str, str | None, str | None], list[Any]](list) for _ in range(3)
-    )
-    for row in ask(_LONGEST):
-        leader = (row.address, row.session_id) if row.state == "HELD" else ()
-        intervals[row.cluster_id, row.component, row.job_id].append(Interval(utc(row.began), utc(row.ended), *leader))
-    for row in ask(_UNSEEN):
-        unobserved[row.cluster_id, row.component, row.job_id].append(Interval(utc(row.began), utc(row.ended)))
-    for row in ask(_LATEST):
-        failovers[row.cluster_id, row.component, row.job_id].append(utc(row.at))
-    lanes = [(row.cluster_id, row.component, row.job_id) for row in ask("SELECT * FROM lanes")]
-    return [
-        Lane(*lane, intervals[lane], unobserved[lane[0], None, None] + unobserved[lane], failovers[lane])
-        for lane in sorted(lanes, key=lambda lane: (lane[0], lane[2] or "", lane[1]))
-    ]
+def _known(rows: Sequence[Row], period: Period) -> list[Stretch]:
+    """Without the time of which no coverage is recorded yet: it is not known."""
+    found = []
+    for row in rows:
+        ended = min(utc(row.ended), period.clusters.get(row.cluster_id) or period.end)
+        if (began := utc(row.began)) < ended or row.lasts:
+            found.append(Stretch(row.cluster_id, row.component, row.job_id, began, max(began, ended), row.lasts))
+    return found
 
 
-def _asked(session: SparkSession, query: str, begin: datetime, end: datetime) -> DataFrame:
-    bounds = {"edges": list(EDGES), "lanes": LANES, "intervals": INTERVALS, "rows": TABLE_ROWS}
-    values = bounds | {"begin": begin, "end": end}
+def _sums(row: Row) -> Sums:
+    return Sums(row.led, row.vacant, row.unobserved)
+
+
+def _asked(session: SparkSession, period: Period, query: str, **more: Any) -> DataFrame:
+    query = query.replace("{chosen}", "array_contains(:clusters, cluster_id)" if period.chosen else "true")
+    values = period.arguments | more
     return session.sql(query, args={name: value for name, value in values.items() if f":{name}" in query})
 
 
-def utc(instant: datetime) -> datetime:
-    """An instant of Spark (naive, in the time zone of this machine) in UTC."""
-    return instant.astimezone(UTC)
+def _place(seconds: str) -> str:
+    edges = ", ".join(map(str, EDGES))
+    return f"CASE WHEN {seconds} IS NOT NULL THEN size(filter(array({edges}), edge -> edge <= {seconds})) END"
 
 
-_CACHED_VIEWS: Final = (
-    "leadership",
-    "known_until",
-    "sight",
-    "failovers",
-    "availability",
-    "unobserved",
-    "alert_deliveries",
-)
-"""Views that are computed once; a view may query those before it."""
-
-_STEPS: Final = {
-    "shown": """
-        SELECT
-          cluster_id, component, job_id, state, address, session_id, greatest(began_at, :begin) AS began, coalesce(ended_at, :end) AS ended
-        FROM leadership
-        WHERE coalesce(ended_at, :end) > :begin AND began_at < :end""",
-    "lanes": """
-        SELECT cluster_id, component, job_id FROM shown GROUP BY ALL ORDER BY count(*) DESC, cluster_id, component, job_id LIMIT :lanes""",
-}
-"""Temporary views that the queries below share."""
-
-_RECORDED: Final = """
-    SELECT min(since) AS since, max(until) AS until FROM (
-      SELECT `from` AS since, `to` AS until FROM coverage
-      UNION ALL SELECT observed_at, observed_at FROM transitions
-      UNION ALL SELECT observed_at, observed_at FROM notifications
-    )"""
-_COUNTED: Final = """
-    SELECT count(DISTINCT cluster_id) AS clusters, count(DISTINCT cluster_id, component, coalesce(job_id, '')) AS leaderships,
-      count(*) AS intervals
-    FROM shown"""
-_LONGEST: Final = """
+# The conditions on dates are whole days: an episode belongs to the day on which it was recorded, right after it was over.
+_EPISODES: Final = f"""
+    SELECT episodes.*, failovers > 0 AS is_failover, coalesce(noted_planned, planned) AS meant, note, author,
+      datediff(event_date, :first) AS day, {_place("vacant_seconds")} AS vacant_place, {_place("downtime_seconds_at_most")} AS down_place
+    FROM episodes LEFT JOIN (
+      SELECT
+        episode_id, max_by(reason, observed_at) AS note, max_by(author, observed_at) AS author, bool_or(planned) AS noted_planned
+      FROM annotations WHERE event_date >= :first GROUP BY episode_id
+    ) ON episode_id = id
+    WHERE event_date BETWEEN :first AND :last AND {{chosen}}"""  # noqa: S608  our own text, here and below
+_FAILOVERS: Final = """
+    SELECT
+      CASE
+        WHEN grouping(day) = 0 THEN 'day' WHEN grouping(cause) = 0 THEN 'cause' WHEN grouping(cluster_id) = 0 THEN 'cluster'
+        WHEN grouping(vacant_place) = 0 THEN 'vacant' WHEN grouping(down_place) = 0 THEN 'down' ELSE 'all'
+      END AS of,
+      day, cause, cluster_id, vacant_place, down_place,
+      count_if(is_failover) AS n, count_if(NOT is_failover) AS others,
+      count_if(is_failover AND meant) AS planned, count_if(is_failover AND NOT meant) AS unplanned,
+      count_if(is_failover AND vacant_seconds IS NULL) AS without_vacant,
+      sum(vacant_seconds) FILTER (WHERE is_failover) AS vacant_total,
+      approx_percentile(vacant_seconds, 0.5, 10000) FILTER (WHERE is_failover) AS vacant_median,
+      max(named_struct('seconds', vacant_seconds, 'cluster_id', cluster_id, 'at', opened_at))
+        FILTER (WHERE is_failover AND vacant_seconds IS NOT NULL) AS vacant_longest,
+      count_if(is_failover AND downtime_seconds_at_least IS NULL) AS without_down,
+      count_if(is_failover AND downtime_seconds_at_most IS NULL) AS without_down_bound,
+      sum(downtime_seconds_at_least) FILTER (WHERE is_failover) AS down_total_at_least,
+      sum(downtime_seconds_at_most) FILTER (WHERE is_failover) AS down_total_at_most
+    FROM report_episodes
+    GROUP BY GROUPING SETS ((day), (cause), (cluster_id), (vacant_place), (down_place), ())"""
+_LATEST: Final = f"SELECT * FROM report_episodes WHERE is_failover ORDER BY opened_at DESC, id LIMIT {LIST_ROWS}"  # noqa: S608
+_MARKS: Final = f"""
+    SELECT
+      cluster_id, count(*) AS n, count_if(meant) AS planned, count_if(NOT meant) AS unplanned, min(opened_at) AS at,
+      (unix_micros(greatest(opened_at, :begin)) - unix_micros(:begin)) * {SLOTS} DIV (unix_micros(:end) - unix_micros(:begin) + 1) AS slot
+    FROM report_episodes WHERE is_failover AND array_contains(:lanes, cluster_id)
+    GROUP BY cluster_id, slot ORDER BY slot"""  # noqa: S608
+_CHANGES: Final = """
+    SELECT cluster_id, count(*) AS n, count_if(episode_id IS NULL) AS alone,
+      count(DISTINCT CASE WHEN cause IS NULL THEN episode_id END) AS unrecorded
+    FROM failovers WHERE at BETWEEN :begin AND :end AND {chosen} GROUP BY cluster_id"""
+_AVAILABILITY: Final = """
+    SELECT datediff(day, :first) AS day, cluster_id,
+      sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved
+    FROM availability WHERE day BETWEEN :first AND :last AND {chosen}
+    GROUP BY GROUPING SETS ((day), (cluster_id))"""
+_STRETCHES: Final = f"""
     SELECT * FROM (
-      SELECT shown.*, row_number() OVER (
-        PARTITION BY cluster_id, component, job_id ORDER BY unix_micros(ended) - unix_micros(began) DESC, began
+      SELECT *, row_number() OVER (
+        PARTITION BY is_vacant, CASE WHEN array_contains(:lanes, cluster_id) THEN cluster_id END
+        ORDER BY lasts DESC, unix_micros(ended) - unix_micros(began) DESC, cluster_id, component, job_id, began
       ) AS nth
-      FROM shown LEFT SEMI JOIN lanes
-        ON shown.cluster_id = lanes.cluster_id AND shown.component = lanes.component AND shown.job_id <=> lanes.job_id
-    ) WHERE nth <= :intervals AND state <> 'UNREADABLE' ORDER BY began"""
-_UNSEEN: Final = """
-    SELECT cluster_id, component, job_id, greatest(began_at, :begin) AS began, coalesce(ended_at, :end) AS ended
+      FROM (
+        SELECT is_vacant, cluster_id, component, job_id, greatest(began_at, :begin) AS began,
+          least(coalesce(ended_at, :end), :end) AS ended, is_vacant AND coalesce(ended_at > :end, true) AS lasts
+        FROM (
+          SELECT true AS is_vacant, cluster_id, component, job_id, began_at, ended_at
+          FROM leadership
+          WHERE state = 'VACANT'
+            -- Shorter ones would be thinner than a line.
+            AND (ended_at IS NULL OR unix_micros(ended_at) - unix_micros(began_at) > (unix_micros(:end) - unix_micros(:begin)) / {THINNEST})
+          UNION ALL
+          SELECT false, cluster_id, component, job_id, began_at, ended_at FROM unobserved WHERE what <> 'CHANGES'
+        )
+        WHERE began_at <= :end AND coalesce(ended_at, :end) >= :begin AND {{chosen}}
+      )
+    ) WHERE nth <= {STRETCHES} ORDER BY began, cluster_id, component, job_id"""  # noqa: S608
+_ALERTS: Final = f"""
+    SELECT destination, place, count_if(outcome <> 'already_told') AS queued, count_if(outcome = 'delivered') AS delivered,
+      count_if(outcome = 'gave_up') AS gave_up, count_if(possible_duplicate) AS duplicates, max(attempts) AS attempts,
+      approx_percentile(delivered_after, 0.5, 10000) AS median, approx_percentile(delivered_after, 0.95, 10000) AS p95
     FROM (
-      SELECT *, row_number() OVER (PARTITION BY cluster_id, component, job_id ORDER BY seconds DESC) AS nth
-      FROM unobserved LEFT SEMI JOIN lanes USING (cluster_id)
-      WHERE what <> 'CHANGES' AND coalesce(ended_at, :end) > :begin
-    ) WHERE nth <= :intervals ORDER BY began"""
-_LATEST: Final = """
-    SELECT cluster_id, component, job_id, at FROM (
-      SELECT failovers.*, row_number() OVER (PARTITION BY cluster_id, component, job_id ORDER BY at DESC) AS nth
-      FROM failovers LEFT SEMI JOIN lanes
-        ON failovers.cluster_id = lanes.cluster_id AND failovers.component = lanes.component AND failovers.job_id <=> lanes.job_id
-      WHERE at >= :begin
-    ) WHERE nth <= :intervals ORDER BY at"""
-_FAILOVERS: Final = f"""
-    SELECT date(at) AS day, coalesce(cause, '{NO_CAUSE}') AS cause, count(*) AS n
-    FROM failovers WHERE at >= :begin GROUP BY ALL ORDER BY ALL"""  # noqa: S608  our own text
-_VACANCIES: Final = """
-    SELECT component, size(filter(:edges, edge -> edge <= vacant_seconds)) AS place, count(*) AS n
-    FROM failovers WHERE at >= :begin AND vacant_seconds IS NOT NULL GROUP BY ALL ORDER BY ALL"""
-_MTTR: Final = """
-    SELECT count(*) AS failovers, count(vacant_seconds) AS measured, approx_percentile(vacant_seconds, 0.5, 10000) AS p50,
-      approx_percentile(vacant_seconds, 0.95, 10000) AS p95, max(vacant_seconds) AS longest,
-      max(downtime_seconds_at_least) AS down_at_least, max(downtime_seconds_at_most) AS down_at_most,
-      count_if(downtime_seconds_at_most IS NULL) AS without_downtime
-    FROM failovers WHERE at >= :begin"""
-_DAYS: Final = """
-    SELECT day, sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved
-    FROM availability WHERE day >= date(:begin) GROUP BY day ORDER BY day"""
-_WORST: Final = """
-    SELECT cluster_id, component, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved,
-      sum(led_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds), 0) AS availability
-    FROM availability WHERE day >= date(:begin) GROUP BY cluster_id, component
-    HAVING vacant > 0 OR unobserved > 0 ORDER BY availability, unobserved DESC, cluster_id, component LIMIT :rows"""
-_GAPS: Final = """
-    SELECT cluster_id, component, began_at, ended_at, (unix_micros(ended_at) - unix_micros(began_at)) / 1e6D AS seconds
-    FROM (
-      SELECT cluster_id, component, began_at, least(ended_at, until) AS ended_at
-      FROM unobserved JOIN known_until USING (cluster_id) WHERE what <> 'CHANGES'
+      SELECT *, {_place("delivered_after")} AS place
+      FROM (SELECT *, CASE WHEN outcome = 'delivered' THEN seconds END AS delivered_after FROM alert_deliveries)
+      WHERE queued_at BETWEEN :begin AND :end AND {{chosen}}
     )
-    WHERE ended_at > date(:begin) AND began_at < ended_at
-    ORDER BY seconds DESC, cluster_id, component LIMIT :rows"""
-_KNOWN: Final = """
-    SELECT min(until) AS until, count_if(until IS NULL) AS unknown
-    FROM (SELECT DISTINCT cluster_id FROM shown) FULL JOIN known_until USING (cluster_id)"""
-_ALERTS: Final = """
-    SELECT destination, count_if(outcome <> 'already_told') AS queued,
-      count_if(outcome = 'delivered') AS delivered, count_if(outcome = 'gave_up') AS gave_up,
-      count_if(possible_duplicate) AS duplicates, max(attempts) AS attempts,
-      approx_percentile(CASE WHEN outcome = 'delivered' THEN seconds END, 0.5, 10000) AS p50,
-      approx_percentile(CASE WHEN outcome = 'delivered' THEN seconds END, 0.95, 10000) AS p95
-    FROM alert_deliveries WHERE queued_at >= :begin GROUP BY destination ORDER BY queued DESC, destination LIMIT :rows"""
-_DELAYS: Final = """
-    SELECT size(filter(:edges, edge -> edge <= seconds)) AS place, count(*) AS n
-    FROM alert_deliveries WHERE queued_at >= :begin AND outcome = 'delivered' GROUP BY ALL ORDER BY ALL"""
+    GROUP BY GROUPING SETS ((destination), (place))"""  # noqa: S608

@@ -1,239 +1,210 @@
-"""The content of the report around its charts: tiles, texts, tables, and notes on what is not shown."""
+"""The report's pictures: the texts around each, a table with its numbers, and notes on what is not shown."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from msgspec import Struct
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 from sidecar.audit import report_charts as charts
-from sidecar.audit.report_charts import plain
-from sidecar.audit.report_data import INTERVALS, LANES, TABLE_ROWS, Findings, utc
+from sidecar.audit.report_card import MEANT, TABLE_ROWS, Card, ReportTable
+from sidecar.audit.report_charts import Series
+from sidecar.audit.report_clusters import clusters
+from sidecar.audit.report_data import EDGES, Findings, Sums
+from sidecar.audit.report_figures import together
+from sidecar.audit.report_text import counted, percent, second, seconds, short
+
+_CAUSES: Final = 8
+"""The maximum number of causes in the picture."""
 
 
-class Tile(Struct, frozen=True):
-    """One figure at the top of the page."""
-
-    name: str
-    value: str
-    note: str
-    tone: str = ""
-    """`good`, `bad`, or neither."""
+def cards(found: Findings) -> list[Card]:
+    """The pictures, in the order of the page."""
+    return [card(found) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
 
 
-class ReportTable(Struct, frozen=True):
-    """A table of texts."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+_MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in MEANT)
 
 
-class Picture(Struct, frozen=True):
-    """One card of the page."""
-
-    id: str
-    title: str
-    text: str
-    figure: Any = None
-    """A plotly figure; None: there is nothing to draw."""
-    key: Sequence[tuple[str, str]] = ()
-    """Name and CSS class of each colour."""
-    table: ReportTable | None = None
-    note: str = ""
-    """What is not shown."""
-
-    @property
-    def height(self) -> int:
-        """Pixels reserved until the chart is drawn; 0: there is none."""
-        return int(self.figure.layout.height) if self.figure is not None else 0
-
-
-def tiles(found: Findings) -> list[Tile]:
-    """The figures above the charts."""
-    led, vacant, unobserved = (
-        sum(getattr(day, name) for day in found.days) for name in ("led", "vacant", "unobserved")
+def _meant(rows: Sequence[Any]) -> list[Series]:
+    """Failovers by whether they were planned, for each of the rows."""
+    values = (
+        [row.planned for row in rows],
+        [row.unplanned for row in rows],
+        [row.n - row.planned - row.unplanned for row in rows],
     )
-    queued, delivered, gave_up = (sum(row[name] for row in found.alerts) for name in ("queued", "delivered", "gave_up"))
-    observed = led + vacant
-    mttr, durations = found.mttr, "none measured"
-    if mttr.measured:
-        durations = (
-            f"median of a failover; 95 of 100: at most {seconds(mttr.p95)}; the longest: {seconds(mttr.longest)}"
-        )
-    tone = "good" if observed and not vacant else ""
-    return [
-        Tile("Availability", _percent(led, observed), "of the time that was observed", tone),
-        Tile("Unobserved", _percent(unobserved, observed + unobserved), "of all time; not counted as up"),
-        Tile("Failovers", f"{mttr.failovers:,}", "one for each component that failed over"),
-        Tile("No published leader", seconds(mttr.p50), durations),
-        Tile("No working leader", *_downtime(found)),
-        Tile("Alerts delivered", f"{delivered:,} of {queued:,}", f"{gave_up:,} given up", "bad" if gave_up else ""),
-    ]
+    return [Series(name, look, each) for (name, look), each in zip(MEANT, values, strict=True)]
 
 
-def _downtime(found: Findings) -> tuple[str, str]:
-    """The longest time without a working leader, and a note. A dead leader stays published until the store detects its death."""
-    mttr = found.mttr
-    if mttr.down_at_least is None:
-        return seconds(None), "none measured"
-    unknown = f"; no upper bound is known of {mttr.without_downtime:,}" if mttr.without_downtime else ""
-    if mttr.down_at_most is None:
-        return f"over {seconds(mttr.down_at_least)}", f"the longest failover{unknown}"
-    least, most = seconds(mttr.down_at_least), seconds(max(mttr.down_at_least, mttr.down_at_most))
-    return least if least == most else f"{least} to {most}", f"the longest failover{unknown}"
+class _Counts(NamedTuple):
+    """Of the failovers of one bar."""
+
+    n: int
+    planned: int
+    unplanned: int
 
 
-def pictures(found: Findings) -> list[Picture]:
-    """The cards, in the order of the page."""
-    cards = (_leadership, _failovers, _vacancies, _availability, _unobserved, _alerts)
-    return [card(found) for card in cards]
-
-
-def _leadership(found: Findings) -> Picture:
-    shown = sum(len(lane.intervals) for lane in found.lanes)
-    notes = []
-    if found.leaderships > len(found.lanes):
-        notes.append(f"Shown: the {LANES} leaderships with the most changes, of {found.leaderships:,}.")
-    if any(max(len(lane.intervals), len(lane.failovers)) >= INTERVALS for lane in found.lanes):
-        notes.append(
-            f"Of each, the {INTERVALS} longest intervals and the {INTERVALS} latest failovers: {shown:,} of {found.intervals:,} intervals."
-        )
-    return Picture(
-        "leadership",
-        "Leadership over time",
-        "The leader of each component. A leader has the same colour in all lanes of its cluster.",
-        charts.leadership(found) if found.lanes else None,
-        (
-            ("a leader; a new colour is a new leader", "led"),
-            ("no leader", "vacant"),
-            ("unobserved", "unseen"),
-            ("failover", "mark"),
-        ),
-        note=" ".join(notes),
+def _failovers(found: Findings) -> Card:
+    title = _per_day(found, "Failovers")
+    names, labels, grouped = _by_bar(found, found.by_day)
+    counts = [_Counts(*(sum(row[name] for row in rows) for name in _Counts._fields)) for rows in grouped]
+    series = _meant(counts)
+    table = [(name, *(f"{each.values[at]:,}" for each in series)) for at, name in enumerate(names) if counts[at].n]
+    left_out = "; those without one are left out" if len(table) < len(names) else ""
+    return Card(
+        title,
+        "A failover counts on the day on which it was over." if table else "No failovers.",
+        charts.bars(title, names, labels, series, "{:,.0f}".format, whole=True) if table else None,
+        _MEANT_KEY if table else (),
+        (ReportTable(f"{title}{left_out}", (_bar_heading(found), "Planned", "Not planned", "Not known"), table),),
+        width="double",
     )
 
 
-def _failovers(found: Findings) -> Picture:
-    return Picture(
-        "failovers",
-        "Failovers per day",
-        "By cause; one for each component that failed over." if found.failovers else "No failovers.",
-        charts.failovers(found) if found.failovers else None,
-        _key(cause for _, cause, _ in found.failovers),
-    )
+def _per_day(found: Findings, what: str) -> str:
+    days = found.period.bar_days
+    return f"{what} per day" if days == 1 else f"{what} per {days} days"
 
 
-def _vacancies(found: Findings) -> Picture:
-    unknown = found.mttr.failovers - found.mttr.measured
-    return Picture(
-        "vacancies",
-        "Time without a published leader",
-        f"How long no leader was published before another leader took over: {found.mttr.measured:,} failovers."
-        + (f" Unknown for {unknown:,} more: no vacancy was observed, or not its beginning." if unknown else ""),
-        charts.vacancies(found) if found.vacancies else None,
-        _key(component for component, _, _ in found.vacancies),
-    )
+def _bar_heading(found: Findings) -> str:
+    return "Day" if found.period.bar_days == 1 else "From"
 
 
-def _availability(found: Findings) -> Picture:
-    rows = [
-        _row(row, _percent(row.availability, 1), seconds(row.vacant), seconds(row.unobserved)) for row in found.worst
-    ]
-    text = "Unknown: no coverage was recorded."
-    if found.days:
-        text = f"Each day, over all leaderships: led, without a leader, and unobserved. {_known(found)}".strip()
-    return Picture(
-        "availability",
-        "Availability",
+def _by_bar(found: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
+    """Names of the bars of a chart, labels below them, and the values of the days of each bar."""
+    period = found.period
+    number = -(-period.days // period.bar_days)
+    first = [period.begin + timedelta(days=period.bar_days * bar) for bar in range(number)]
+    every = -(-number // charts.LABELS)
+    labels = {bar + 0.5: charts.day_label(first[bar]) for bar in range(0, number, every)}
+    grouped: list[list[Any]] = [[] for _ in first]
+    for day, value in by_day.items():
+        grouped[day // period.bar_days].append(value)
+    return [f"{day:%Y-%m-%d}" for day in first], labels, grouped
+
+
+def _causes(found: Findings) -> Card:
+    by_cause = sorted((row for row in found.by_cause.values() if row.n), key=lambda row: (-row.n, row.cause))
+    drawn = {short(row.cause): _meant([row]) for row in by_cause[:_CAUSES]}
+    others = sorted((row.cause, row.others) for row in found.by_cause.values() if row.others)
+    text = "As above, planned or not." if drawn else "No failovers."
+    if len(by_cause) > len(drawn):
+        text = f"As above, planned or not; the {_CAUSES} most frequent of {len(by_cause)}."
+    if others:
+        which = ", ".join(f"{number:,} {short(cause)}" for cause, number in others)
+        text += f" {counted(sum(n for _, n in others), 'episode')} without a change of leader: {which}."
+    table = [(short(row.cause), f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) for row in by_cause]
+    return Card(
+        "Causes",
         text,
-        charts.availability(found) if found.days else None,
-        (("led", "up"), ("no leader", "vacant"), ("unobserved", "unseen")) if found.days else (),
-        table=ReportTable(("Cluster", "Component", "Availability", "No leader", "Unobserved"), rows),
-        note=f"The table: the {TABLE_ROWS} components with the lowest availability, if below 100 % or not always observed."
-        if rows
-        else "",
+        charts.rows("Failovers by cause", drawn) if drawn else None,
+        tables=(ReportTable("Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader"), table),),
     )
 
 
-def _unobserved(found: Findings) -> Picture:
-    rows = [_row(row, _utc_text(row.began_at), _utc_text(row.ended_at), seconds(row.seconds)) for row in found.gaps]
-    if rows:
-        text = f"The longest times in which no observer was connected, or a component's entry was unreadable, {TABLE_ROWS} at most."
-    elif found.known_until is None:
-        text = "Unknown: not every cluster has a coverage record yet."
-    else:
-        text = "Observed without a gap since the first coverage record of each cluster."
-    return Picture(
-        "unobserved",
-        "Unobserved",
-        f"{text} {_known(found)}".strip(),
-        table=ReportTable(("Cluster", "Component", "From (UTC)", "To (UTC)", "For"), rows),
+_SHOWN: Final = (("no published leader", "vacant"), ("no working leader, at most", "down"))
+
+
+def _durations(found: Findings) -> Card:
+    names, labels = _histogram()
+    counts = [[places.get(place, 0) for place in range(len(names))] for places in (found.vacancies, found.downtimes)]
+    series = [Series(name, look, values) for (name, look), values in zip(_SHOWN, counts, strict=True)]
+    missing = (
+        ("no published leader", found.total.without_vacant),
+        ("no working leader", found.total.without_down_bound),
     )
-
-
-def _row(row: Any, *cells: str) -> tuple[str, ...]:
-    return plain(row.cluster_id), plain(row.component or "all"), *cells
-
-
-def _known(found: Findings) -> str:
-    """A note on the end of the coverage records; empty if they cover the period."""
-    if found.known_until is None or found.known_until >= found.end:
-        return ""
-    until = _utc_text(found.known_until)
-    return f"Each cluster is known until its last coverage record (the earliest: {until} UTC); later time is in no figure yet."
-
-
-def _alerts(found: Findings) -> Picture:
-    counts = ("queued", "delivered", "gave_up", "duplicates", "attempts")
+    unknown = [f"{name} of {n:,}" for name, n in missing if n]
+    text = "How long a cluster's component was without a leader: the longest of each failover."
+    text += f" Not known: {', '.join(unknown)}." if unknown else ""
+    drawn = any(map(any, counts))
     rows = [
-        (plain(row.destination), *(f"{row[name]:,}" for name in counts), seconds(row.p50), seconds(row.p95))
-        for row in found.alerts
+        (name, *(f"{values[at]:,}" for values in counts))
+        for at, name in enumerate(names)
+        if any(values[at] for values in counts)
+    ]
+    return Card(
+        "Without a leader per failover",
+        text if found.total.n else "No failovers.",
+        charts.bars(
+            "Failovers by the time without a leader", names, labels, series, "{:,.0f}".format, beside=True, whole=True
+        )
+        if drawn
+        else None,
+        tuple((name, charts.swatch(look)) for name, look in _SHOWN) if drawn else (),
+        (
+            ReportTable(
+                "Failovers by the time without a leader",
+                ("Seconds", "No published leader", "No working leader, at most"),
+                rows,
+            ),
+        ),
+    )
+
+
+def _histogram() -> tuple[list[str], dict[float, str]]:
+    """Names of the bars between EDGES, and labels at every other edge."""
+    edges = [seconds(edge) for edge in EDGES]
+    between_edges = [f"{low} to {high}" for low, high in pairwise(edges)]
+    return [f"below {edges[0]}", *between_edges, f"{edges[-1]} and more"], {
+        n + 1.0: edge for n, edge in enumerate(edges) if not n % 2
+    }
+
+
+def _availability(found: Findings) -> Card:
+    names, labels, grouped = _by_bar(found, found.available_by_day)
+    sums = [together(each) for each in grouped]
+    shares = [each.vacant / (each.led + each.vacant or 1.0) for each in sums]
+    table = [
+        (
+            name,
+            percent(each.led, each.led + each.vacant),
+            seconds(each.vacant),
+            percent(each.unobserved, each.led + each.vacant + each.unobserved),
+        )
+        for name, each in zip(names, sums, strict=True)
+        if each != Sums()
+    ]
+    known = min((until for until in found.period.clusters.values() if until), default=None)
+    if not table:
+        text = "Unknown: no coverage is recorded."
+    else:
+        text = "The part of the observed time without a published leader, over all components and jobs."
+        if known and known < found.period.end:
+            text += f" Later time than a cluster's last coverage record (the earliest: {second(known)}) is in no figure yet."
+    title = _per_day(found, "Without a leader")
+    series = [Series("without a leader", "vacant", shares)]
+    columns = (
+        _bar_heading(found),
+        "Availability",
+        "No leader, all components and jobs",
+        "Unobserved",
+    )
+    return Card(
+        title,
+        text,
+        charts.bars(title, names, labels, series, lambda share: f"{share * 100:.6g} %") if table else None,
+        tables=(ReportTable(title.replace("Without a leader", "Availability"), columns, table),),
+    )
+
+
+def _alerts(found: Findings) -> Card:
+    names, labels = _histogram()
+    series = [Series("delivered", "delivered", [found.delays.get(place, 0) for place in range(len(names))])]
+    by_number = sorted(found.alerts.items(), key=lambda item: (-item[1].queued, item[0]))
+    rows = [
+        (
+            short(name),
+            *(f"{row[count]:,}" for count in ("queued", "delivered", "gave_up", "duplicates", "attempts")),
+            seconds(row.median),
+            seconds(row.p95),
+        )
+        for name, row in by_number[:TABLE_ROWS]
     ]
     columns = ("Destination", "Queued", "Delivered", "Given up", "Maybe twice", "Most attempts", "Median", "95 of 100")
-    return Picture(
-        "delays",
-        "Alert delays",
+    return Card(
+        "Alerts",
         "The time from queued to delivered." if rows else "No alert was queued.",
-        charts.delays(found) if found.delays else None,
-        table=ReportTable(columns, rows),
-        note=f"The table: the {TABLE_ROWS} destinations with the most alerts." if len(rows) >= TABLE_ROWS else "",
+        charts.bars("Alerts by the time until they were delivered", names, labels, series, "{:,.0f}".format, whole=True)
+        if found.delays
+        else None,
+        tables=(ReportTable(f"Alerts by destination ({TABLE_ROWS} at most)", columns, rows),),
     )
-
-
-def key_style() -> str:
-    """CSS that gives the keys the colours of the charts."""
-    return "".join(f".key .{_style_of(name)} {{ background: {colour}; }}\n" for name, colour in charts.COLOURS.items())
-
-
-def _key(names: Iterable[str]) -> list[tuple[str, str]]:
-    return [(plain(name), _style_of(name)) for name in charts.in_order(names)]
-
-
-def _style_of(name: str) -> str:
-    return name.replace(" ", "_") if name in charts.COLOURS else "led"
-
-
-def seconds(value: float | None) -> str:
-    """A readable duration: `840 ms`, `1.5 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
-    if value is None:
-        return "\N{EN DASH}"
-    if 0 < value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 60:
-        return f"{value:.1f}".removesuffix(".0") + " s"
-    whole = round(value)
-    for size, name, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
-    raise AssertionError(value)
-
-
-def _percent(part: float | None, whole: float) -> str:
-    """Rounded down: only the whole is shown as 100 %."""
-    if part is None or not whole:
-        return "\N{EN DASH}"
-    return f"{int(part / whole * 1_000_000) / 10_000:.4f}".rstrip("0").rstrip(".") + " %"
-
-
-def _utc_text(at: Any) -> str:
-    return f"{utc(at):%Y-%m-%d %H:%M:%S}"

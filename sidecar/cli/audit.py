@@ -16,6 +16,7 @@ from sidecar.termination import Termination
 
 _LONGEST_DAYS = 36_500
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_DATE = click.DateTime(["%Y-%m-%d"])
 
 
 def _settings(_context: click.Context, _parameter: click.Parameter, conf: tuple[str, ...]) -> dict[str, str]:
@@ -37,7 +38,9 @@ def _days(_context: click.Context, _parameter: click.Parameter, keep: str | None
     return int(number)
 
 
-def _period(_context: click.Context, _parameter: click.Parameter, since: str) -> timedelta:
+def _period(_context: click.Context, _parameter: click.Parameter, since: str | None) -> timedelta | None:
+    if since is None:
+        return None
     try:
         period = timedelta(microseconds=parse_duration(since))
     except ValueError as error:
@@ -106,7 +109,7 @@ def sql(
 
 
 @audit.command()
-@click.option("--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only earlier dates.  [today, UTC]")
+@click.option("--before", type=_DATE, metavar="DATE", help="Only earlier dates.  [today, UTC]")
 @click.option("--keep", "days", metavar="DAYS", callback=_days, help="First delete older data, like 400d.  [for ever]")
 @click.option("--spool", metavar="URL", help="With --keep: delete old segments here too, if the audit log has them.")
 @_audit_options
@@ -157,17 +160,30 @@ def verify(audit_url: str, **spark_options: Any) -> None:
 @audit.command()
 @click.option("--html", required=True, type=_FILE, metavar="FILE", help="The file to write.")
 @click.option(
-    *("--since", "period"),
-    default="30d",
-    show_default=True,
-    callback=_period,
-    help="Up to the last record, like 12h or 8w.",
+    *("--since", "period"), callback=_period, help="Up to the last record, in whole days, like 2w.  [default: 90d]"
 )
+@click.option(*("--from", "first"), type=_DATE, metavar="DATE", help="The first day, UTC, like 2026-07-01.")
+@click.option(*("--to", "last"), type=_DATE, metavar="DATE", help="The last day, UTC, like 2026-09-30.")
+@click.option("--cluster", "clusters", multiple=True, metavar="ID", help="Only this cluster; may be repeated.  [all]")
 @_audit_options
-def report(audit_url: str, html: Path, period: timedelta, **spark_options: Any) -> None:
-    """Write one HTML file with charts. Leaders over time, failovers, availability, alert delays; it needs no network."""
+def report(
+    audit_url: str,
+    html: Path,
+    period: timedelta | None,
+    first: datetime | None,
+    last: datetime | None,
+    clusters: tuple[str, ...],
+    **spark_options: Any,
+) -> None:
+    """Write one HTML file about a quarter. Failovers, their causes, availability, alerts; it needs no network and no script."""
+    if period is not None and first is not None:
+        raise click.UsageError("give either --since or --from")
+    if first and last and first > last:
+        raise click.UsageError("--from is later than --to")
     with _session(**spark_options) as spark:
         from sidecar.audit.report import write_report
+        from sidecar.audit.report_period import DEFAULT_SINCE, Wanted
 
-        write_report(spark, audit_url, html, period)
-    click.echo(f"{html}: {html.stat().st_size / 1e6:.1f} MB")
+        wanted = Wanted(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
+        write_report(spark, audit_url, html, wanted)
+    click.echo(f"{html}: {html.stat().st_size / 1e3:.0f} kB")

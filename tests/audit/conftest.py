@@ -1,7 +1,7 @@
 """One Spark for all tests of the audit."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -9,11 +9,19 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.ingest import ingest
-from sidecar.audit.session import spark_session
+from sidecar.audit.report_data import Findings, find
+from sidecar.audit.report_period import Wanted, find_period
+from sidecar.audit.session import own_session, spark_session
+from sidecar.audit.views import register_views
+from tests.audit import quarter
 from tests.audit.spooling import ids, seal, transition
 
 YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
+
+
+QuarterRead = Callable[[Wanted], Findings]
 
 
 class Log(NamedTuple):
@@ -61,3 +69,36 @@ def log(ingested: Log, tmp_path: Path) -> Log:
     """A copy of that, for one test. Its checkpoint is that of another spool."""
     shutil.copytree(ingested.audit.parent, tmp_path, dirs_exist_ok=True)
     return Log(tmp_path / "spool", tmp_path / "audit", ingested.ids)
+
+
+@pytest.fixture(scope="session")
+def quarter_log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The audit log of `quarter`."""
+    folder = tmp_path_factory.mktemp("quarter")
+    seal(folder / "spool", "jm-0", 1, quarter.records())
+    ingest(spark, str(folder / "spool"), str(folder / "audit"))
+    return folder / "audit"
+
+
+@pytest.fixture(scope="session")
+def quarter_session(spark: SparkSession, quarter_log: Path) -> SparkSession:
+    """A session in which it is open, and leadership is computed only once."""
+    session = own_session(spark)
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    register_views(session, str(quarter_log))
+    for view in ("leadership", "sight"):
+        session.catalog.cacheTable(view)
+    return session
+
+
+@pytest.fixture(scope="session")
+def quarter_read(quarter_session: SparkSession, quarter_log: Path) -> QuarterRead:
+    """The report's figures of a period of it."""
+    folder = audit_folder(quarter_session, str(quarter_log), "read")
+    return lambda wanted: find(quarter_session, find_period(quarter_session, folder, wanted))
+
+
+@pytest.fixture(scope="session")
+def quarter_found(quarter_read: QuarterRead) -> Findings:
+    """The report's figures of all of it."""
+    return quarter_read(Wanted())

@@ -71,10 +71,12 @@ class History:
     def found(self, seconds: float, after: str | None, before: str | None = None, **fields: Any) -> "History":
         return self.happened(seconds, "DISCOVERED", after, before, **fields)
 
-    def covered(self, begin: float, end: float, state: str = "seeing", observer: str = "jm-0") -> "History":
-        """What one observer could see, in pieces of an hour as it records them."""
+    def covered(
+        self, begin: float, end: float, state: str = "seeing", observer: str = "jm-0", piece: float = 3600
+    ) -> "History":
+        """What one observer could see, in pieces of an hour as it records them, or of another length."""
         while begin < end:
-            until = min(begin + 3600, end)
+            until = min(begin + piece, end)
             self.records.append(
                 Coverage(
                     id=record_id("history", self.cluster_id, "coverage", observer, begin),

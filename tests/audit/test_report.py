@@ -1,184 +1,353 @@
-"""`audit report`: one file that fetches nothing, runs nothing but its own, fits a phone and paper, and stays small."""
+"""`audit report`: its figures are those of the log, one failover is one, and it stays small. See test_report_page.py for how it looks."""
 
-import json
 import re
-from collections.abc import Iterator
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from html import unescape
 from pathlib import Path
+from shlex import split
 
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from sidecar.audit import AuditError, open_audit
+from sidecar.audit import AuditError
+from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.ingest import ingest
-from sidecar.audit.report import write_report
-from sidecar.audit.report_data import INTERVALS, LANES, find
-from sidecar.audit.report_page import pictures, seconds, tiles
+from sidecar.audit.report import render, write_report
+from sidecar.audit.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _asked
+from sidecar.audit.report_figures import notices, tiles
+from sidecar.audit.report_list import failover_list
+from sidecar.audit.report_page import cards
+from sidecar.audit.report_period import _CLUSTERS, Wanted, find_period
+from sidecar.audit.report_text import DASH, between, minute, parts, percent, planned, second, seconds, short
+from sidecar.audit.sql import run_sql
 from sidecar.cli.audit import audit as command
-from sidecar.core.records import AnyRecord, record_id
-from tests.audit.histories import A, History
-from tests.audit.spooling import seal, session_id
-from tests.kit.browser import Page, chromium
+from tests.audit.conftest import QuarterRead
+from tests.audit.histories import at
+from tests.audit.quarter import (
+    ALONE,
+    CLUSTERS,
+    DAY,
+    HOSTILE,
+    NOTHING,
+    Cluster,
+    Failover,
+    Truth,
+    days,
+    happened,
+    truth,
+)
+from tests.audit.spooling import NOON, seal
 
 pytestmark = pytest.mark.spark
 
-HOSTILE = (
-    "</script><script>hostile=1</script><img src=http://127.0.0.1:9/x onerror=hostile=2>"
-    "<a href='javascript:hostile=3'>'\"&amp;{{7*7}}"
-)
-HOSTILE_ADDRESS = f"pekko.tcp://flink@<b onmouseover=hostile=4>%{{x}}{HOSTILE}:6123/user"
-DAY = 86400.0
-DOWN = {"downtime_seconds_at_least": 3.0, "downtime_seconds_at_most": 9.0}
+
+def table(found: Findings, caption: str) -> list[tuple[str, ...]]:
+    """The rows of the table whose caption begins like that."""
+    (rows,) = (each.rows for card in cards(found) for each in card.tables if each.caption.startswith(caption))
+    return [tuple(row) for row in rows]
 
 
-def records() -> list[AnyRecord]:
-    """A cluster with a hostile name and 100 failovers, blind for two days of thirty, and 30 jobs that nothing happens to."""
-    history = History("hostile")
-    history.found(0, A, after_address=HOSTILE_ADDRESS)
-    before = A
-    for number in range(100):
-        after = session_id("bcde"[number % 4])[:-2] + f"{number:02}"
-        begin = (number + 1) * 0.25 * DAY
-        history.revoked(begin, before).granted(begin + 3, after, before, 3.0, after_address=HOSTILE_ADDRESS, **DOWN)
-        before = after
-    for number in range(30):
-        history.granted(0, A, None, None, component="job", job_id=f"{number:032x}")
-    history.covered(0, 10 * DAY).covered(10 * DAY, 12 * DAY, "blind").covered(12 * DAY, 28 * DAY)
-    history.notified(DAY, "queued", destination=HOSTILE).notified(
-        DAY + 2, "delivered", 1, queued=DAY, destination=HOSTILE
+def together(truths: Iterable[Truth]) -> Truth:
+    """Their sum."""
+    return sum(truths, NOTHING)
+
+
+def shares(of: Truth) -> tuple[str, str]:
+    """Availability and the unobserved part."""
+    observed = of.led + of.vacant
+    return percent(of.led, observed), percent(of.unobserved, observed + of.unobserved)
+
+
+def counts(failovers: Sequence[Failover]) -> tuple[str, str, str]:
+    """Planned, not planned, not known."""
+    found = Counter(each.meant for each in failovers)
+    return str(found[True]), str(found[False]), str(found[None])
+
+
+def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: Findings) -> None:
+    """Failovers, the time without a leader, availability, alerts; and what is not over is said first."""
+    all_of_it = [failover for _, failover in happened()]
+    vacant = sorted(each.vacant for each in all_of_it)
+    bounds = [each.down for each in all_of_it if each.down]
+    least, most = (sum(values) for values in zip(*bounds, strict=True))
+    assert len(bounds) == len(all_of_it) - 1
+    assert most > least
+    sums = together(truth(cluster, day) for cluster in CLUSTERS for day in days())
+    of, longest = max(happened(), key=lambda pair: pair[1].vacant)
+    shown = {tile.name: (tile.value, tile.note) for tile in tiles(quarter_found)}
+    meant, not_meant, unknown = counts(all_of_it)
+    assert shown["Failovers"] == ("11", f"{meant} planned, {not_meant} not planned, {unknown} not known")
+    assert shown["No published leader"] == (
+        seconds(sum(vacant)),
+        f"all failovers together; median {seconds(vacant[5])}, longest {seconds(longest.vacant)} ({of.id}, {minute(at(longest.began))})",
     )
-    return [replace(record, cluster_id=HOSTILE, id=record_id("hostile", record.id)) for record in history.records]
+    assert shown["No working leader"][0] == between(least, None)
+    assert shown["No working leader"][1].endswith("no upper bound is known of 1")
+    assert (shown["Availability"][0], shown["Unobserved"][0]) == shares(sums)
+    assert shown["Alerts delivered"] == ("11 of 12", "1 given up")
+    assert notices(quarter_found) == [
+        "clicks has no leader at the end of this period: dispatcher, resource_manager, rest_server, 2 jobs, since 2025-11-30 20:00.",
+        "1 more failover began and is in no figure of failovers: not over when the period ended, or the end was not recorded.",
+    ]
 
 
-@pytest.fixture(scope="module")
-def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report on all of that."""
-    folder = tmp_path_factory.mktemp("report")
-    seal(folder / "spool", "jm-0", 1, records())
-    ingest(spark, str(folder / "spool"), str(folder / "audit"))
-    (folder / "report.html").write_text("the last one")
-    write_report(spark, str(folder / "audit"), folder / "report.html")
-    assert sorted(path.name for path in folder.iterdir()) == ["audit", "report.html", "spool"]
-    return folder / "report.html"
+def test_one_failover_is_one_row(quarter_found: Findings) -> None:
+    """Newest first, whatever the number of components and jobs; with an operator's note. Who returned is no failover."""
+    rows = failover_list(quarter_found).rows
+    expected = [
+        (second(at(each.began)), short(cluster.id), planned(each.meant, noted=each.note is not None), each.note)
+        for cluster, each in reversed(happened())
+    ]
+    assert [(row.at, row.cluster, row.planned, row.note.removesuffix(" (Ada)") or None) for row in rows] == expected
+    assert [(row.cause, row.vacant, row.down) for row in rows] == [
+        (f"{each.cause} (medium)", between(each.vacant, each.vacant), between(*(each.down or (None, None))))
+        for _, each in reversed(happened())
+    ]
+    (latest,) = (row for row in rows if row.at == "2025-11-23 17:30:00")
+    assert (latest.moved, latest.parts) == ("jm-6:6123 → jm-8:6123", "3 components; 14 of 14 jobs")
+    assert failover_list(quarter_found).query == ""
 
 
-@pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with chromium() as opened:
-        yield opened
+def test_what_moved_is_said_in_words(quarter_found: Findings) -> None:
+    """Of a smaller failover the components are named; jobs without a leader and chains are counted."""
+    row = quarter_found.latest[0].asDict()
+    small = row | {"components": ["dispatcher", "job"], "jobs_missing": 2, "failovers": 3}
+    assert parts(type(quarter_found.latest[0])(**small)) == (
+        "dispatcher; 3 of 3 jobs; 2 jobs without a leader at its end; 3 leaders followed each other"
+    )
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-def test_it_fits_the_screen_and_asks_nobody(report: Path, page: Page, width: int) -> None:
-    """All pictures are drawn without a request, nothing scrolls to the side, and nothing of what a cluster wrote is executed."""
-    page.requested.clear()
-    page.open(report, width)
-    assert page.value(
-        "[...document.querySelectorAll('.chart')].map(c => c.id + ' ' + c.querySelectorAll('.main-svg').length).join()"
-    ) == ("leadership 3,failovers 3,vacancies 3,availability 3,delays 3")
-    assert page.value("innerWidth") == width
-    assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
-    assert (
-        page.value(
-            "[...document.querySelectorAll('.chart svg')].every(s => s.getBoundingClientRect().right <= innerWidth)"
+def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
+    """Each picture has one, and each number in it is computed from the lists of the test too."""
+    by_day: dict[date, list[Failover]] = {}
+    for _, each in happened():
+        by_day.setdefault((NOON + timedelta(seconds=each.over + 5)).date(), []).append(each)
+    assert table(quarter_found, "Failovers per day") == [
+        (f"{day}", *counts(each)) for day, each in sorted(by_day.items())
+    ]
+
+    causes = Counter(each.cause for _, each in happened())
+    assert table(quarter_found, "Failovers by cause") == [
+        (
+            cause,
+            str(n),
+            str(sum(each.cause == cause and each.meant is True for _, each in happened())),
+            seconds(sum(each.vacant for _, each in happened() if each.cause == cause)),
         )
-        is True
+        for cause, n in sorted(causes.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    assert [card.text for card in cards(quarter_found) if card.title == "Causes"] == [
+        "As above, planned or not. 1 episode without a change of leader: 1 rewritten_by_flink."
+    ]
+
+    for place, edge in ((0, 0.0), *enumerate(EDGES, start=1)):
+        top = EDGES[place] if place < len(EDGES) else float("inf")
+        published = sum(edge <= each.vacant < top for _, each in happened())
+        working = sum(bool(each.down) and edge <= each.down[1] < top for _, each in happened() if each.down)
+        assert (quarter_found.vacancies.get(place, 0), quarter_found.downtimes.get(place, 0)) == (published, working)
+    assert "Not known: no working leader of 1." in next(
+        each.text for each in cards(quarter_found) if "per failover" in each.title
     )
-    assert page.screenshot().startswith(b"\x89PNG")
-    assert [url for url in page.requested if url != report.as_uri()] == []
-    assert page.complaints == []
-    assert page.value("typeof hostile") == "undefined"
-    assert page.value("document.querySelectorAll('img, a, main b').length") == 0
-    assert page.dialogs == 0
+    assert ("30 s to 1 min", "1", "2") in table(quarter_found, "Failovers by the time")
 
-
-def test_it_can_be_printed(report: Path, page: Page) -> None:
-    """On paper, with its pictures."""
-    page.open(report, 1280)
-    assert page.printed().startswith(b"%PDF")
-    assert page.complaints == []
-
-
-def test_a_script_that_got_into_the_page_would_not_run(report: Path, page: Page, tmp_path: Path) -> None:
-    """Escaping is one wall, and the page's own policy is another."""
-    broken = tmp_path / "broken.html"
-    broken.write_text(
-        report.read_text().replace("<main>", "<main><script>hostile = 5</script><img src=x onerror='hostile = 6'>")
+    assert table(quarter_found, "Availability per day") == [
+        (f"{day}", shares(sums)[0], seconds(sums.vacant), shares(sums)[1])
+        for day in days()
+        if (sums := together(truth(cluster, day) for cluster in CLUSTERS)) != NOTHING
+    ]
+    delays = sorted(
+        each.vacant / 4 for cluster in CLUSTERS for each in cluster.failovers if each.recorded and each.vacant != 3.5
     )
-    page.complaints.clear()
-    page.open(broken, 1280)
-    assert page.value("typeof hostile") == "undefined"
-    assert any("Content Security Policy" in complaint for complaint in page.complaints)
-    page.complaints.clear()
+    assert table(quarter_found, "Alerts by destination") == [
+        ("ops#0", "12", "11", "1", "0", "1", seconds(delays[5]), seconds(delays[-1]))
+    ]
+    assert sum(quarter_found.delays.values()) == 11
 
 
-def test_it_stays_small_and_says_what_it_left_out(report: Path) -> None:
-    """However many leaderships and terms there are; and it names no other file or server."""
-    text = report.read_text()
-    assert len(text) < 3_000_000
-    figures = json.loads(re.findall(r'id="figures">(.*?)</script>', text, re.DOTALL)[0])
-    lanes = figures["leadership"]["data"]
-    assert len({y for trace in lanes[:-1] for y in trace["y"]}) == LANES
+def test_each_cluster_has_its_figures(quarter_found: Findings) -> None:
+    """One row per cluster, that without a leader for longest first; and the longest unobserved times."""
+    sums = {cluster.id: together(truth(cluster, day) for day in days()) for cluster in CLUSTERS}
+    expected = []
+    for cluster in sorted(CLUSTERS, key=lambda cluster: -sums[cluster.id].vacant):
+        own = [each for of, each in happened() if of is cluster]
+        expected.append((
+            short(cluster.id),
+            str(len(own)),
+            counts(own)[0],
+            seconds(sum(each.vacant for each in own)) if own else DASH,
+            str(changes(cluster)),
+            *shares(sums[cluster.id]),
+        ))  # fmt: skip
+    assert table(quarter_found, "Clusters") == expected
+    blind = [(cluster.id, stretch) for cluster in CLUSTERS for stretch in cluster.blind]
+    assert table(quarter_found, "Longest unobserved times") == [
+        (name, "all", second(at(began)), second(at(ended)), seconds(ended - began))
+        for name, (began, ended) in sorted(blind, key=lambda item: item[1][0] - item[1][1])
+    ]
+
+
+def changes(cluster: Cluster) -> int:
+    """How often a component or job of it got another leader."""
+    moves = sum(each.leaders > 0 for each in cluster.failovers)
+    return moves * len(cluster.names()) + (cluster.id == ALONE[0])
+
+
+def test_a_week_agrees_with_the_weekly_report(quarter_session: SparkSession, quarter_read: QuarterRead) -> None:
+    """Of the clusters asked for: availability and changes of leader are those of the view; a failover is an episode, and words say so."""
+    found = quarter_read(Wanted(first=date(2025, 11, 24), last=date(2025, 11, 30), clusters=("payments", "clicks")))
+    week = quarter_session.sql(
+        "SELECT * FROM weekly_report WHERE week = '2025-11-24' AND cluster_id IN ('payments', 'clicks')"
+    )
+    rows = {row.cluster_id: row for row in week.collect()}
+    assert {name: row.n for name, row in found.changes.items()} == {name: row.failovers for name, row in rows.items()}
+    for name, sums in found.available_by_cluster.items():
+        assert sums.led / (sums.led + sums.vacant) == pytest.approx(rows[name].availability, abs=1e-12)
+    monday = 2.5 * DAY  # after noon of 2025-11-21
+    own = [cluster.id for cluster, _ in happened(monday, monday + 7 * DAY) if cluster.id in rows]
+    assert (found.total.n, own) == (1, ["payments"])
+    page = render(found)
+    assert "2025-11-24 00:00</time> to <time>2025-11-30 23:59</time> UTC · <bdi>clicks, payments" in page
+    assert "Within this period, 12 components and jobs changed their leader, 1 of them outside of any failover;" in page
+    assert [*found.marks] == ["clicks", "payments"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "begin", "end"),
+    [
+        (Wanted(), "2025-09-02 00:00", "2025-12-01 00:00"),
+        (Wanted(since=timedelta(hours=12)), "2025-11-30 00:00", "2025-12-01 00:00"),
+        (Wanted(last=date(2025, 10, 1)), "2025-09-02 00:00", "2025-10-01 23:59"),
+        (Wanted(first=date(2025, 11, 30), last=date(2026, 1, 31)), "2025-11-30 00:00", "2025-12-01 00:00"),
+    ],
+)
+def test_a_period_is_whole_days(
+    quarter_session: SparkSession, quarter_log: Path, wanted: Wanted, begin: str, end: str
+) -> None:
+    """UTC, the last one included; at most what is recorded."""
+    period = find_period(quarter_session, audit_folder(quarter_session, str(quarter_log), "read"), wanted)
+    assert (minute(period.begin), minute(period.end)) == (begin, end)
+    assert [*period.clusters] == sorted(cluster.id for cluster in CLUSTERS)
+
+
+def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSession, quarter_log: Path) -> None:
+    """Each scan of a table has a condition on its partitions."""
+    folder = audit_folder(quarter_session, str(quarter_log), "read")
+    period = find_period(quarter_session, folder, Wanted(last=date(2025, 10, 1)))
+    days = {"first": period.begin.date(), "last": period.end.date()}
+    assert scans(quarter_session.sql(_CLUSTERS, args=days)) == 3
     assert (
-        max(sum(trace["y"].count(0) for trace in lanes[:6]), sum(len(trace["y"]) for trace in lanes[:6]))
-        <= LANES * INTERVALS
-    )
-    assert f"Shown: the {LANES} leaderships with the most changes, of 31." in text
-    assert f"Of each, the {INTERVALS} longest intervals and the {INTERVALS} latest failovers: " in text
-    visible = re.sub(r'<script type="text/plain" id="library">.*?</script>', "", text, flags=re.DOTALL)
-    assert not re.findall(
-        r"(?:src|href|action)\s*=|url\(|@import", re.sub(r"&[#\w]+;|\\u00\w\w", "", _untrusted_out(visible))
-    )
+        scans(_asked(quarter_session, period, _EPISODES)) == 2
+    )  # white box: the figures of failovers are made of this
 
 
-def _untrusted_out(text: str) -> str:
-    """Without the text that came from the cluster: it is escaped, and names what it likes."""
-    return re.sub(r"(?:&lt;|\\u0026lt;)[^<]*", "", text)
+def scans(query: DataFrame) -> int:
+    """How many tables it reads; all of them by dates."""
+    plan = str(query._jdf.queryExecution().sparkPlan())  # the plan is not public
+    filters = re.findall(r"FileScan .*?PartitionFilters: \[(.*?)\], PushedFilters", plan)
+    assert all(re.search(r"event_date#\d+L? [<>]=", each) for each in filters), plan
+    return len(filters)
 
 
-def test_what_it_says_is_what_was(report: Path, page: Page) -> None:
-    """Times are marked as UTC; unobserved time is shown beside availability, and never in it."""
-    page.open(report, 1280)
-    tiles = page.value(
-        "[...document.querySelectorAll('.tile')].map(t => [...t.children].map(c => c.textContent).join(' | ')).join('\\n')"
-    )
-    assert tiles.splitlines()[1:] == [
-        "Unobserved | 7.1428 % | of all time; not counted as up",
-        "Failovers | 100 | one for each component that failed over",
-        "No published leader | 3 s | median of a failover; 95 of 100: at most 3 s; the longest: 3 s",
-        "No working leader | 3 s to 9 s | the longest failover",
-        "Alerts delivered | 1 of 1 | 0 given up",
+@pytest.fixture(scope="module")
+def many(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The audit log of a hundred clusters with a hundred failovers each, in a week."""
+    audit = tmp_path_factory.mktemp("many") / "audit"
+    begin = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp())
+    episodes = spark.range(10_000).selectExpr(
+        "uuid() AS id", "concat('cluster-', id % 100) AS cluster_id", "'unknown' AS cause", "'high' AS confidence",
+        f"timestamp_seconds({begin} + id * 60) AS opened_at", f"timestamp_seconds({begin} + id * 60 + 5) AS closed_at",
+        f"timestamp_seconds({begin} + id * 60 + 9) AS observed_at", "array('dispatcher') AS components", "0L AS jobs_total",
+        "0.5D AS vacant_seconds", "'pekko.tcp://flink@jm-a:6123/user' AS before_address", "1L AS failovers",
+        "'pekko.tcp://flink@jm-b:6123/user' AS after_address",
+    )  # fmt: skip
+    coverage = spark.range(7 * 100).selectExpr(
+        "uuid() AS id", "concat('cluster-', id % 100) AS cluster_id", "'seeing' AS state", "'jm-0' AS observer",
+        f"timestamp_seconds({begin} + id DIV 100 * 86400) AS `from`",
+        f"timestamp_seconds({begin} + (id DIV 100 + 1) * 86400 - 1) AS `to`",
+        f"timestamp_seconds({begin} + (id DIV 100 + 1) * 86400 - 1) AS observed_at",
+    )  # fmt: skip
+    for name, rows in (("episodes", episodes), ("coverage", coverage)):
+        dated = rows.selectExpr("*", "to_date(observed_at) AS event_date").coalesce(1)
+        dated.write.partitionBy("event_date").parquet(f"{audit}/{name}")
+    return audit
+
+
+def test_it_stays_small_and_says_how_to_get_the_rest(spark: SparkSession, many: Path, tmp_path: Path) -> None:
+    """With ten thousand failovers of a hundred clusters: a list that is cut, and the command that prints all of it."""
+    (tmp_path / "report.html").write_text("the last one")
+    write_report(spark, str(many), tmp_path / "report.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    page = (tmp_path / "report.html").read_text()
+    assert len(page) < 300_000
+    assert page.count('<tr role="row">') == LIST_ROWS + 1
+    assert "The latest 100 of 10,000, newest first." in page
+    assert "Drawn: the 8 that were without a leader for longest, of 100." in page
+    (line,) = re.findall(r"<code>(flink-ha-sidecar audit sql .*?)</code>", page, re.DOTALL)
+    words = split(unescape(line))
+    assert words[:-1] == ["flink-ha-sidecar", "audit", "sql", "--audit", "URL", "--output", "csv"]
+    assert sum(1 for _ in run_sql(spark, str(many), words[-1]).rows) == 10_000
+
+
+def test_the_command_for_the_rest_names_the_clusters(
+    spark: SparkSession, quarter_log: Path, quarter_found: Findings
+) -> None:
+    """Whatever their names are: the query is one word of a shell, and Spark reads it."""
+    period = replace(quarter_found.period, clusters={HOSTILE: None}, chosen=True)
+    query = split(failover_list(replace(quarter_found, period=period, latest=())).query)[-1]
+    assert [row[1] for row in run_sql(spark, str(quarter_log), query.replace("*", "id, cluster_id", 1)).rows] == [
+        HOSTILE
     ]
-    assert "2025-11-21 12:00 to 2025-12-19 12:00 UTC" in page.value("document.querySelector('header').innerText")
-    assert "2 d" in page.value("document.querySelectorAll('.card')[4].innerText")
 
 
-def test_what_was_not_seen_is_said_in_each_place_alike(spark: SparkSession, spool: Path, audit: Path) -> None:
-    """Share and stretches agree: blind earlier on the first day and just now, one component unreadable. Later time is not known."""
-    history = History("default").found(0, A).happened(300, "OBSCURED", None, A, view="CONNECTED").found(360, A, A)
-    history.covered(0, 60).covered(60, 120, "blind").covered(120, 5400).covered(5400, 5420, "blind")
-    history.happened(9000, "CHANGED", session_id("b"), A)
-    seal(spool, "jm-0", 1, history.records)
+def test_what_cannot_be_reported_is_one_line(
+    spark: SparkSession, spool: Path, audit: Path, quarter_log: Path, tmp_path: Path
+) -> None:
+    """No log, nothing in it, no such cluster or time, nowhere to write to: nothing is left behind."""
+    seal(spool, "jm-0", 1, lines=[b"garbage"])
     ingest(spark, str(spool), str(audit))
-    session = spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    session.conf.set("spark.sql.shuffle.partitions", "2")
-    open_audit(session, str(audit))
-    findings = find(session, timedelta(seconds=3600))
-    assert findings
-    (share,) = (tile.value for tile in tiles(findings) if tile.name == "Unobserved")
-    (picture,) = (picture for picture in pictures(findings) if picture.id == "unobserved")
-    assert picture.table
-    assert share == "2.583 %"  # 140 s of 5420
-    assert [(row[1], row[4]) for row in picture.table.rows] == [
-        ("all", "1 min"),
-        ("dispatcher", "1 min"),
-        ("all", "20 s"),
-    ]
-    assert "without a gap" not in picture.text
-    assert "the earliest: 2025-11-21 13:30:20 UTC" in picture.text
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for log, file, wanted, problem in (
+        (tmp_path / "nowhere", "r.html", Wanted(), r"^cannot make a report on .*: there is no such folder$"),
+        (audit, "r.html", Wanted(), r"^cannot make a report on .*: nothing is recorded in it yet$"),
+        (
+            quarter_log,
+            "r.html",
+            Wanted(first=date(2026, 5, 1)),
+            r"^cannot make a report on .*: nothing is recorded from 2026-05-01 to 2025-12-01$",
+        ),
+        (
+            quarter_log,
+            "r.html",
+            Wanted(clusters=("order",)),
+            r"^cannot .*: cluster 'order' is not recorded from 2025-09-02 to 2025-12-01; recorded: .*orders",
+        ),
+        (audit, "nowhere/r.html", Wanted(), r"^cannot write the report .*: there is no such folder$"),
+    ):
+        with pytest.raises(AuditError, match=problem):
+            write_report(spark, str(log), tmp_path / file, wanted)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--since", "30"], "is not a duration"),
+        (["--since", "0"], "no time at all"),
+        (["--since", "2000d"], "longer than"),
+        (["--from", "2026-13-01"], "does not match the format"),
+        (["--from", "2026-02-01", "--to", "2026-01-31"], "--from is later than --to"),
+        (["--from", "2026-02-01", "--since", "1d"], "give either --since or --from"),
+    ],
+)
+def test_a_wrong_period_is_wrong_usage(options: list[str], problem: str) -> None:
+    """Said before Spark starts."""
+    result = CliRunner().invoke(command, ["report", "--audit", "x", "--html", "y.html", *options])
+    assert result.exit_code == 2
+    assert problem in result.output
 
 
 def test_a_duration_reads_well() -> None:
@@ -194,29 +363,9 @@ def test_a_duration_reads_well() -> None:
     }
     assert {value: seconds(value) for value in expected} == expected
     assert seconds(None) == "\N{EN DASH}"
-
-
-def test_what_cannot_be_reported_is_one_line(spark: SparkSession, spool: Path, audit: Path, tmp_path: Path) -> None:
-    """No log, nothing in it, nowhere to write to: nothing is left behind."""
-    seal(spool, "jm-0", 1, lines=[b"garbage"])
-    ingest(spark, str(spool), str(audit))
-    (tmp_path / "folder").mkdir()
-    before = sorted(path.name for path in tmp_path.iterdir())
-    for log, file, problem in (
-        (tmp_path / "nowhere", "report.html", "^cannot open the audit log .*: there is no such folder$"),
-        (audit, "report.html", "^cannot make a report on .*: nothing is recorded in it yet$"),
-        (audit, "nowhere/report.html", "^cannot write the report .*: there is no such folder$"),
-    ):
-        with pytest.raises(AuditError, match=problem):
-            write_report(spark, str(log), tmp_path / file)
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("since", "problem"), [("30", "is not a duration"), ("0", "no time at all"), ("2000d", "longer than")]
-)
-def test_a_wrong_period_is_wrong_usage(since: str, problem: str) -> None:
-    """Said before Spark starts."""
-    result = CliRunner().invoke(command, ["report", "--audit", "x", "--html", "y.html", "--since", since])
-    assert result.exit_code == 2
-    assert problem in result.output
+    assert [between(1.0, 3.0), between(None, None), between(8.84, None), between(100, 1000)] == [
+        "1.0 to 3.0 s",
+        "not known",
+        "at least 8.8 s",
+        "1 min 40 s to 16 min 40 s",
+    ]

