@@ -1,7 +1,7 @@
 """`status` and `alerts`: what a configuration's stores say now, joined with what its sidecar's journal knows."""
 
 from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import closing
 
 from sidecar import history, viewer
 from sidecar.clock import Clock
@@ -21,12 +21,15 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
     policy = settings.policy()
     with closing(viewer.looks(settings, patience)) as looks:
         for at, live in looks:
-            state, journal = with_beginnings(live), None
-            with suppress(JournalError):
+            state, journal, problem = with_beginnings(live), None, None
+            try:
                 known = history.state(settings.state_dir)
+            except JournalError as error:
+                problem = str(error)
+            else:
                 journal = _journal(known, at)
                 state = joined(state, _rebased(known, at), running=journal.running)
-            yield status(Snapshot(at, state, policy=policy), journal)
+            yield status(Snapshot(at, state, policy=policy), journal, problem)
 
 
 def remembered(settings: Settings) -> tuple[Snapshot, JournalStatus]:

@@ -113,8 +113,8 @@ def _print(status: Status, output: Form) -> None:
         print_text(problem, "magenta", width=width, indent="  ")
     for cluster in status.clusters:
         _print_cluster(cluster, width)
-    for line in _about_journal(status.journal):
-        print_text(line, width=width)
+    for line in _about_journal(status.journal, status.journal_problem):
+        print_text(line, width=width, indent="  ")
 
 
 def _print_cluster(cluster: ClusterStatus, width: int | None) -> None:
@@ -191,10 +191,10 @@ def _time(stamp: str) -> str:
     return f"{stamp[:19].replace('T', ' ')}Z"
 
 
-def _about_journal(journal: JournalStatus | None) -> Iterator[str]:
+def _about_journal(journal: JournalStatus | None, problem: str | None = None) -> Iterator[str]:
     """What limits the statements about alerts."""
     if journal is None:
-        yield "Alerts are not known: there is no journal of a sidecar in the state folder."
+        yield f"Alerts are not known: {problem}."
     elif not journal.running:
         when = f" since {_time(journal.written_at)}" if journal.written_at else ""
         yield f"The sidecar of this state folder has not run{when}: alerts are those of that time."

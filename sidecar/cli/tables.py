@@ -39,7 +39,7 @@ def is_coloured() -> bool:
 def print_text(text: str, colour: str | None = None, *, width: int | None = None, indent: str = "") -> None:
     """Print a text, in lines of at most `width` columns (None: in one line), all but the first one indented."""
     printed = printable(text)
-    lines = wrap(printed, max(width, NARROW), subsequent_indent=indent) if width else [printed]
+    lines = wrap(printed, max(width, NARROW), subsequent_indent=indent, break_on_hyphens=False) if width else [printed]
     for line in lines:
         print(_styled(line, colour), flush=True)
 

@@ -118,7 +118,7 @@ def test_status_without_a_journal_says_what_it_cannot_know(scene: Scene, tmp_pat
     """A vacancy began before it was looked at; alerts are not known."""
     out = printed("status", "--config", scene.config, "--state-dir", str(tmp_path), status=1)
     assert re.search(r"^  dispatcher +no leader +before 20\S+ \S+Z +> \d+ s$", out, re.MULTILINE), out
-    assert out.splitlines()[-1] == "Alerts are not known: there is no journal of a sidecar in the state folder."
+    assert "Alerts are not known: there is no journal in" in out
 
 
 def test_the_exit_status_tells_led_from_vacant_and_blind(scene: Scene, tmp_path: Path) -> None:

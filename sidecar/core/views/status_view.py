@@ -71,7 +71,9 @@ class Status(Struct, frozen=True):
     problems: Sequence[str]
     """What is wrong with the search for clusters."""
     journal: JournalStatus | None
-    """Null: there is none that can be read."""
+    """Null: it cannot be read."""
+    journal_problem: str | None = None
+    """Why not."""
 
 
 def is_running(alive: Moment | None, now: Moment) -> bool:
@@ -143,8 +145,8 @@ def _began(component: ComponentId, known: ComponentState, cluster: ClusterState)
     return known
 
 
-def status(snapshot: Snapshot, journal: JournalStatus | None) -> Status:
-    """The status of all clusters in `snapshot`."""
+def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | None = None) -> Status:
+    """The status of all clusters in `snapshot`. `problem`: why the journal cannot be read."""
     found, firing = leaders(snapshot), alerts(snapshot)
     clusters, problems, outcomes = [], [], set()
     for verdict in verdicts(snapshot):
@@ -160,7 +162,7 @@ def status(snapshot: Snapshot, journal: JournalStatus | None) -> Status:
         clusters.append(ClusterStatus(name, verdict.level, verdict.sentence, standbys, own, about))
         outcomes.add(_outcome(verdict, own))
     worst = next(outcome for outcome in Outcome if outcome in outcomes)
-    return Status(timestamp(snapshot.at.wall), worst, clusters, problems, journal)
+    return Status(timestamp(snapshot.at.wall), worst, clusters, problems, journal, problem)
 
 
 def _outcome(verdict: ClusterVerdict, own: Sequence[LeaderStatus]) -> Outcome:
