@@ -12,11 +12,9 @@ from sidecar.lab.distribution import flink_home
 from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.kit import spark_classes
 from tests.kit.waiting import PATIENCE_SECONDS, until
 
 pytest_plugins = ["tests.kit.groups"]
-spark_classes.use()
 
 NO_SKIPS = "FLINK_HA_SIDECAR_NO_SKIPS" in os.environ
 """Set in CI: a test that cannot run there is a failure."""

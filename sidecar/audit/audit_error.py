@@ -13,11 +13,14 @@ FILE_UNREADABLE: Final = "FAILED_READ_FILE"
 _DELETED: Final = "PATH_NOT_FOUND"
 """Spark's error class for a file that was deleted before it was opened."""
 
+JVM_ENDED: Final = "Spark's JVM was killed or has died"
+"""Nothing works any more."""
+
 _REASONS = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; run it again",
     "No space left on device": "no space is left on the device",
     "Java heap space": "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g",
-    "Answer from Java side is empty": (_JVM_ENDED := "Spark's JVM was killed or has died"),
+    "Answer from Java side is empty": JVM_ENDED,
 }
 """Messages for operators, by the fragments of Spark's messages that they replace."""
 
@@ -55,7 +58,7 @@ def is_unreadable_file(error: Exception) -> bool:
 def reason(error: Exception) -> str:
     """The reason in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
     if isinstance(error, ConnectionError):  # Python connects only to the JVM
-        return _JVM_ENDED
+        return JVM_ENDED
     java = getattr(error, "java_exception", None)
     text = _root_cause(java) if java is not None else str(error)
     for fragment, replacement in _REASONS.items():

@@ -7,6 +7,7 @@ atomically is not enough: see `Storage.replace` (docs/adr/0009-compaction.md).
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from uuid import uuid4
 from msgspec import Struct
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, failing_to, reason
 from sidecar.audit.audit_log import dates_before, open_audit_log
@@ -25,6 +27,10 @@ _log = logging.getLogger("sidecar.audit")
 
 _SWAPPED_TOGETHER: Final = 50
 """Dates per swap: reads of them fail together for two seconds, and a killed compaction has to repeat them."""
+_MOST_CORES: Final = 8
+"""Dates that are written at the same time: on a cluster, of which there may be hundreds, each also costs memory of the driver."""
+_FILE: Final = "_file"
+_NO_ROWS: Final[Mapping[str, int | None]] = {"rows": 0, "ids": 0, "low": None, "high": None}
 _ROW_BYTES: Final = 100
 """The size of a row in a file, to estimate the number of ids of a date."""
 _BLOOM_IDS: Final = 1_000_000
@@ -49,10 +55,15 @@ class _UnfitError(AuditError):
 
 
 class _Rewritten(Struct, frozen=True):
+    """A date folder whose rows are staged in one file."""
+
     file: str
     files: int
     bytes_before: int
     bytes_after: int
+    schema: StructType
+    digest: Mapping[str, int | None]
+    """Of the rows that were read."""
 
 
 def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> CompactResult:
@@ -91,14 +102,23 @@ def _compact_together(
     session: SparkSession, folder: Storage, paths: list[str], left: dict[str, str]
 ) -> Iterable[_Rewritten]:
     """Rewrite these dates and swap them in. Dates that cannot be rewritten are added to `left`, with the reason."""
-    rewritten = dict[str, _Rewritten]()
-    for path in filter(folder.is_folder, paths):
+
+    def attempt(path: str) -> _Rewritten | _UnfitError | None:
         try:
-            if (new := _rewrite(session, folder, path)) is not None:
-                rewritten[path] = new
+            return _rewrite(session, folder, path) if folder.is_folder(path) else None
         except _UnfitError as unfit:
-            left[path] = str(unfit)
+            return unfit
+
+    rewritten = dict[str, _Rewritten]()
+    # A date is written by one task. With one more date than cores, a core need not wait for the driver.
+    with ThreadPoolExecutor(min(session.sparkContext.defaultParallelism, _MOST_CORES) + 1) as pool:
+        for path, outcome in zip(paths, pool.map(attempt, paths), strict=True):
+            if isinstance(outcome, _Rewritten):
+                rewritten[path] = outcome
+            elif outcome is not None:
+                left[path] = str(outcome)
     if rewritten:
+        _read_back(session, folder, rewritten)
         folder.replace({path: new.file for path, new in rewritten.items()})
     _clear_staging(folder)
     return rewritten.values()
@@ -123,15 +143,25 @@ def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | N
     staged = f"{STAGING}/{uuid4()}"
     with failing_to(f"compact {audit.full_url(path)}"):
         order = TABLES[path.partition("/")[0]].order
-        read = _write(rows, audit.full_url(staged), order, ids=size // _ROW_BYTES)
+        digest = _write(rows, audit.full_url(staged), order, ids=size // _ROW_BYTES)
         (file,) = audit.files(staged, PARQUET)
-        written = session.read.parquet(audit.full_url(staged)).agg(*_digest(rows.columns)).collect()[0].asDict()
-        if written != read:
-            raise AuditError(
-                f"cannot compact {audit.full_url(path)}: the rows written ({written}) are not the rows read ({read}); nothing was changed"
-            )
-        size_after = audit.path(f"{staged}/{file}").stat().st_size
-    return _Rewritten(file=f"{staged}/{file}", files=len(files), bytes_before=size, bytes_after=size_after)
+        size_after = audit.size(f"{staged}/{file}")
+    return _Rewritten(f"{staged}/{file}", len(files), size, size_after, rows.schema, digest)
+
+
+def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _Rewritten]) -> None:
+    """Read the staged files, those with the same columns together. Raises AuditError if one has not the rows that were read before."""
+    digests = dict[str, Mapping[str, int | None]]()
+    for schema in {new.schema.json(): new.schema for new in rewritten.values()}.values():
+        urls = [audit.full_url(new.file) for new in rewritten.values() if new.schema == schema]
+        rows = session.read.schema(schema).parquet(*urls).select("*", F.col("_metadata.file_name").alias(_FILE))
+        for row in rows.groupBy(_FILE).agg(*_digest(schema.names)).collect():
+            digests[row[_FILE]] = {name: value for name, value in row.asDict().items() if name != _FILE}
+    for path, new in rewritten.items():
+        written = digests.get(Path(new.file).name, _NO_ROWS)
+        if written != new.digest:
+            problem = f"the rows written ({written}) are not the rows read ({new.digest}); nothing was changed"
+            raise AuditError(f"cannot compact {audit.full_url(path)}: {problem}")
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:

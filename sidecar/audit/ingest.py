@@ -2,25 +2,24 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from threading import Event, Lock
 from typing import Any, Final
 
 from msgspec import Struct
 from pyspark import StorageLevel
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sidecar.audit.audit_error import AuditError, StoppedError, failing_to, is_unreadable_file, reason
+from sidecar.audit.audit_error import AuditError, StoppedError, failing_to, is_unreadable_file
 from sidecar.audit.inspection import Inspection, inspect
+from sidecar.audit.segment_log import SegmentLog
 from sidecar.audit.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments
 from sidecar.audit.session import own_session
-from sidecar.audit.spool import LOOK_SECONDS, SUFFIX, Changes, listing, pattern
+from sidecar.audit.spool import LOOK_SECONDS, SUFFIX, SpoolListing, listing, pattern
 from sidecar.audit.storage import INGESTING, Storage
 from sidecar.audit.tables import CHECKPOINTS, ENTRIES, QUARANTINE_TABLE, RECORD_TABLES, Writer
 
@@ -34,7 +33,8 @@ _SETTINGS: Final = {
     # Chunks of segments are read in parallel: by default a union of single partitions is one partition.
     "spark.sql.unionOutputPartitioning": "false",
 }
-_FOLLOW_INTERVAL: Final = f"{LOOK_SECONDS:.0f} seconds"
+_SEGMENTS: Final = "segments"
+"""The name of the segment log in a checkpoint."""
 _POLL_SECONDS: Final = 0.1
 _FOREVER: Final = "365000d"
 _SEGMENT_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
@@ -68,53 +68,37 @@ def ingest(
         if not source.is_folder():
             raise AuditError(f"cannot ingest {spool}: there is no such folder")
         stop = stop or Event()
-        batches = _Batches(session, source, writer := Writer(session, target))
-        with target.locked(INGESTING), closing(writer), suppress(StoppedError):
-            # A checkpoint belongs to one spool.
-            checkpoint = f"{CHECKPOINTS}/ingest/{sha256(source.url.encode()).hexdigest()[:16]}"
-            while True:
-                found = listing(source)
-                with writer.working(stop):
-                    batches.quarantine({path: Inspection(problem) for path, problem in found.problems.items()})
-                changed = Changes(source, found)
-                start = partial(
-                    _start, session, source, found.roots, target.full_url(checkpoint), batches, follow=follow
-                )
-                again = bool(found.roots) and _run(batches, start, target, checkpoint, stop, changed, follow=follow)
-                while follow and not stop.wait(_POLL_SECONDS) and not changed():
-                    pass
-                if stop.is_set() or not (follow or again):
-                    break
-        return batches.result()
+        with target.locked(INGESTING):
+            batches = _Batches(session, source, target)
+            with suppress(StoppedError):
+                _play(batches, stop, follow=follow)
+            return batches.result()
 
 
-def _run(
-    batches: "_Batches",
-    start: Callable[[], StreamingQuery],
-    target: Storage,
-    checkpoint: str,
-    stop: Event,
-    changed: Changes,
-    *,
-    follow: bool,
-) -> bool:
-    """Run the stream; without its checkpoint if that made it fail. Returns True if the spool changed meanwhile: list it again."""
-    until = changed if follow else lambda: False  # all listed segments are ingested before the spool is listed again
-    try:
-        batches.run(start, stop, until)
-    except Exception as error:
-        # A failed batch raises its own error. An error of the stream itself is nearly always one of its checkpoint.
-        of_stream = isinstance(error, StreamingQueryException)
-        if batches.failure is None and changed.now():
-            return True  # Spark failed on a listing that is outdated
-        if not of_stream and not any(sign in str(error) for sign in (target.full_url(checkpoint), "StreamMetadata")):
-            raise
-        # A kill may leave a checkpoint that Spark cannot read. Correctness does not depend on it: without it, every segment is read
-        # again, and known ids are skipped.
-        _log.warning("starting without the checkpoint %s: the stream failed with it: %s", checkpoint, reason(error))
-        target.delete(checkpoint)
-        batches.run(start, stop, until)
-    return False
+def checkpoint_of(spool: Storage) -> str:
+    """The folder of a spool's checkpoint, relative to the audit log: each spool has its own."""
+    return f"{CHECKPOINTS}/ingest/{sha256(spool.url.encode()).hexdigest()[:16]}"
+
+
+def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
+    """Ingest what is new, and with `follow` what becomes new, until `stop` is set."""
+    known_problems: Mapping[str, str] | None = None
+    while not stop.is_set():
+        found = batches.listing(stop)
+        if found.problems != known_problems:
+            batches.quarantine_paths(found.problems, stop)
+            known_problems = found.problems
+        if found.roots:
+            try:
+                batches.run(found.roots, stop)
+            except Exception:
+                # A failed batch raises its own error. An error of the stream itself may be one of a listing that is outdated.
+                if batches.failure is not None or batches.listing(stop) == found:
+                    raise
+                continue
+        if not follow:
+            break
+        stop.wait(LOOK_SECONDS)
 
 
 def _audit_folder(session: SparkSession, url: str) -> Storage:
@@ -125,25 +109,6 @@ def _audit_folder(session: SparkSession, url: str) -> Storage:
         raise AuditError(f"{url} is not an audit log (it contains {names[0]}, …): name an empty or a new folder")
     audit.make_folder(CHECKPOINTS)
     return audit
-
-
-def _start(
-    session: SparkSession, spool: Storage, roots: Sequence[str], checkpoint: str, batches: "_Batches", *, follow: bool
-) -> StreamingQuery:
-    """Start a stream of the paths of new segments. `batches` reads their content, so that a damaged segment does not fail the stream."""
-    segments = (
-        session.readStream.format("binaryFile")
-        .schema(_SEGMENT_FILE)
-        .option("recursiveFileLookup", True)
-        .option("pathGlobFilter", f"*{SUFFIX}")
-        .option("maxFileAge", _FOREVER)  # by default a segment that arrives a week late is ignored
-        .option("maxBytesPerTrigger", _BATCH_BYTES)
-        .load(pattern(spool, roots))
-        .select("path")
-    )
-    writer = segments.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint)
-    writer = writer.trigger(processingTime=_FOLLOW_INTERVAL) if follow else writer.trigger(availableNow=True)
-    return writer.start()
 
 
 def _in_order(batch: DataFrame) -> list[Segment]:
@@ -160,10 +125,13 @@ def _in_order(batch: DataFrame) -> list[Segment]:
 class _Batches:
     """Ingests each batch of the stream. Spark calls it on a thread of its own."""
 
-    def __init__(self, session: SparkSession, spool: Storage, writer: Writer) -> None:
+    def __init__(self, session: SparkSession, spool: Storage, audit: Storage) -> None:
         self._session = session
         self._spool = spool
-        self._writer = writer
+        self._audit = audit
+        self._writer = Writer(session, audit)
+        self._checkpoint = checkpoint_of(spool)
+        self._known = SegmentLog(audit, f"{self._checkpoint}/{_SEGMENTS}")
         self._working = Lock()
         self._ended = Event()
         self.failure: Exception | None = None
@@ -171,19 +139,21 @@ class _Batches:
         self._rows: Counter[str] = Counter()
         self._files = 0
 
-    def run(self, start: Callable[[], StreamingQuery], stop: Event, changed: Callable[[], bool]) -> None:
-        """Start the query and wait until it has ended, `stop` is set, or the spool has `changed` and no batch is running.
+    def listing(self, stop: Event) -> SpoolListing:
+        """The spool without the segments that were ingested."""
+        found = listing(self._session, self._spool, self._known.paths)
+        if self._known.is_outdated(found.known):
+            with self._writer.working(stop):
+                self._known.keep(found.known)
+        return found
 
-        No batch is running when this returns or raises.
-        """
+    def run(self, roots: Sequence[str], stop: Event) -> None:
+        """Ingest these new segments, and those in these folders, until `stop` is set. No batch is running when this returns or raises."""
         self._reset()
-        query = start()
+        query = self._start(roots)
         try:
             while query.isActive and not stop.wait(_POLL_SECONDS):
-                if changed() and self._working.acquire(blocking=False):
-                    self._ended.set()
-                    self._working.release()
-                    return
+                pass
             if (failure := query.exception()) is not None:
                 raise self.failure or failure
         finally:
@@ -196,18 +166,44 @@ class _Batches:
         self._ended.clear()
         self.failure = None
 
+    def _start(self, roots: Sequence[str]) -> StreamingQuery:
+        """Start a stream of the paths of segments. A batch reads their content, so that a damaged segment does not fail the stream."""
+        # What a stream has done is in the segment log. A new stream needs no checkpoint, and may be unable to read that of a killed one.
+        for name in self._audit.names(self._checkpoint) if self._audit.is_folder(self._checkpoint) else []:
+            if name != _SEGMENTS:
+                self._audit.delete(f"{self._checkpoint}/{name}")
+        segments = (
+            self._session.readStream.format("binaryFile")
+            .schema(_SEGMENT_FILE)
+            .option("recursiveFileLookup", True)
+            .option("pathGlobFilter", f"*{SUFFIX}")
+            .option("maxFileAge", _FOREVER)  # by default a segment that arrives a week late is ignored
+            .option("maxBytesPerTrigger", _BATCH_BYTES)
+            .load(pattern(self._spool, roots))
+            .select("path")
+        )
+        checkpoint = self._audit.full_url(f"{self._checkpoint}/stream")
+        writer = segments.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
+        return writer.trigger(availableNow=True).start()
+
     def __call__(self, batch: DataFrame, _batch_id: int) -> None:
         with self._working:
             try:
                 if self._ended.is_set():
-                    raise StoppedError("stopped")  # so that the checkpoint does not record the batch as complete
+                    raise StoppedError("stopped")
                 with self._writer.working(self._ended):
-                    self._ingest(_in_order(batch))
+                    self._ingest(segments := _in_order(batch))
+                    self._known.add([self._spool.relative(segment.url) for segment in segments])
             except Exception as error:
                 self.failure = error
                 raise
 
-    def quarantine(self, inspections: Mapping[str, Inspection]) -> None:
+    def quarantine_paths(self, problems: Mapping[str, str], stop: Event) -> None:
+        """Add what cannot be listed to the quarantine. Also removes what a writer that died has left."""
+        with self._writer.working(stop):
+            self._quarantine({path: Inspection(problem) for path, problem in problems.items()})
+
+    def _quarantine(self, inspections: Mapping[str, Inspection]) -> None:
         """Add the problems of segments or folders (by path below the spool, or URL) to the quarantine."""
         if inspections:
             rows = bad_segments(self._session, self._spool, inspections)
@@ -232,7 +228,7 @@ class _Batches:
             if again == found:
                 raise
             self._write(segments, found := again)
-        self.quarantine(found)
+        self._quarantine(found)
 
     def _write(self, segments: Sequence[Segment], inspections: Mapping[str, Inspection]) -> None:
         sound = [segment for segment in segments if segment.url not in inspections]

@@ -1,4 +1,4 @@
-"""Deletes expired segments, dates and checkpoints: one number of days for all."""
+"""Deletes expired segments and dates: one number of days for both."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -13,11 +13,7 @@ from sidecar.audit.audit_log import dates_before, open_audit_log, table_names
 from sidecar.audit.inspection import Inspection, inspect
 from sidecar.audit.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.spool import SUFFIX, name_problem
-from sidecar.audit.storage import INGESTING, Storage
-from sidecar.audit.tables import CHECKPOINTS
-
-_CHECKPOINT_CREATED = "metadata"
-"""The file of a checkpoint that Spark writes only when it creates the checkpoint."""
+from sidecar.audit.storage import Storage
 
 
 class ExpireResult(Struct, frozen=True):
@@ -31,11 +27,10 @@ class ExpireResult(Struct, frozen=True):
 
 
 def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = None) -> ExpireResult:
-    """Delete what is more than `keep` whole UTC days older than today: segments of `spool`, dates of every table, checkpoints.
+    """Delete what is more than `keep` whole UTC days older than today: segments of `spool`, dates of every table.
 
     Segments are deleted first, and only if every record is in the audit log (or expired too) and every bad line in its quarantine: their
-    content decides, not a checkpoint. So no segment can restore an expired date. A checkpoint is deleted when it was created that long
-    ago and no ingest is running; the next ingest reads all segments again. Raises AuditError.
+    content decides, not a checkpoint. So no segment can restore an expired date. Raises AuditError.
     """
     oldest = datetime.now(UTC).date() - timedelta(days=keep)
     with open_audit_log(spark, audit, "expire old data in") as (session, folder), folder.locked():
@@ -43,18 +38,7 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
         expired = dates_before(folder, oldest)
         for path in expired:
             folder.drop(path)
-        # No ingest can begin meanwhile: before it writes, it waits for the lock that we hold.
-        if not folder.is_locked(INGESTING):
-            _expire_checkpoints(folder, oldest)
     return ExpireResult(segments=removed, dates=len(expired), not_ingested=kept)
-
-
-def _expire_checkpoints(audit: Storage, oldest: date) -> None:
-    files = audit.modified(CHECKPOINTS, f"/{_CHECKPOINT_CREATED}") if audit.is_folder(CHECKPOINTS) else {}
-    for file, created in files.items():
-        # Deeper files of that name are Spark's, of the same checkpoint.
-        if file.count("/") == 2 and created.date() < oldest:
-            audit.delete(f"{CHECKPOINTS}/{file.removesuffix(f'/{_CHECKPOINT_CREATED}')}")
 
 
 def _expire_segments(session: SparkSession, audit: Storage, spool_url: str, oldest: date) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
 from itertools import chain, islice
-from typing import Any, Final, Literal, TextIO, TypeVar
+from typing import Any, Final, Literal, TextIO, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -33,7 +33,8 @@ from sidecar.audit.session import own_session
 from sidecar.audit.views import register_views
 from sidecar.core.sanitize import escaped
 
-Output = Literal["table", "json", "csv"]
+Output = Literal["table", "vertical", "json", "csv"]
+OUTPUTS: Final[Sequence[Output]] = get_args(Output)
 _T = TypeVar("_T")
 
 _ATTEMPTS: Final = 5
@@ -44,6 +45,15 @@ _CSV_END: Final = "\r\n"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WIDTH_ROWS: Final = 1000
 """The number of rows that are buffered to compute the widths of a table's columns."""
+
+_SMALL_BYTES: Final = 1_000_000
+_SMALL_SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For questions that read so little: Spark would take longer to compile them and to plan them anew than to answer (docs/benchmarks.md)."""
 
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 """A JSON value."""
@@ -82,6 +92,7 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     with failing_to("run the query"):
         named = check_query(session, query)
         answer = ask()
+        _tune(session, answer)
         fields = answer.schema.fields
         return QueryResult(
             columns=[field.name for field in fields],
@@ -91,9 +102,12 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
 
 
 def render(result: QueryResult, output: Output, stream: TextIO) -> None:
-    """Write a result as `table` (null is `null`), as `json`, one object per line, or as `csv` with a header (null is empty)."""
+    """Write a result as `table`, `vertical` (a line for each value), `json`, one object per line, or as `csv` with a header.
+
+    A null is `null`, in `csv` it is empty.
+    """
     if result.columns:
-        {"table": _render_table, "json": _render_json, "csv": _render_csv}[output](result, stream)
+        _RENDERERS[output](result, stream)
 
 
 def retried(read: Callable[[], _T]) -> _T:
@@ -120,6 +134,20 @@ def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plai
     with failing_to("run the query"):
         for row in chain(*retried(begin)):
             yield [convert(value) for convert, value in zip(converters, row, strict=True)]
+
+
+def _tune(session: SparkSession, answer: DataFrame) -> None:
+    """Before it is planned: have Spark interpret a query that reads little, as one task."""
+    if _bytes_to_read(answer) <= _SMALL_BYTES:
+        for key, value in _SMALL_SETTINGS.items():
+            session.conf.set(key, value)
+
+
+def _bytes_to_read(answer: DataFrame) -> int:
+    """The size of the files that a query reads, as its plan knows it, or more."""
+    plan: Any = answer._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  plans have no Python API
+    leaves = plan.collectLeaves()
+    return sum(int(str(leaves.apply(number).stats().sizeInBytes())) for number in range(leaves.size()))
 
 
 def _converter(kind: DataType) -> Callable[[Any], Plain]:
@@ -200,4 +228,27 @@ def _render_table(result: QueryResult, stream: TextIO) -> None:
     stream.write(line(["-" * width for width in widths], result.numeric))
     for count, row in enumerate(chain(head, rows), start=1):  # noqa: B007  its last value is the number of rows
         stream.write(line(row, result.numeric))
-    stream.write(f"({count} row{'' if count == 1 else 's'})\n")
+    stream.write(_count(count))
+
+
+def _render_vertical(result: QueryResult, stream: TextIO) -> None:
+    names = [escaped(name) for name in result.columns]
+    width = max(map(len, names))
+    count = 0
+    for count, row in enumerate(result.rows, start=1):
+        stream.write(f"-[ RECORD {count} ]-\n")
+        cells = (f"{name.ljust(width)}  {escaped(_text(value))}" for name, value in zip(names, row, strict=True))
+        stream.writelines(f"{cell.rstrip()}\n" for cell in cells)
+    stream.write(_count(count))
+
+
+def _count(rows: int) -> str:
+    return f"({rows} row{'' if rows == 1 else 's'})\n"
+
+
+_RENDERERS: Final[dict[Output, Callable[[QueryResult, TextIO], None]]] = {
+    "table": _render_table,
+    "vertical": _render_vertical,
+    "json": _render_json,
+    "csv": _render_csv,
+}

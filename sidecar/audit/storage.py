@@ -30,7 +30,7 @@ PARQUET: Final = ".parquet"
 LOCK: Final = "_lock"
 """Locked during every change."""
 INGESTING: Final = "_ingesting"
-"""Locked as long as an ingest runs, also while it waits for segments: no other ingest may use its checkpoint and its copy of ids."""
+"""Locked as long as an ingest runs, also while it waits for segments: no other ingest may use its checkpoint and its index of ids."""
 STAGING: Final = "_staging"
 """Files that are not visible yet. The next writer deletes what it finds here."""
 REPLACED: Final = "_replaced"
@@ -123,6 +123,18 @@ class Storage:
             return
         with closing(self._fs.open(self._path(path))) as stream:
             yield from iter(lambda: bytes(stream.readNBytes(size)), b"")
+
+    def read(self, path: str) -> bytes:
+        """The content of a small file."""
+        return b"".join(self.chunks(path, 1 << 20))
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a small file, where no reader looks yet."""
+        if self.local:
+            (self.local / path).write_bytes(content)
+            return
+        with closing(self._fs.create(self._path(path))) as stream:
+            stream.write(content)
 
     def make_folder(self, path: str = "") -> None:
         """Create the folder `path` and its parents."""
@@ -242,6 +254,10 @@ class Storage:
         file = hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf)
         with closing(hadoop.ParquetFileReader.open(file)) as reader:
             return dict(reader.getFileMetaData().getKeyValueMetaData())
+
+    def joined(self, strings: Any) -> str:
+        """Java's array of strings, a line each: a single call, where Python's loop over it would make one for each."""
+        return str(self._jvm.org.apache.hadoop.util.StringUtils.join("\n", strings))
 
     def damage(self, path: str) -> str | None:
         """Why a compressed file cannot be decompressed; None if it can. Raises when the file itself cannot be read."""

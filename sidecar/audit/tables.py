@@ -55,27 +55,21 @@ TABLES: Final = {table.name: table for table in (*RECORD_TABLES.values(), QUARAN
 
 
 class Writer:
-    """Appends to the tables of one audit log, inside of `working`. Remembers between appends which ids are visible."""
+    """Appends to the tables of one audit log, inside of `working`."""
 
     def __init__(self, session: SparkSession, audit: Storage) -> None:
         self._session = session
         self._audit = audit
         self._visible: dict[str, VisibleIds] = {}
 
-    def close(self) -> None:
-        """Delete the copies of visible ids."""
-        for visible in self._visible.values():
-            visible.forget()
-
     @contextmanager
     def working(self, stop: Event) -> Iterator[None]:
         """Hold the lock of the audit log. Raises AuditError when another process holds it, StoppedError when `stop` is set first."""
         with self._audit.locked(stop=stop):
             self._audit.make_folder(STAGING)
-            ours = {part for visible in self._visible.values() for part in visible.parts}
-            # The rest was left by a writer that died: its rows will be staged again.
-            for path in {f"{STAGING}/{name}" for name in self._audit.names(STAGING)} - ours:
-                self._audit.delete(path)
+            # Left by a writer that died: its rows will be staged again.
+            for name in self._audit.names(STAGING):
+                self._audit.delete(f"{STAGING}/{name}")
             yield
 
     def append(self, rows: DataFrame, table: Table) -> int:
@@ -105,11 +99,13 @@ class Writer:
         rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(url)
         hashes = rows.selectExpr(HASH)
         count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
-        visible_ids = self._visible.setdefault(table.name, VisibleIds(self._session, self._audit, table.name))
-        dates = visible_ids.dates_of(hashes) if count else []
-        if different == count and not dates:
+        if table.name not in self._visible:
+            self._visible[table.name] = VisibleIds(self._session, self._audit, table.name)
+        visible_ids = self._visible[table.name]
+        matching = visible_ids.files_with(hashes) if count else []
+        if different == count and not matching:
             return int(count)
-        visible = visible_ids.among(hashes, dates)
+        visible = visible_ids.among(hashes, matching)
         repeated = hashes.groupBy("hash").count().where("count > 1").select("hash").unionAll(visible.selectExpr(HASH))
         in_file = rows.selectExpr(HASH, f"concat('{EVENT_DATE}=', {EVENT_DATE}, '/', _metadata.file_name) AS file")
         files = [row.file for row in in_file.join(repeated, "hash", "left_semi").select("file").distinct().collect()]

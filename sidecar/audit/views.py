@@ -46,6 +46,11 @@ def register_views(spark: SparkSession, audit: str, named: Collection[str] | Non
                 spark.sql(answer(name)).createOrReplaceTempView(name)
 
 
+def tables_unread(named: Collection[str]) -> set[str]:
+    """The tables of records that these views do not read."""
+    return BASE_VIEWS.keys() - {name.removeprefix("_") for name in _with_dependencies(named)}
+
+
 def _with_dependencies(named: Collection[str]) -> set[str]:
     """These views, and those that they query."""
     wanted = {*named}

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import click
 
-from sidecar.cli.options import options
+from sidecar.cli.options import PATH, options
 from sidecar.cli.printing import print_line
 from sidecar.core.sanitize import printable
 from sidecar.settings.file.durations import parse_duration
@@ -51,11 +51,32 @@ def _period(_context: click.Context, _parameter: click.Parameter, since: str | N
 
 
 _audit_options = options(
-    click.option("--audit", "audit_url", required=True, metavar="URL", help="The folder of the audit log."),
+    click.option(
+        "--audit",
+        "audit_url",
+        required=True,
+        metavar="URL",
+        help="The folder of the audit log, also s3://bucket/prefix.",
+    ),
+    click.option(
+        "--cache",
+        type=PATH,
+        envvar="FLINK_HA_SIDECAR_AUDIT_CACHE",
+        metavar="DIR",
+        help="Where copies of s3:// are kept.  [a temporary folder]",
+    ),
     click.option("--master", metavar="URL", help="The Spark master, as for spark-submit.  [local[*]]"),
     click.option(
         "--conf", multiple=True, metavar="KEY=VALUE", callback=_settings, help="Spark configuration, likewise."
     ),
+)
+
+_answer_output = click.option(
+    "--output",
+    type=click.Choice(["table", "vertical", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="`vertical`: a line for each value, for wide rows.",
 )
 
 
@@ -72,40 +93,73 @@ def audit() -> None:
 
 
 @audit.command()
-@click.option("--spool", required=True, metavar="URL", help="The folder that sidecars write segments to.")
+@click.option("--spool", required=True, metavar="URL", help="The folder that sidecars write segments to, likewise.")
 @click.option("--follow", is_flag=True, help="Continue with new segments until SIGTERM.")
 @_audit_options
-def ingest(spool: str, audit_url: str, follow: bool, **spark_options: Any) -> None:
+def ingest(spool: str, audit_url: str, cache: Path | None, follow: bool, **spark_options: Any) -> None:
     """Ingest new segments. Repeat it at any time: each record is in the audit log once."""
     stop = Termination() if follow else None
     with _session(**spark_options) as spark:
-        from sidecar.audit.ingest import ingest as ingest_segments
+        from sidecar.audit.remote.commands import ingest as ingest_segments
 
-        ingested = ingest_segments(spark, spool, audit_url, follow=follow, stop=stop)
+        ingested = ingest_segments(spark, spool, audit_url, cache=cache, follow=follow, stop=stop)
     rows = ", ".join(f"{count} {table}" for table, count in ingested.rows.items() if count) or "nothing new"
     quarantined = f"; {ingested.quarantined} lines or files went to quarantine" if ingested.quarantined else ""
     click.echo(f"{ingested.files} segments: {rows}{quarantined}")
 
 
 @audit.command()
-@click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@_answer_output
 @click.option("--print-views", is_flag=True, help="Only print the statements that create the views, for spark-sql -i.")
 @_audit_options
 @click.argument("query", required=False)
 def sql(
-    audit_url: str, output: Literal["table", "json", "csv"], print_views: bool, query: str | None, **spark_options: Any
+    audit_url: str,
+    cache: Path | None,
+    output: Literal["table", "vertical", "json", "csv"],
+    print_views: bool,
+    query: str | None,
+    **spark_options: Any,
 ) -> None:
     """Query the audit log in Spark SQL. Its tables and views: docs/audit-cookbook.md."""
     if (query is None) is not print_views:
         raise click.UsageError("give either a query or --print-views")
     with _session(**spark_options) as spark:
+        from sidecar.audit.remote.commands import readable, without_copy
         from sidecar.audit.sql import render, run_sql
         from sidecar.audit.views import views_script
 
         if query is None:
-            click.echo(views_script(spark, audit_url), nl=False)
+            click.echo(views_script(spark, without_copy(audit_url)), nl=False)
             return
-        render(run_sql(spark, audit_url, query), output, sys.stdout)
+        with readable(spark, audit_url, cache, query=query) as log:
+            render(run_sql(spark, log.url, query), output, sys.stdout)
+
+
+@audit.command()
+@_answer_output
+@_audit_options
+def shell(
+    audit_url: str,
+    cache: Path | None,
+    output: Literal["table", "vertical", "json", "csv"],
+    **spark_options: Any,
+) -> None:
+    """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
+    with _session(**spark_options) as spark:
+        from sidecar.audit.remote.commands import readable
+        from sidecar.audit.shell import Shell
+
+        with readable(spark, audit_url, cache) as log:
+            shell = Shell(spark, log.url, output, sys.stdout, sys.stderr)
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                from sidecar.audit.prompt import converse
+
+                converse(shell, spark, rf"Audit log {audit_url}. \? lists the commands, \q leaves.")
+                return
+            shell.run(sys.stdin)
+    if shell.failed:
+        click.get_current_context().exit(1)
 
 
 @audit.command()
@@ -113,27 +167,34 @@ def sql(
 @click.option("--keep", "days", metavar="DAYS", callback=_days, help="First delete older data, like 400d.  [for ever]")
 @click.option("--spool", metavar="URL", help="With --keep: delete old segments here too, if the audit log has them.")
 @_audit_options
-def compact(audit_url: str, before: datetime | None, days: int | None, spool: str | None, **spark_options: Any) -> None:
+def compact(
+    audit_url: str,
+    cache: Path | None,
+    before: datetime | None,
+    days: int | None,
+    spool: str | None,
+    **spark_options: Any,
+) -> None:
     """Merge small files and delete old data. Run it once a day; readers are not disturbed."""
     if spool is not None and days is None:
         raise click.UsageError("--spool is for --keep: without it, nothing is deleted")
     with _session(**spark_options) as spark:
         from sidecar.audit.audit_error import CannotSwapError
-        from sidecar.audit.compact import compact as compact_tables
-        from sidecar.audit.retention import expire
+        from sidecar.audit.remote.commands import maintained
 
-        if days is not None:
-            expired = expire(spark, audit_url, days, spool=spool)
-            click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
-            if left := expired.not_ingested:
-                click.echo(f"{left} old segments are not in the audit log and were left: ingest them", err=True)
-        try:
-            done = compact_tables(spark, audit_url, before=before and before.date())
-        except CannotSwapError as error:
-            if days is None:
-                raise
-            click.echo(f"{error}; its files stay as they are", err=True)
-            return
+        with maintained(spark, audit_url, cache, spool=spool) as log:
+            if days is not None:
+                expired = log.expire(days)
+                click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
+                if left := expired.not_ingested:
+                    click.echo(f"{left} old segments are not in the audit log and were left: ingest them", err=True)
+            try:
+                done = log.compact(before and before.date())
+            except CannotSwapError as error:
+                if days is None:
+                    raise
+                click.echo(f"{error}; its files stay as they are", err=True)
+                return
     sizes = f", {done.bytes_before:,} bytes are now {done.bytes_after:,}" if done.dates else ""
     click.echo(f"compacted: {done.files} files of {done.dates} dates of a table{sizes}")
     for path, problem in done.left.items():
@@ -144,16 +205,19 @@ def compact(audit_url: str, before: datetime | None, days: int | None, spool: st
 
 @audit.command()
 @_audit_options
-def verify(audit_url: str, **spark_options: Any) -> None:
+def verify(audit_url: str, cache: Path | None, **spark_options: Any) -> None:
     """Read all files and print defects. One per line; exit status 1 if there is any."""
     with _session(**spark_options) as spark:
+        from sidecar.audit.remote.commands import readable
         from sidecar.audit.verify import verify as read_all
 
-        result = read_all(spark, audit_url)
-    for finding in result.findings:
+        with readable(spark, audit_url, cache, again=True) as log:
+            result = read_all(spark, log.url)
+            findings = [*log.findings(), *result.findings]
+    for finding in findings:
         print_line(finding)
-    click.echo(f"{result.files:,} files, {result.rows:,} rows: {len(result.findings) or 'nothing'} wrong")
-    if result.findings:
+    click.echo(f"{result.files:,} files, {result.rows:,} rows: {len(findings) or 'nothing'} wrong")
+    if findings:
         click.get_current_context().exit(1)
 
 
@@ -168,6 +232,7 @@ def verify(audit_url: str, **spark_options: Any) -> None:
 @_audit_options
 def report(
     audit_url: str,
+    cache: Path | None,
     html: Path,
     period: timedelta | None,
     first: datetime | None,
@@ -181,9 +246,20 @@ def report(
     if first and last and first > last:
         raise click.UsageError("--from is later than --to")
     with _session(**spark_options) as spark:
+        from sidecar.audit.remote.commands import readable
         from sidecar.audit.report import write_report
         from sidecar.audit.report_period import DEFAULT_SINCE, Wanted
 
         wanted = Wanted(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
-        write_report(spark, audit_url, html, wanted)
+        with readable(spark, audit_url, cache) as log:
+            write_report(spark, log.url, html, wanted)
     click.echo(f"{html}: {html.stat().st_size / 1e3:.0f} kB")
+
+
+@audit.command("warm-up")
+def warm_up() -> None:
+    """Prepare a faster start of Spark on this machine. Needed once for each installation, and after an upgrade of Java or PySpark."""
+    from sidecar.audit.warm_up import warm_up as make_archive
+
+    archive, made = make_archive()
+    click.echo(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB{'' if made else ', made before'}")

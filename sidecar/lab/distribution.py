@@ -17,6 +17,7 @@ from typing import IO
 
 from sidecar.lab.lab_error import LabError
 from sidecar.lab.processes import Process
+from sidecar.user_folders import cache_folder
 
 _FETCH_SECONDS = 3600.0
 _PROGRESS_SECONDS = 5.0
@@ -47,14 +48,6 @@ def flink_home(version: str, progress: Callable[[str], None]) -> Path:
             "the download needs 1 GB of disk; FLINK_HA_SIDECAR_CACHE names another folder"
         ) from error
     return home
-
-
-def cache_folder() -> Path:
-    """The folder for downloads: see `flink_home`."""
-    if named := os.environ.get("FLINK_HA_SIDECAR_CACHE"):
-        return Path(named).expanduser().absolute()
-    caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "flink-ha-sidecar"
 
 
 @contextmanager

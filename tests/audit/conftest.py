@@ -17,6 +17,7 @@ from sidecar.audit.session import own_session, spark_session
 from sidecar.audit.views import register_views
 from tests.audit import quarter
 from tests.audit.spooling import ids, seal, transition
+from tests.kit.s3_server import S3Server, reach
 
 YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
 
@@ -69,6 +70,25 @@ def log(ingested: Log, tmp_path: Path) -> Log:
     """A copy of that, for one test. Its checkpoint is that of another spool."""
     shutil.copytree(ingested.audit.parent, tmp_path, dirs_exist_ok=True)
     return Log(tmp_path / "spool", tmp_path / "audit", ingested.ids)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One for all tests of object stores."""
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The objects of `s3://bucket`, none yet, as files; the environment says how to reach it."""
+    shutil.rmtree(s3_server.bucket)
+    s3_server.bucket.mkdir()
+    for variable, value in reach(s3_server.url).items():
+        monkeypatch.setenv(variable, value)
+    return s3_server.bucket
 
 
 @pytest.fixture(scope="session")

@@ -27,22 +27,24 @@ with spark_session("local[2]") as spark:
     ingest(spark, *sys.argv[1:])
     print("done", flush=True)
 """
-_GIVEN_JVM = """
+GIVEN_JVM = """
 import os, sys
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
-from sidecar.audit.ingest import ingest
+{imports}
 
 gateway = launch_gateway()
 java = gateway.jvm.JavaSparkContext.fromSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
 context = SparkContext(conf=SparkConf(_jconf=java.getConf()), gateway=gateway, jsc=java)
 spark = SparkSession(context)
 print("started", flush=True)
-ingest(spark, *sys.argv[1:])
+{work}
 print("done", flush=True)
 os._exit(0)  # the JVM survives
 """
+"""A script that runs on the JVM of a session that lends it."""
+_GIVEN_JVM = GIVEN_JVM.format(imports="from sidecar.audit.ingest import ingest", work="ingest(spark, *sys.argv[1:])")
 _CHANGES = 60
 _DATES = 3
 _PATIENCE = 1.25
@@ -74,11 +76,7 @@ def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> I
     leftovers = str(spool.parent)  # what a killed process has no time to remove goes where the spool goes
     environment = os.environ | {"TMPDIR": leftovers, "SPARK_LOCAL_DIRS": leftovers}
     if jvm_of is not None:
-        parameters = jvm_of.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
-        environment |= {
-            "PYSPARK_GATEWAY_PORT": str(parameters.port),
-            "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
-        }
+        environment |= given_jvm(jvm_of)
     script = _OWN_JVM if jvm_of is None else _GIVEN_JVM
     with started(script, spool, audit, environment=environment) as process:
         yield process
@@ -86,6 +84,12 @@ def ingesting(spool: Path, audit: Path, jvm_of: SparkSession | None = None) -> I
     while _alive(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _alive(process.pid)  # the JVM ends by itself when its Python does
+
+
+def given_jvm(spark: SparkSession) -> dict[str, str]:
+    """The environment of a process that runs on the JVM of a session."""
+    parameters = spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
+    return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
 
 
 def _alive(group: int) -> bool:
@@ -128,7 +132,7 @@ class Rounds:
                 self.killed += 1
                 self._seconds *= _PATIENCE
                 os.killpg(process.pid, signal.SIGKILL)
-        _end_what_it_began(spark)
+        end_what_it_began(spark)
 
     def assert_none_twice(self, spark: SparkSession) -> None:
         """Every reader sees no id twice, and none that is not in the spool."""
@@ -163,7 +167,7 @@ class Rounds:
             shutil.rmtree(self.audit / "_checkpoints", ignore_errors=True)
 
 
-def _end_what_it_began(spark: SparkSession) -> None:
+def end_what_it_began(spark: SparkSession) -> None:
     """Do on a surviving JVM what its end would do."""
     for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
         if query is not None:  # it has ended just now

@@ -15,8 +15,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from sidecar.audit import class_archive
 from tests.audit.spooling import NOON, ids, ids_seen, seal, transition
-from tests.kit import spark_classes
 from tests.kit.files import files_below
 
 pytestmark = pytest.mark.spark
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 _HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _DEADLINE = 200
-_BRIEF = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *spark_classes.options())
+_BRIEF = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *class_archive.options())
 _SMALL = (*_BRIEF, "-Xmx128m")
 _CONF = (
     *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),

@@ -4,18 +4,20 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit import AuditError
+from sidecar.audit import compact as compaction
 from sidecar.audit.compact import CompactResult, compact
 from sidecar.audit.ingest import ingest
 from sidecar.audit.sql import run_sql
@@ -142,6 +144,29 @@ def test_a_date_that_is_not_sound_is_left_as_it_is(spark: SparkSession, log: Log
     assert problems[1:] == ["README.txt in it is not of an audit log", "it contains rows without an id"]
     assert [sorted((file, file.read_bytes()) for file in folder.iterdir()) for folder in folders[:3]] == before
     assert all("\n" not in problem for problem in problems)
+
+
+def test_what_was_written_is_compared_with_what_was_read(
+    spark: SparkSession, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that lacks rows, or has others, replaces nothing. A date without any row has one file then, too."""
+    folder = files(log.audit)[0].parent
+    for file in folder.iterdir():
+        pq.write_table(pq.ParquetFile(file).read().slice(0, 0), file)
+    write = compaction._write
+
+    def lossy(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> Mapping[str, Any]:
+        digest = write(rows, f"{target}-whole", order, ids=ids)
+        write(rows.limit(19), target, order, ids=ids)
+        return digest
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compaction, "_write", lossy)
+        with pytest.raises(AuditError, match=r"are not the rows read .*; nothing was changed$"):
+            compact(spark, str(log.audit))
+    assert len(files(log.audit)) == 16
+    assert compact(spark, str(log.audit)).dates == 4
+    assert [pq.read_metadata(file).num_rows for file in files(log.audit)] == [0, 20, 20, 20]
 
 
 @pytest.mark.parametrize("step", ["staged", "aside", "swapped"])

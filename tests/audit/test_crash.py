@@ -113,13 +113,19 @@ def test_dying_between_two_files_becoming_visible_loses_and_repeats_nothing(
 def test_a_torn_checkpoint_is_done_without(
     spark: SparkSession, spool: Path, audit: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a kill Spark may be unable to read its checkpoint: nothing has to be done, and nothing is repeated."""
+    """After a power failure, or of a stream that was killed: nothing has to be done, and nothing is repeated."""
     seal(spool, "jm-0", 1, [transition(1)])
     ingest(spark, str(spool), str(audit))
     (checkpoint,) = (audit / "_checkpoints" / "ingest").iterdir()
-    (checkpoint / "offsets" / "0").write_bytes(b"")
-    (checkpoint / "offsets" / ".0.crc").unlink()
+    (checkpoint / "stream" / "offsets" / "0").write_bytes(b"")
+    (checkpoint / "stream" / "offsets" / ".0.crc").unlink()
+    (segments,) = (checkpoint / "segments").iterdir()
+    segments.write_bytes(segments.read_bytes()[:-4])
     seal(spool, "jm-0", 2, [transition(2)])
-    assert ingest(spark, str(spool), str(audit)).rows["transitions"] == 1
-    assert f"starting without the checkpoint _checkpoints/ingest/{checkpoint.name}" in caplog.text
+    again = ingest(spark, str(spool), str(audit))
+    assert (again.files, again.rows["transitions"]) == (2, 1)
+    assert (
+        f"the segments in _checkpoints/ingest/{checkpoint.name}/segments/{segments.name} are read again" in caplog.text
+    )
     assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(2)])
+    assert ingest(spark, str(spool), str(audit)).files == 0

@@ -41,7 +41,9 @@ def test_each_record_is_there_once(spark: SparkSession, elsewhere: str, spool: P
     torn = seal(spool, "jm-2", 1, records)
     torn.write_bytes(torn.read_bytes()[:40])
     again = ingest(spark, f"{elsewhere}/spool", f"{elsewhere}/audit")
-    assert (again.rows["transitions"], again.quarantined) == (10, 1)
+    assert (again.files, again.rows["transitions"], again.quarantined) == (3, 10, 1)
+    seal(spool, "jm-1", 2, records[5:])
+    assert ingest(spark, f"{elsewhere}/spool", f"{elsewhere}/audit").files == 1
     assert ids_seen(spark, audit, "transitions") == ids(records)
     count = run_sql(spark, f"{elsewhere}/audit", "SELECT count(*), count(DISTINCT id) FROM transitions")
     assert [*count.rows] == [[20, 20]]

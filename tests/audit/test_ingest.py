@@ -135,10 +135,10 @@ def test_a_lost_checkpoint_costs_nothing_but_time(
     """Everything is read again, and nothing is written again, not even to the quarantine."""
     seal(spool, "jm-0", 1, [transition(1), coverage(1)], lines=[b"garbage"])
     first = ingested()
-    before = sorted(audit.rglob("*.parquet"))
+    before = sorted(audit.rglob("event_date=*/*.parquet"))
     shutil.rmtree(audit / "_checkpoints")
     assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=first.files)
-    assert sorted(audit.rglob("*.parquet")) == before
+    assert sorted(audit.rglob("event_date=*/*.parquet")) == before
 
 
 def test_a_late_record_goes_to_its_own_date(spool: Path, audit: Path, ingested: Ingest) -> None:
@@ -294,6 +294,7 @@ def test_an_observer_may_be_called_anything(spark: SparkSession, spool: Path, au
     assert [file for file, *_ in quarantine(spark, audit)] == sorted(
         f"{observer}/{1:016d}-{2:016d}.jsonl.gz" for observer in observers
     )
+    assert ingested().files == 0
 
 
 def test_an_empty_spool_makes_an_empty_log(spark: SparkSession, audit: Path, ingested: Ingest) -> None:

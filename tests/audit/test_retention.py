@@ -1,4 +1,4 @@
-"""One number of days for segments, rows and checkpoints; and nothing goes that is nowhere else."""
+"""One number of days for segments and rows; and nothing goes that is nowhere else."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -25,21 +25,16 @@ def age(path: Path) -> Path:
 
 
 def test_what_is_too_old_goes(spark: SparkSession, log: Log) -> None:
-    """Dates before today minus the days, of every table; segments that were sealed then; a checkpoint that was begun then."""
+    """Dates before today minus the days, of every table; segments that were sealed then."""
     segments = sorted((log.spool / "jm-0").iterdir())
     for segment in segments[:3]:
         age(segment)
-    (checkpoint,) = (log.audit / "_checkpoints" / "ingest").iterdir()
     assert expire(spark, str(log.audit), 400, spool=str(log.spool)) == ExpireResult(segments=0, dates=0, not_ingested=0)
     assert expire(spark, str(log.audit), 2, spool=str(log.spool)) == ExpireResult(segments=3, dates=2, not_ingested=0)
     assert sorted((log.spool / "jm-0").iterdir()) == segments[3:]
     kept = [transition(n) for n in range(80) if n % 4 < 2]
     assert ids_seen(spark, log.audit, "transitions") == ids(kept)
     assert [*(log.audit / "_replaced").iterdir()] == []
-    assert checkpoint.exists()
-    age(checkpoint / "metadata")
-    assert expire(spark, str(log.audit), 2) == ExpireResult(segments=0, dates=0, not_ingested=0)
-    assert not checkpoint.exists()
 
 
 def test_a_segment_that_was_not_ingested_stays(spark: SparkSession, log: Log) -> None:

@@ -22,11 +22,11 @@ except AuditError as error:
 
 
 def start(
-    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None, inside: tuple[str, ...] = ()
 ) -> "subprocess.CompletedProcess[str]":
-    """A process that starts Spark as the commands do, and what it printed."""
+    """A process that starts Spark as the commands do, and what it printed; `inside` is the command that starts the process."""
     return subprocess.run(
-        [sys.executable, "-c", START, *arguments],
+        [*inside, sys.executable, "-c", START, *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -50,6 +50,16 @@ def test_with_a_log_level_spark_logs_to_standard_error(tmp_path: Path) -> None:
     done = start(tmp_path, "local[1]", "spark.log.level=INFO")
     assert done.stdout == "3 UTC\n"
     assert 'Setting Spark log level to "INFO"' in done.stderr
+
+
+@pytest.mark.spark
+def test_the_host_name_need_not_be_resolved(tmp_path: Path) -> None:
+    """As in a container without a network, and where an image is built."""
+    if os.geteuid():
+        pytest.skip("only root can give a host another name")
+    renamed = ("unshare", "--uts", "sh", "-c", 'hostname nowhere.invalid && exec "$@"', "sh")
+    done = start(tmp_path, "local[1]", inside=renamed)
+    assert (done.stdout, done.stderr) == ("3 UTC\n", "")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError
+from sidecar.audit import AuditError, sql
 from sidecar.audit.ingest import ingest
-from sidecar.audit.sql import Output, render, run_sql
+from sidecar.audit.sql import OUTPUTS, Output, render, run_sql
+from sidecar.audit.views import ANSWERS, register_views
 from tests.audit.spooling import NOON, coverage, seal, transition
 
 pytestmark = pytest.mark.spark
@@ -45,6 +46,17 @@ def test_a_table_is_for_people(spark: SparkSession, log: str) -> None:
     )
     assert asked(spark, log, "SELECT id FROM evidence", "table") == "id\n--\n(0 rows)\n"
     assert asked(spark, log, "SELECT 1 AS one;", "table") == "one\n---\n  1\n(1 row)\n"
+
+
+def test_a_wide_row_is_a_line_for_each_value(spark: SparkSession, log: str) -> None:
+    """Numbered, and counted as in a table; what would command the terminal is shown."""
+    query = r"SELECT cluster_id, job_id, '\u001b[2J\n' AS text, '' AS empty FROM transitions ORDER BY 1 LIMIT 2"
+    assert asked(spark, log, query, "vertical") == (
+        "-[ RECORD 1 ]-\ncluster_id  cluster-0\njob_id      null\ntext        \\u001b[2J\\n\nempty\n"
+        "-[ RECORD 2 ]-\ncluster_id  cluster-1\njob_id      null\ntext        \\u001b[2J\\n\nempty\n"
+        "(2 rows)\n"
+    )
+    assert asked(spark, log, "SELECT id FROM evidence", "vertical") == "(0 rows)\n"
 
 
 def test_json_is_one_object_a_line(spark: SparkSession, log: str) -> None:
@@ -121,7 +133,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("output", ["table", "json", "csv"])
+@pytest.mark.parametrize("output", OUTPUTS)
 def test_a_terminal_shows_a_text_and_does_not_obey_it(spark: SparkSession, log: str, output: Output) -> None:
     """Escape sequences, also those of one character, and marks that turn the direction of what follows: in each format."""
     terminal = Terminal()
@@ -169,3 +181,36 @@ def test_a_file_that_is_no_table_is_named(spark: SparkSession, log: str, tmp_pat
     with pytest.raises(AuditError, match=r"cannot run the query: .*holiday\.parquet") as failure:
         asked(spark, str(tmp_path), "SELECT * FROM transitions", "json")
     assert "\n" not in str(failure.value)
+
+
+def test_what_is_interpreted_has_the_answer_of_what_is_compiled(
+    spark: SparkSession, log: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every view of this small log, as a small question and as a large one."""
+
+    def answers() -> list[str]:
+        return [line for view in ANSWERS for line in sorted(asked(spark, log, f"TABLE {view}", "json").splitlines())]
+
+    interpreted = answers()
+    monkeypatch.setattr(sql, "_SMALL_BYTES", -1)
+    assert interpreted == answers()
+    assert len(interpreted) > len(ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("query", "small"),
+    [
+        ("SELECT 1", True),
+        ("SELECT * FROM failovers JOIN leadership USING (cluster_id)", True),
+        ("SHOW TABLES", True),
+        ("SELECT count(*) FROM range(10000000)", False),
+        ("SELECT id FROM transitions UNION SELECT uuid() FROM range(10000000)", False),
+    ],
+)
+def test_a_question_is_small_by_what_it_reads(spark: SparkSession, log: str, query: str, small: bool) -> None:
+    """Not by what Spark supposes of its joins."""
+    session = spark.newSession()
+    register_views(session, log)
+    before = session.conf.get("spark.sql.shuffle.partitions")
+    sql._tune(session, session.sql(query))
+    assert session.conf.get("spark.sql.shuffle.partitions") == ("1" if small else before)

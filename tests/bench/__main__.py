@@ -15,7 +15,10 @@ BENCHES = {
     "Many clusters": "clusters",
     "Evidence": "evidence",
     "Audit": "audit",
+    "Rounds of an ingest": "ingest_rounds",
     "Compaction": "compaction",
+    "Compacted dates": "compacted_dates",
+    "The start of Spark": "cold_start",
 }
 
 for title, module in BENCHES.items():

@@ -17,6 +17,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest import ingest
 from sidecar.audit.session import spark_session
@@ -30,9 +31,9 @@ ROWS_OF_A_FILE = 100
 _COMMAND = (sys.executable, "-m", "sidecar", "audit")
 
 
-def small_files(audit: Path, pattern: Path, files: int, *, of_a_date: int = FILES_OF_A_DATE) -> int:
-    """Write `files` files like the one at `pattern`, each id once, on dates before today; how many rows that is."""
-    like = pq.ParquetFile(pattern).read()
+def small_files(audit: Path, file: Path, files: int, *, of_a_date: int = FILES_OF_A_DATE) -> int:
+    """Write `files` files like `file`, each id once, on dates before today; how many rows that is."""
+    like = pq.ParquetFile(file).read()
     ids, times = count(), like.schema.get_field_index("observed_at")
     for number in range(files):
         day = datetime.now(UTC).date() - timedelta(days=1 + number // of_a_date)
@@ -52,7 +53,9 @@ def main(files: int = FILES) -> None:
     """The table of the readers, and what became of the files."""
     with tempfile.TemporaryDirectory(prefix="compaction-") as folder, ExitStack() as stack:
         audit = Path(folder) / "audit"
-        rows = small_files(audit, _pattern(Path(folder)), files)
+        with spark_session("local[1]") as spark:
+            file = pattern(Path(folder), spark)
+        rows = small_files(audit, file, files)
         print(f"{files:,} files, {rows:,} rows, {_size(audit):.1f} MB")
         readers = [stack.enter_context(Reader(kind, audit)) for kind in KINDS]
         before = {reader.kind: _alone(reader) for reader in readers}
@@ -81,11 +84,10 @@ def main(files: int = FILES) -> None:
         )
 
 
-def _pattern(folder: Path) -> Path:
+def pattern(folder: Path, spark: SparkSession) -> Path:
     """A file of an audit log, as an ingest wrote it."""
-    seal(folder / "spool", "jm-0", 1, [transition(number) for number in range(ROWS_OF_A_FILE)])
-    with spark_session("local[1]") as spark:
-        ingest(spark, str(folder / "spool"), str(folder / "pattern"))
+    seal(folder / "pattern-spool", "jm-0", 1, [transition(number) for number in range(ROWS_OF_A_FILE)])
+    ingest(spark, str(folder / "pattern-spool"), str(folder / "pattern"))
     (file,) = (folder / "pattern" / "transitions").rglob("*.parquet")
     return file
 

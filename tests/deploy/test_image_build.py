@@ -279,11 +279,13 @@ def test_the_cronjobs_steps_keep_an_audit_log(audit_root: RootFolder, tmp_path: 
 
 @pytest.mark.spark
 def test_the_audit_image_starts_spark(audit_root: RootFolder) -> None:
-    """An ingest of an empty spool, as the same user on a read-only root, ends with 0."""
+    """An ingest of an empty spool, as the same user on a read-only root, ends with 0. The archive of Spark's classes fits."""
     folders = "/tmp/spool /tmp/audit"  # noqa: S108  in the image's own /tmp
     ingest = "flink-ha-sidecar audit ingest --spool /tmp/spool --audit /tmp/audit"
     done = audit_root.run("sh", "-c", f"mkdir -p {folders} && {ingest}", seconds=300)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+    archive = audit_root.run("flink-ha-sidecar", "audit", "warm-up", seconds=300)
+    assert archive.stdout.endswith(" MB, made before\n"), archive.stderr  # the JVM accepts the one of the build
     described = audit_root.run("flink-ha-sidecar", "audit", "--help")
     assert (described.returncode, described.stderr) == (0, "")

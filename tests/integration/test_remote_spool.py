@@ -226,6 +226,16 @@ def answering(status: int, body: str) -> Iterator[str]:
         (503, "<Error><Code>SlowDown</Code></Error>", "the answer was 503 (SlowDown)"),
         (200, "<html>Welcome!</html>", "it cannot be reached, or is no object store"),
         (301, "", "it is in another region: set AWS_REGION"),
+        (
+            400,
+            "<Error><Code>AuthorizationHeaderMalformed</Code></Error>",
+            "it is in another region: set AWS_REGION (AuthorizationHeaderMalformed)",
+        ),
+        (
+            403,
+            "<Error><Code>RequestTimeTooSkewed</Code></Error>",
+            "the clock of this machine differs too much from that of the store (RequestTimeTooSkewed)",
+        ),
     ],
 )
 def test_a_refusal_is_one_line(

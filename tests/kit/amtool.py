@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from sidecar.lab.distribution import cache_folder
+from sidecar.user_folders import cache_folder
 
 _FETCH_SECONDS: Final = 120.0
 _ASK_SECONDS: Final = 20.0

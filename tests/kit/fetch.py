@@ -40,7 +40,7 @@ def _flink() -> None:
 
 
 def _spark() -> None:
-    subprocess.run([sys.executable, "-m", "tests.kit.spark_classes"], check=True, timeout=_SPARK_SECONDS)
+    subprocess.run([sys.executable, "-m", "sidecar", "audit", "warm-up"], check=True, timeout=_SPARK_SECONDS)
 
 
 def _prometheus() -> None:

@@ -16,6 +16,7 @@ _GROUPS: Final = {
         f"audit/test_{name}"
         for name in ("ingest", "poison", "verify", "elsewhere", "schema", "compact", "retention", "visible_ids")
     ),
+    "Spark, object stores": tuple(f"audit/test_{name}" for name in ("object_store", "publication", "readers")),
     "Kubernetes": (
         "deploy/test_kubernetes",
         "integration/test_drivers",
@@ -28,7 +29,8 @@ _GROUPS: Final = {
     ),
     "campaign": ("campaign/test_short",),
     "Spark, questions and crashes": tuple(
-        f"audit/test_{name}" for name in ("answers", "cookbook", "queries_only", "report", "sql", "crash")
+        f"audit/test_{name}"
+        for name in ("answers", "cookbook", "queries_only", "report", "shell", "sql", "warm_up", "crash")
     ),
     "Flink's listeners": ("e2e/test_flink_listener",),
     "ZooKeeper": tuple(f"integration/test_zookeeper_{name}" for name in ("driver", "ledger", "watches")),

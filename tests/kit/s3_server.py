@@ -3,6 +3,7 @@
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import URLError
@@ -33,7 +34,8 @@ class S3Server(ServerProcess):
 
     def build_command(self) -> list[str]:
         self.bucket.mkdir(parents=True, exist_ok=True)
-        return [sys.executable, "-m", "localbucket", str(self.bucket.parent), "--port", str(self.port)]
+        program = Path(__file__).with_name("s3_program.py")
+        return [sys.executable, str(program), str(self.bucket.parent), "--port", str(self.port)]
 
     def is_ready(self) -> bool:
         """Whether it lists its buckets."""
@@ -44,12 +46,28 @@ class S3Server(ServerProcess):
             return False
 
 
+def reach(endpoint: str) -> dict[str, str]:
+    """The environment of a client of that S3 server."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "AKIDHUNTER2",
+        "AWS_SECRET_ACCESS_KEY": "xoxbHUNTER2",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+_BUSY = b"<Error><Code>SlowDown</Code></Error>"
+
+
 class Line(Endpoint):
     """An endpoint in front of a server, which may lose its answers to puts: it does what it is told, and nobody hears of it."""
 
     def __init__(self, server: S3Server) -> None:
         super().__init__()
         self.loses_answers = False
+        self.is_busy: Callable[[], bool] = lambda: False
+        """Whether the next request is answered with 503 in the server's place."""
         self._target = ("127.0.0.1", server.port)
 
     def serve(self, client: socket.socket) -> None:
@@ -58,6 +76,10 @@ class Line(Endpoint):
         def forward() -> None:
             with suppress(OSError):
                 while data := client.recv(65536):
+                    if data.startswith((b"GET ", b"PUT ", b"DELETE ")) and self.is_busy():
+                        head = f"HTTP/1.1 503 Slow Down\r\nContent-Length: {len(_BUSY)}\r\nConnection: close\r\n\r\n"
+                        client.sendall(head.encode() + _BUSY)
+                        break
                     if data.startswith(b"PUT "):
                         putting.set()
                     onward.sendall(data)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import sidecar
-from sidecar.lab.distribution import cache_folder, flink_home
+from sidecar.lab.distribution import flink_home
+from sidecar.user_folders import cache_folder
 from tests import ROOT
 from tests.kit.images import BUILD_SECONDS, Builder, missing
 

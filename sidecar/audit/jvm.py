@@ -1,0 +1,170 @@
+"""The JVM in which Spark runs: started by Spark's own script, ended with the process."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from sidecar.audit.audit_error import AuditError, reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+"""Where PySpark looks for a JVM that runs already. spark-submit sets them for the program that it starts."""
+_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""Where Spark's script takes options of the JVM from, beside those of the configuration."""
+_POLL_SECONDS: Final = 0.02
+_JAVA_CHECK_SECONDS: Final = 30.0
+_OLDEST_JAVA: Final = 17
+_EXCEPTION: Final = re.compile(r"\w(?:Exception|Error): (.+)")
+
+
+class Jvm:
+    """A JVM with Spark in it, or that of the spark-submit which started this process. Starts at once; `connect` waits for it."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        options: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        output: IO[bytes],
+        *,
+        silent: bool,
+    ) -> None:
+        """`settings` are Spark's, `options` are the JVM's, `environment` is for variables that are not set.
+
+        What the JVM prints goes to `output`; if not `silent`, to standard error. `folder` is for the address of its gateway, with a
+        secret: it must be private. Raises AuditError when PySpark is not installed.
+        """
+        self._output = output
+        self._connection = folder / "connection"
+        self._process: subprocess.Popen[bytes] | None = None
+        home = spark_home()
+        if _GATEWAY[0] in os.environ:
+            return
+        command = [f"{home}/bin/spark-submit"]
+        for key, value in settings.items():
+            command += ["--conf", f"{key}={value}"]
+        command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection)}
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env={**environment, **script_environment(home, options), **own},
+                stdin=subprocess.PIPE,  # the JVM ends when it is closed, so also with this process
+                stdout=output if silent else 2,
+                stderr=output if silent else None,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509  Ctrl-C is for us; no other thread runs yet
+            )
+        except OSError as error:
+            raise AuditError(f"cannot start Spark: {reason(error)}") from error
+
+    def connect(self) -> Any:
+        """PySpark's gateway to it. Raises AuditError when the JVM has not started."""
+        try:
+            # PySpark is imported while the JVM starts: each takes most of a second.
+            from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+            launch: Any = launch_gateway  # untyped
+            with _environment(self._await_connection()):
+                return launch()
+        except Exception as error:
+            raise AuditError(f"cannot start Spark: {_start_problem(self._output) or reason(error)}") from error
+
+    def end(self, gateway: Any, session: "SparkSession | None", seconds: float) -> None:
+        """Stop Spark and wait until its JVM has ended, which otherwise outlives this process. Kills it after that many `seconds`."""
+        if gateway is not None:
+            _disconnect(gateway, session)
+        if self._process is None or self._process.stdin is None:  # it is spark-submit's, and ends with this process
+            return
+        self._process.stdin.close()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _await_connection(self) -> Mapping[str, str]:
+        if self._process is None:
+            return {}
+        while not self._connection.exists():
+            if self._process.poll() is not None:
+                raise RuntimeError("its JVM ended at once")
+            time.sleep(_POLL_SECONDS)
+        content = self._connection.read_bytes()  # the port, the length of the secret, the secret
+        return dict(zip(_GATEWAY, (str(int.from_bytes(content[:4], "big")), content[8:].decode()), strict=True))
+
+
+def spark_home() -> str:
+    """The folder of the Spark that is installed here, or of SPARK_HOME. Raises AuditError when there is none.
+
+    Spark's scripts would start a Python to find it.
+    """
+    found = find_spec("pyspark")  # PySpark itself is imported later
+    if found is None or found.origin is None:
+        raise AuditError(
+            "cannot start Spark: it is not installed; install it with: pip install 'flink-ha-sidecar[audit]'"
+        )
+    return os.environ.get("SPARK_HOME") or str(Path(found.origin).parent)
+
+
+def script_environment(home: str, options: Sequence[str]) -> dict[str, str]:
+    """The environment for Spark's scripts, so that their JVM gets `options`; what the user set in SPARK_SUBMIT_OPTS overrides them."""
+    given = os.environ.get(_OPTIONS, "")
+    return {**os.environ, "SPARK_HOME": home, _OPTIONS: f"{shlex.join(options)} {given}".strip()}
+
+
+def _disconnect(gateway: Any, session: "SparkSession | None") -> None:
+    from pyspark import SparkContext  # noqa: PLC0415  see Jvm.connect
+
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
+        if session is not None:
+            session.stop()  # fails and warns when the JVM has died, which was reported already
+    gateway.shutdown()
+    # Otherwise PySpark reuses the closed gateway for the next session of this process.
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  there is no public way
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """These variables in the environment of this process, which has none of them."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+
+
+def _start_problem(output: IO[bytes]) -> str | None:
+    """Why the JVM did not start, and what to do."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    remedy = "install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    if java is None:
+        return f"it needs Java {_OLDEST_JAVA} or newer, and none was found: {remedy}"
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_CHECK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it needs Java {_OLDEST_JAVA} or newer, and {java} does not run ({error}): {remedy}"
+    version = answer.stderr.partition('version "')[2].removeprefix("1.").partition('"')[0]
+    major = version.partition(".")[0]
+    if major.isdecimal() and int(major) < _OLDEST_JAVA:
+        return f"it needs Java {_OLDEST_JAVA} or newer, and {java} is Java {major}: {remedy}"
+    output.seek(0)
+    text = output.read().decode(errors="replace")
+    exception = _EXCEPTION.search(text)
+    return exception[1] if exception else next(iter(text.splitlines()), None)

@@ -1,0 +1,106 @@
+"""Ingests and compactions of a log in an object store that are killed, on a JVM that survives."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+from pyspark.sql import SparkSession
+
+from sidecar.audit.remote.commands import ingest, maintained, readable
+from sidecar.audit.storage import PARQUET
+from sidecar.audit.verify import verify
+from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm, started
+from tests.kit.files import files_below
+
+SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
+_WORK = {
+    "ingest": f"ingest(spark, {SPOOL!r}, {AUDIT!r}, cache=cache)",
+    "compact": f"with maintained(spark, {AUDIT!r}, cache) as log: log.compact(None)",
+}
+_PATIENCE = 1.25
+_SHARE_OF_COMPACTIONS = 0.4
+
+
+class RemoteRounds(Rounds):
+    """The rounds of `Rounds`, in a bucket. Some are compactions; some have a cache that survives."""
+
+    def __init__(self, bucket: Path, folder: Path, chance: random.Random) -> None:
+        super().__init__(bucket, chance)
+        self._folder = folder
+        self.kills = dict.fromkeys(_WORK, 0)
+        """How many of each were killed at work."""
+        self.failed_readers = 0
+        """How often a plain reader failed, as a replacement had not ended."""
+        self._limits = dict.fromkeys(_WORK, 3.0)
+
+    def play(self, spark: SparkSession, *, own_jvm: bool = False) -> None:
+        assert not own_jvm
+        is_there = (self.audit / "transitions").is_dir()
+        work = "compact" if is_there and self._chance.random() < _SHARE_OF_COMPACTIONS else "ingest"
+        if work == "ingest":
+            self._fill()
+        cache = self._folder / f"cache-{self._chance.randrange(2)}" if self._chance.random() < 0.5 else None
+        script = GIVEN_JVM.format(
+            imports="from pathlib import Path\nfrom sidecar.audit.remote.commands import ingest, maintained",
+            work=f"cache = {f'Path({str(cache)!r})' if cache else None}\n{_WORK[work]}",
+        )
+        with started(script, environment=self._environment(spark)) as process:
+            began = time.monotonic()
+            try:
+                self._wait(process, 1.2 * self._limits[work])
+                assert process.returncode == 0
+                self._limits[work] = time.monotonic() - began
+            except subprocess.TimeoutExpired:
+                self.kills[work] += 1
+                self._limits[work] *= _PATIENCE
+                os.killpg(process.pid, signal.SIGKILL)
+        end_what_it_began(spark)
+
+    def _wait(self, process: "subprocess.Popen[str]", longest: float) -> None:
+        """Until the process ends, or raises TimeoutExpired: at a random moment, or while it changes objects, which takes the least time."""
+        if self._chance.random() < 0.5:
+            process.wait(self._chance.uniform(0, longest))
+            return
+        before = set(files_below(self.audit, PARQUET))
+        while process.poll() is None and set(files_below(self.audit, PARQUET)) == before:
+            time.sleep(0.001)
+        process.wait(self._chance.uniform(0, 0.1))
+
+    def _environment(self, spark: SparkSession) -> Mapping[str, str]:
+        return os.environ | {"TMPDIR": str(self._folder)} | given_jvm(spark)
+
+    def assert_right(self, spark: SparkSession) -> None:
+        """Our reader sees no id twice and none that was lost since; a plain reader sees the same, or fails."""
+        with readable(spark, AUDIT) as log:
+            if not (Path(log.url) / "transitions").is_dir():
+                return
+            ours = _ids(Path(log.url))
+            assert len(set(ours)) == len(ours)
+            assert self.ids.issuperset(ours)
+            assert self._seen.issubset(ours)
+            self._seen = set(ours)
+        try:
+            assert _ids(self.audit) == ours
+        except duckdb.InvalidInputException:
+            self.failed_readers += 1
+
+    _seen: frozenset[str] | set[str] = frozenset()
+
+    def complete(self, spark: SparkSession) -> None:
+        """An ingest and a compaction that nobody kills; the log is sound then."""
+        ingest(spark, SPOOL, AUDIT)
+        with maintained(spark, AUDIT) as log:
+            log.compact(None)
+        with readable(spark, AUDIT) as read:
+            assert [*verify(spark, read.url).findings, *read.findings()] == []
+
+
+def _ids(audit: Path) -> list[str]:
+    with duckdb.connect() as database:
+        found = database.execute(f"SELECT id FROM read_parquet('{audit}/transitions/**/*.parquet')").fetchall()  # noqa: S608  our own path
+    return sorted(row[0] for row in found)

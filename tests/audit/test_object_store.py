@@ -1,0 +1,294 @@
+"""A spool and an audit log in an object store: what holds for folders holds there, and no Hadoop package is needed."""
+
+import logging
+import random
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from sidecar.audit import AuditError
+from sidecar.audit.remote import local_copy, spool_copy
+from sidecar.audit.remote.commands import ingest, maintained, readable
+from sidecar.audit.remote.workspace import workspace
+from sidecar.audit.retention import ExpireResult
+from sidecar.audit.sql import run_sql
+from sidecar.audit.verify import VerifyResult, verify
+from sidecar.cli.audit import audit
+from tests.audit.conftest import Log
+from tests.audit.killing import lending_its_jvm
+from tests.audit.recorded import records as recorded
+from tests.audit.remote_killing import RemoteRounds
+from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition
+from tests.audit.test_retention import age
+from tests.kit.s3_server import Line, S3Server
+
+pytestmark = pytest.mark.spark
+
+SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
+NO_SECRETS = "it must hold no user, no password, no ? and no #; credentials and options come from the environment"
+COUNT = "SELECT count(*), count(DISTINCT id) FROM transitions"
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the audit logs; never a credential."""
+    with caplog.at_level(logging.INFO, "sidecar.audit"):
+        yield caplog
+    assert "HUNTER2" not in caplog.text
+
+
+def ask(spark: SparkSession, query: str = COUNT, cache: Path | None = None) -> list[list[Any]]:
+    """The answer of `audit sql`."""
+    with readable(spark, AUDIT, cache, query=query) as log:
+        return [*run_sql(spark, log.url, query).rows]
+
+
+def check(spark: SparkSession) -> tuple[list[str], VerifyResult]:
+    """`audit verify`."""
+    with readable(spark, AUDIT, again=True) as log:
+        result = verify(spark, log.url)
+        return log.findings(), result
+
+
+def test_each_record_is_there_once(spark: SparkSession, bucket: Path) -> None:
+    """After a lost checkpoint, a second observer and a damaged segment: as in a local folder, for readers of the bucket too."""
+    records = [transition(n, NOON + timedelta(days=n % 2)) for n in range(20)]
+    seal(bucket / "spool", "jm-0", 1, records[:10])
+    assert ingest(spark, SPOOL, AUDIT).rows["transitions"] == 10
+    assert ingest(spark, SPOOL, AUDIT).files == 0
+    shutil.rmtree(bucket / "audit" / "_checkpoints")
+    seal(bucket / "spool", "jm-1", 1, records[5:])
+    torn = seal(bucket / "spool", "jm-2", 1, records)
+    torn.write_bytes(torn.read_bytes()[:40])
+    again = ingest(spark, SPOOL, f"{AUDIT}/")
+    assert (again.rows["transitions"], again.quarantined, again.files) == (10, 1, 3)
+    assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
+    assert ask(spark) == [[20, 20]]
+    assert ask(spark, "SELECT file FROM quarantine") == [[torn.relative_to(bucket / "spool").as_posix()]]
+    assert check(spark) == ([], VerifyResult(files=5, rows=21, findings=[]))
+
+
+def test_every_command_takes_a_bucket(
+    spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ingest, compaction with retention, a query, a check, a report: on the command line."""
+    monkeypatch.setattr("sidecar.audit.session.spark_session", lambda *_: nullcontext(spark))
+    monkeypatch.setenv("FLINK_HA_SIDECAR_AUDIT_CACHE", str(tmp_path / "cache"))
+    seal(bucket / "spool", "jm-0", 1, recorded("2.3.0"))
+
+    def run(command: str, *arguments: str) -> str:
+        result = CliRunner().invoke(audit, [command, "--audit", AUDIT, *arguments], catch_exceptions=False)
+        assert result.exit_code == 0
+        return result.stdout
+
+    assert run("ingest", "--spool", SPOOL).startswith("1 segments: 89 transitions, ")
+    kept = run("compact", "--spool", SPOOL, "--keep", "36500d")
+    assert kept == "expired: 0 segments, 0 dates of a table\ncompacted: 0 files of 0 dates of a table\n"
+    assert run("sql", "--output", "csv", "SELECT count(*) AS n FROM transitions") == "n\n89\n"
+    assert run("verify").endswith(": nothing wrong\n")
+    report = tmp_path / "report.html"
+    assert run("report", "--html", str(report)).startswith(f"{report}: ")
+    with pytest.raises(AuditError, match=rf"^cannot name {AUDIT} to other programs"):
+        run("sql", "--print-views")
+
+
+def test_a_segment_that_was_restored_is_ingested(spark: SparkSession, bucket: Path) -> None:
+    """Under its old name: nothing has to be deleted for it."""
+    records = [transition(n) for n in range(10)]
+    segment = seal(bucket / "spool", "jm-0", 1, records)
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:40])
+    ingest(spark, SPOOL, AUDIT)
+    segment.write_bytes(whole)
+    ingest(spark, SPOOL, AUDIT)
+    assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
+
+
+def test_compacted_it_has_one_file_a_date(spark: SparkSession, bucket: Path, log: Log, tmp_path: Path) -> None:
+    """With the same rows; a late record is added beside it, and the next compaction includes it."""
+    shutil.copytree(log.audit, bucket / "audit", ignore=shutil.ignore_patterns("_*"))
+    with maintained(spark, AUDIT, tmp_path / "cache") as copy:
+        done = copy.compact(None)
+    assert (done.dates, done.files) == (4, 16)
+    assert len([*(bucket / "audit" / "transitions").rglob("*.parquet")]) == 4
+    assert ids_seen(spark, bucket / "audit", "transitions") == log.ids
+    late = transition(1000, NOON)
+    seal(bucket / "spool", "jm-0", 1000, [late])
+    ingest(spark, SPOOL, AUDIT, cache=tmp_path / "cache")
+    with maintained(spark, AUDIT, tmp_path / "cache") as copy:
+        assert copy.compact(None).dates == 0
+    assert ids_seen(spark, bucket / "audit", "transitions") == sorted([*log.ids, late.id])
+    assert check(spark)[0] == []
+
+
+def test_what_is_too_old_goes(spark: SparkSession, bucket: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments, if the log has what is in them, a part of the spool at a time; and dates."""
+    monkeypatch.setattr(spool_copy, "_MOST_BYTES", 1)
+    shutil.copytree(log.audit, bucket / "audit", ignore=shutil.ignore_patterns("_*"))
+    shutil.copytree(log.spool, bucket / "spool")
+    names = sorted(path.name for path in (bucket / "spool" / "jm-0").iterdir())
+    for name in names[:2]:
+        age(bucket / "spool" / "jm-0" / name)
+    age(seal(bucket / "spool", "jm-9", 1, [coverage(1, NOON + timedelta(days=9999))]))
+    with maintained(spark, AUDIT, spool=SPOOL) as copy:
+        assert copy.expire(2) == ExpireResult(segments=2, dates=2, not_ingested=1)
+    assert sorted(path.name for path in (bucket / "spool").rglob("*.gz")) == [f"{1:016d}-{1:016d}.jsonl.gz", *names[2:]]
+    assert ids_seen(spark, bucket / "audit", "transitions") == ids([transition(n) for n in range(80) if n % 4 < 2])
+
+
+@pytest.mark.parametrize("remote", ["spool", "audit"])
+def test_one_of_both_may_be_a_folder(spark: SparkSession, bucket: Path, tmp_path: Path, remote: str) -> None:
+    """Followed, with a compaction in between: nothing is read twice, and nothing is left behind."""
+    records = [transition(n) for n in range(30)]
+    spool, folder = (
+        (bucket if remote == "spool" else tmp_path) / "spool",
+        (bucket if remote == "audit" else tmp_path) / "audit",
+    )
+    urls = (SPOOL, str(folder)) if remote == "spool" else (str(spool), AUDIT)
+    stop = Event()
+    seal(spool, "jm-0", 1, records[:10])
+
+    def add() -> None:
+        with maintained(spark, urls[1]) as log:
+            log.compact(None)
+        seal(spool, "jm-0", 11, records[10:])
+
+    with ThreadPoolExecutor() as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sidecar.audit.remote.commands.LOOK_SECONDS", 0.2)
+        following = pool.submit(ingest, spark, *urls, follow=True, stop=stop)
+        while not [*folder.glob("transitions/*/*.parquet")]:
+            assert not following.done(), following.result()
+            stop.wait(0.05)
+        add()
+        while not following.done() and len([*folder.glob("transitions/*/*.parquet")]) < 2:
+            stop.wait(0.05)
+        stop.set()
+        done = following.result()
+    assert done.files == 2
+    assert ids_seen(spark, folder, "transitions") == ids(records)
+    assert [*folder.glob("_checkpoints/ingest/*")] == []
+
+
+def test_two_writers_at_once_wait_for_each_other(spark: SparkSession, bucket: Path) -> None:
+    """Of the same changes, seen by two observers in two spools: each is there once."""
+    records = [transition(n) for n in range(20)]
+    for number in range(2):
+        seal(bucket / f"spool-{number}", f"jm-{number}", 1, records)
+    with ThreadPoolExecutor() as pool:
+        done = [*pool.map(lambda number: ingest(spark, f"s3://bucket/spool-{number}", AUDIT), range(2))]
+    assert sorted(one.rows["transitions"] for one in done) == [0, 20]
+    assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
+
+
+def test_killed_again_and_again_each_id_is_there_once(spark: SparkSession, tmp_path: Path, bucket: Path) -> None:
+    """Rounds of `python -m tests.bench.killed_remote`: ingests and compactions end with kill -9 at random moments."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201  shown when it fails
+    rounds = RemoteRounds(bucket, tmp_path, random.Random(seed))
+    with lending_its_jvm(spark):
+        for _ in range(4):
+            rounds.play(spark)
+            rounds.assert_right(spark)
+    rounds.complete(spark)
+    rounds.assert_complete(spark)
+
+
+def test_a_store_that_is_busy_is_asked_again(
+    spark: SparkSession, bucket: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every third request is answered with 503, or its answer is lost."""
+    chance, lock = random.Random(3), threading.Lock()
+    records = [transition(n, NOON + timedelta(days=n % 2)) for n in range(10)]
+    seal(bucket / "spool", "jm-0", 1, records)
+
+    def is_busy() -> bool:
+        with lock:
+            line.loses_answers = chance.random() < 0.2
+            return chance.random() < 0.2
+
+    with Line(s3_server) as line:
+        line.is_busy = is_busy
+        monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
+        ingest(spark, SPOOL, AUDIT)
+        with maintained(spark, AUDIT) as log:
+            log.compact(None)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.url)
+    assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
+    assert check(spark)[0] == []
+
+
+def test_only_what_is_asked_for_is_downloaded_and_only_once(
+    spark: SparkSession, bucket: Path, tmp_path: Path, logged: pytest.LogCaptureFixture
+) -> None:
+    """The tables of the query, and what the cache does not have; it is said how much that is."""
+    seal(bucket / "spool", "jm-0", 1, [*(transition(n) for n in range(10)), coverage(1)])
+    ingest(spark, SPOOL, AUDIT)
+    logged.clear()
+    cache = tmp_path / "cache"
+    assert ask(spark, "SELECT count(*) FROM coverage", cache) == [[1]]
+    assert re.fullmatch(r"downloaded 1 objects, 0\.0 MB, from s3://bucket/audit", logged.messages[0])
+    assert ask(spark, "SELECT count(*) FROM coverage", cache) == [[1]]
+    assert len(logged.messages) == 1
+    assert ask(spark, cache=cache) == [[10, 10]]
+    assert len(logged.messages) == 2
+    (bucket / "audit" / "coverage").rename(bucket / "elsewhere")
+    assert ask(spark, "SELECT count(*) FROM coverage", cache) == [[0]]
+
+
+@pytest.mark.parametrize(
+    ("audit", "reason"),
+    [
+        ("s3://missing/audit", "cannot read s3://missing/audit: there is no such bucket or container (NoSuchBucket)"),
+        (AUDIT, "cannot verify s3://bucket/audit: there is no such folder"),
+        ("s3://bucket//audit", "s3://bucket//audit cannot be used: it cannot be reached, or is no object store"),
+        (
+            "s3://AKID:HUNTER2@bucket/audit",
+            f"cannot use the s3:// URL that was given: {NO_SECRETS}",
+        ),
+        ("s3:///audit", "cannot use the s3:// URL that was given: it names no bucket, like s3://bucket/prefix"),
+        ("s3://[HUNTER2", "cannot use the URL of an object store that was given: it is not a URL"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(spark: SparkSession, bucket: Path, audit: str, reason: str) -> None:
+    """In the words of the URL that was given, not of the copy."""
+    with pytest.raises(AuditError) as error, readable(spark, audit) as log:
+        verify(spark, log.url)
+    assert str(error.value) == reason
+
+
+def test_what_cannot_be_copied_is_one_line(
+    spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spool without segments, a disk that is too small, a cache in use, a log of another program."""
+    with pytest.raises(AuditError, match=rf"^cannot ingest {SPOOL}: there are no segments$"):
+        ingest(spark, SPOOL, AUDIT)
+    seal(bucket / "spool", "jm-0", 1, [transition(1)])
+    with (
+        workspace(spark, tmp_path, AUDIT),
+        pytest.raises(
+            AuditError, match=rf"^another command uses the cache {tmp_path}: name another folder with --cache$"
+        ),
+    ):
+        ingest(spark, SPOOL, AUDIT, cache=tmp_path)
+    (bucket / "audit").mkdir()
+    (bucket / "audit" / "backup.tar").write_bytes(b"?")
+    with pytest.raises(AuditError, match=rf"^{AUDIT} is not an audit log \(it contains backup\.tar, …\)"):
+        ingest(spark, SPOOL, AUDIT)
+    monkeypatch.setattr(local_copy, "_RESERVE", 2**60)
+    with pytest.raises(AuditError) as error:
+        ingest(spark, SPOOL, f"{AUDIT}-2")
+    assert re.fullmatch(
+        rf"cannot copy {SPOOL}: 0 MB have to be downloaded to \S+, where [0-9,]+ MB are free: name a folder on a larger disk with --cache",
+        str(error.value),
+    )
