@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar import __version__
+from sidecar.checking import mistakes
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
@@ -31,13 +32,13 @@ from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from sidecar.ports import LedgerStore
 from sidecar.reloading import Reloader
-from sidecar.settings import LedgerMode, Settings, SettingsError
+from sidecar.settings import LedgerMode, Settings
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
 from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.notifier import Notifier, check_endpoints
+from sidecar.sinks.notify.notifier import Notifier
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
@@ -63,13 +64,6 @@ class StartError(OperatorError):
     """The sidecar cannot start."""
 
 
-def check(settings: Settings) -> None:
-    """Check everything that needs no connection. Raises SettingsError."""
-    for destination, problem in check_endpoints(settings.endpoints()).items():
-        raise SettingsError(f"receiver {destination}: {problem}")
-    segment_store(settings.spool.place, settings.observer)
-
-
 def run(load: Callable[[], Settings]) -> int:
     """Run the sidecar until SIGTERM or SIGINT; reload on SIGHUP. Returns the exit status. Raises SettingsError and StartError."""
     died, asked = threading.Event(), threading.Event()
@@ -78,7 +72,8 @@ def run(load: Callable[[], Settings]) -> int:
 
     def loaded() -> Settings:
         settings = load()
-        check(settings)
+        for mistake in mistakes(settings):
+            raise mistake
         return settings
 
     settings = loaded()

@@ -1,46 +1,143 @@
-"""`timeline`, `explain`, `annotate` and `silence list`: read one sidecar's journal, whether or not that sidecar runs."""
+"""`timeline`, `episodes`, `explain`, `annotate` and `silence list`: read one sidecar's journal, whether or not that sidecar runs."""
 
+import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from sidecar.clock import Clock
-from sidecar.core.moment import timestamp
-from sidecar.core.records import Annotation, AnyRecord, Notification
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
+from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.records import Annotation, AnyRecord, Contention, EpisodeRecord, Notification, TransitionRecord
+from sidecar.core.state import State
+from sidecar.core.views import episode_view
 from sidecar.core.views.annotate import annotation, note
-from sidecar.core.views.explain import find
+from sidecar.core.views.episode_view import EpisodeView
+from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import FILE, JournalError, JournalReader, append
+
+LAST: Final = "last"
+"""In place of the id of an episode: the newest one."""
+_FOLLOW_PAUSE: Final = 0.5
+_OF_CLUSTER: Final = tuple(component.component.value for component in CLUSTER_COMPONENTS)
 
 
 def records(state_dir: Path) -> Iterator[AnyRecord]:
     """All records of the journal in `state_dir`, oldest first. Raises JournalError."""
+    with closing(_reader(state_dir)) as journal:
+        yield from journal.remembered()
+
+
+def state(state_dir: Path) -> State:
+    """The state of the sidecar as of the last commit to the journal in `state_dir`. Raises JournalError."""
+    with closing(_reader(state_dir)) as journal:
+        return journal.state()
+
+
+def _reader(state_dir: Path) -> JournalReader:
     try:
         exists = (state_dir / FILE).is_file()
     except OSError as error:
         raise JournalError(f"cannot read {state_dir}: {error.strerror}; run this as the sidecar's user") from error
     if not exists:
         raise JournalError(f"there is no journal in {state_dir}: name the state_dir of a sidecar that has run")
-    with closing(JournalReader(state_dir)) as journal:
-        yield from journal.remembered()
+    return JournalReader(state_dir)
+
+
+class Wanted(Struct, frozen=True):
+    """Which records a timeline has. Each condition that is given must be true."""
+
+    last: int | None = None
+    """So many of the newest."""
+    since: Timestamp | None = None
+    components: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+    """Kinds of transitions, or types of records."""
+
+    def fits(self, record: AnyRecord) -> bool:
+        """Whether the record is wanted, apart from `last`."""
+        kind = record.kind if isinstance(record, TransitionRecord) else ""
+        return (
+            (self.since is None or record.observed_at >= self.since)
+            and (not self.components or not self.components.isdisjoint(_components(record)))
+            and (not self.kinds or not self.kinds.isdisjoint({kind, type_of(record)}))
+        )
+
+
+def type_of(record: AnyRecord) -> str:
+    """The type of the record, as in its JSON."""
+    return str(type(record).__struct_config__.tag)
+
+
+def _components(record: AnyRecord) -> Collection[str]:
+    match record:
+        case TransitionRecord():
+            return (record.component,)
+        case Contention():
+            return (record.component,) if record.component else _OF_CLUSTER
+        case EpisodeRecord():
+            return record.components
+    return ()
 
 
 class Latest(NamedTuple):
-    """The last records, oldest first."""
+    """Records, oldest first."""
 
     records: Sequence[AnyRecord]
     clusters: frozenset[str]
     """The clusters of all records, also of earlier ones."""
+    newest: int
+    """The number of the newest record, for `following`."""
 
 
-def latest(state_dir: Path, number: int) -> Latest:
-    """The last `number` records. Raises JournalError."""
-    last, clusters = deque[AnyRecord](maxlen=number), set[str]()
-    for record in records(state_dir):
-        last.append(record)
-        clusters.add(record.cluster_id)
-    return Latest(last, frozenset(clusters))
+def latest(state_dir: Path, wanted: Wanted) -> Latest:
+    """The wanted records. Raises JournalError."""
+    last, clusters, newest = deque[AnyRecord](maxlen=wanted.last), set[str](), 0
+    with closing(_reader(state_dir)) as journal:
+        for newest, record in journal.numbered():  # noqa: B007  used below
+            clusters.add(record.cluster_id)
+            if wanted.fits(record):
+                last.append(record)
+    return Latest(last, frozenset(clusters), newest)
+
+
+def following(state_dir: Path, wanted: Wanted, after: int) -> Iterator[AnyRecord]:
+    """The wanted records after number `after`, each as soon as it is written, until the caller stops. Raises JournalError."""
+    with closing(_reader(state_dir)) as journal:
+        while True:
+            for number, record in journal.numbered(after):
+                after = number
+                if wanted.fits(record):
+                    yield record
+            time.sleep(_FOLLOW_PAUSE)
+
+
+def episodes(state_dir: Path, number: int) -> list[EpisodeView]:
+    """The last `number` failovers: those in progress, then the newest first. Raises JournalError."""
+    with closing(_reader(state_dir)) as journal:
+        recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, number)]
+        state = journal.state()
+    known = {episode.id for episode in recorded}
+    in_progress = episode_view.in_progress(Snapshot(Clock()(), state))
+    return [*(each for each in in_progress if each.id not in known), *recorded][:number]
+
+
+def explain(state_dir: Path, name: str) -> Explanation:
+    """The episode whose id begins with `name`; LAST: the newest one. Raises JournalError, UnknownEpisodeError."""
+    return find(records(state_dir), _id_of(state_dir, name))
+
+
+def _id_of(state_dir: Path, name: str) -> str:
+    if name != LAST:
+        return name
+    if newest := episodes(state_dir, 1):
+        return newest[0].id
+    raise UnknownEpisodeError("no failover is recorded")
 
 
 def hidden(state_dir: Path) -> Mapping[str, int] | None:
@@ -53,8 +150,8 @@ def hidden(state_dir: Path) -> Mapping[str, int] | None:
 
 
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, planned: bool = False) -> Annotation:
-    """Record a note about the episode whose id begins with `episode`. Raises JournalError, UnknownEpisodeError, NoteError."""
+    """Record a note about the episode whose id begins with `episode`, or LAST. Raises JournalError, UnknownEpisodeError, NoteError."""
     noted = note(reason, author, planned=planned)
-    made = annotation(find(records(state_dir), episode), noted, timestamp(Clock()().wall))
+    made = annotation(explain(state_dir, episode), noted, timestamp(Clock()().wall))
     append(state_dir, made)
     return made

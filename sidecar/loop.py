@@ -17,6 +17,7 @@ from sidecar.clock import Clock
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.record_lines import record_line
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.delivery.settle import NOT_DELIVERED
 from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import timestamp
@@ -32,7 +33,7 @@ from sidecar.core.observations import (
     Ticked,
 )
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import AnyRecord, Coverage
+from sidecar.core.records import AnyRecord, Coverage, Notification
 from sidecar.core.sanitize import clean
 from sidecar.core.state import State
 from sidecar.core.step import step
@@ -239,9 +240,12 @@ def _path(observation: Observation) -> str:
 
 
 def _log(records: list[AnyRecord], *, named: bool) -> None:
-    """Log one line for each record, `named` with its cluster; of very many records the first ones and the number."""
+    """Log one line for each record, `named` with its cluster; of very many records the first ones and the number. What did not arrive is a
+    warning.
+    """
     for record in records[:MOST_LOGGED]:
         if not isinstance(record, Coverage):
-            log.info("%s", record_line(record, named=named))
+            failed = isinstance(record, Notification) and record.outcome in NOT_DELIVERED
+            log.log(logging.WARNING if failed else logging.INFO, "%s", record_line(record, named=named))
     if len(records) > MOST_LOGGED:
         log.info("… and %d more records", len(records) - MOST_LOGGED)

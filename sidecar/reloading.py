@@ -5,7 +5,7 @@ A configuration that cannot be loaded changes nothing: the previous rules are ke
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ NEEDS_RESTART: Final[Mapping[str, Callable[[Settings], object]]] = {
     "http": lambda settings: (settings.http.host, settings.http.port, settings.http.names),
 }
 """Settings that a reload does not change, and what of them."""
-RELOADED: Final = ("rules", "receivers", "route", "inhibit_rules", "files")
+RELOADED: Final = ("rules", "receivers", "route", "inhibit_rules", "log", "files")
 """Settings that a reload changes."""
 
 _log = logging.getLogger("sidecar.reloading")
@@ -46,6 +46,8 @@ class Reloader:
     ) -> None:
         """`load` raises SettingsError. `report` gets the reason why the files on disk are not in use; None: they are."""
         self._settings = settings
+        self._active = settings
+        """As of the last reload."""
         self._load = load
         self._adopt = adopt
         self._report = report
@@ -93,10 +95,21 @@ class Reloader:
             if part(settings) != part(self._settings):
                 _log.warning("%s has changed: restart the sidecar to apply that", name)
         self._adopt(settings)
+        before, self._active = self._active, settings
         if settings.files != self._settings.files:
             self._settings, self._seen = settings, _look(settings.files)
         self._report(None)
-        _log.info("reloaded: %d rules, %d receivers", len(settings.rules), len(settings.receivers))
+        rules = _differences([rule.alert for rule in before.rules], [rule.alert for rule in settings.rules])
+        receivers = _differences([each.name for each in before.receivers], [each.name for each in settings.receivers])
+        counts = len(settings.rules), rules, len(settings.receivers), receivers
+        _log.info("reloaded: %d rules%s, %d receivers%s", *counts)
+
+
+def _differences(before: Iterable[str], after: Iterable[str]) -> str:
+    """Which names came and went: ` (new: A; removed: B)`; nothing if none did."""
+    changes = {"new": sorted({*after} - {*before}), "removed": sorted({*before} - {*after})}
+    found = [f"{what}: {', '.join(names)}" for what, names in changes.items() if names]
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def _look(files: Sequence[Path]) -> _Seen:

@@ -1,19 +1,30 @@
-"""`watch` and `who`: run a driver and the core, without stored state, alerts or files."""
+"""`watch`, `who` and `status`: run drivers and the core, without stored state, alerts or files."""
 
 import logging
 import socket
 import time
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.clock import Clock
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import Append
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import ConfigMapPosition, Held
-from sidecar.core.observations import ClusterObservation, SnapshotCompleted, Started, Ticked, is_trace
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import (
+    ClusterObservation,
+    ClustersListed,
+    FinderObservation,
+    NothingFound,
+    PlanObservation,
+    SnapshotCompleted,
+    Started,
+    Ticked,
+    is_trace,
+)
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import TransitionRecord
 from sidecar.core.state import State
@@ -22,11 +33,14 @@ from sidecar.core.views.flink_view import FlinkView, LeaderAddress
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.drivers import Drivers
-from sidecar.settings import ClusterSettings, session_timeouts
+from sidecar.settings import AnyFinderSettings, ClusterSettings, Settings, session_timeouts
 
 _INBOX: Final = 10_000
 _FULL_PAUSE: Final = 0.01
 _TICK: Final = 0.25
+_LOOK_INTERVAL: Final = round(0.25 * SECOND)
+
+_UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +55,7 @@ def transitions(cluster: ClusterSettings) -> Generator[TransitionRecord, None, N
     stores = {cluster.cluster_id: cluster.store}
     policy = Policy(socket.gethostname(), stores, session_timeouts=session_timeouts(cluster))
     state, _ = step_all(policy, State(), [Started(clock())])
-    with closing(_observations(cluster, clock)) as observations:
+    with closing(_observations([cluster], clock)) as observations:
         for observation in observations:
             state, effects = step_all(policy, state, [observation] if observation else [Ticked(clock())])
             for effect in effects:
@@ -52,9 +66,9 @@ def transitions(cluster: ClusterSettings) -> Generator[TransitionRecord, None, N
 def flink_calls(cluster: ClusterSettings) -> Generator[LeaderAddress, None, None]:
     """The calls that Flink's own listeners get from now on, until the caller closes the iterator."""
     view = FlinkView(tolerate_suspended=cluster.tolerate_suspended)
-    with closing(_observations(cluster, Clock())) as observations:
+    with closing(_observations([cluster], Clock())) as observations:
         for observation in observations:
-            if observation is not None:
+            if isinstance(observation, ClusterObservation):
                 yield from view.observe(observation)
 
 
@@ -70,9 +84,9 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
     deadline = clock().steady + int(patience * 1_000_000)
     seen_at: int | None = None
     found = False
-    with closing(_observations(cluster, clock)) as observations:
+    with closing(_observations([cluster], clock)) as observations:
         for observation in observations:
-            if observation is not None:
+            if isinstance(observation, ClusterObservation):
                 state, _ = step_all(policy, state, [observation])
                 found = found or is_trace(observation)
             if isinstance(observation, SnapshotCompleted):
@@ -86,9 +100,60 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                 if seen_at is None:
                     advice = "check the address, and that the store is up"
                     raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
-                _log.warning("not every lease was renewed or expired within %.0f s: a leader may be dead", patience)
+                _log.warning(_UNPROVEN, patience)
                 break
     return leaders(Snapshot(clock(), state))
+
+
+class Look(NamedTuple):
+    """What was read of all clusters of a configuration until `at`."""
+
+    at: Moment
+    state: State
+
+
+def looks(settings: Settings, patience: float) -> Generator[Look, None, None]:
+    """What is in the stores of all clusters: once everything is read and each lease is renewed or has expired, at most after `patience`
+    seconds; then again, four times a second.
+    """
+    clock = Clock()
+    policy = Policy(
+        settings.observer,
+        {cluster.cluster_id: cluster.store for cluster in settings.clusters},
+        trust_window=round(settings.trust_window * SECOND),
+        session_timeouts=session_timeouts(*settings.clusters),
+        finds=settings.finder.store if settings.finder else None,
+    )
+    state, _ = step_all(policy, State(), [Started(clock())])
+    read_at: dict[str, int] = {}
+    found: set[str] = set()
+    ready, due = False, clock().steady + round(patience * SECOND)
+    with closing(_observations(settings.clusters, clock, settings.finder)) as observations:
+        for observation in observations:
+            state, _ = step_all(policy, state, [observation or Ticked(clock())])
+            if isinstance(observation, SnapshotCompleted):
+                read_at[observation.cluster_id] = observation.at.steady
+            elif isinstance(observation, ClusterObservation) and is_trace(observation):
+                found.add(observation.cluster_id)
+            now = clock()
+            if not ready and isinstance(observation, SnapshotCompleted | NothingFound | ClustersListed | None):
+                ready = _all_read(state, read_at, found)
+                due = now.steady if ready else due
+            if now.steady >= due:
+                if not ready and _all_read(state, read_at, found, proven=False):
+                    _log.warning(_UNPROVEN, patience)
+                ready = True
+                due = now.steady + _LOOK_INTERVAL
+                yield Look(now, state)
+
+
+def _all_read(state: State, read_at: Mapping[str, int], found: Collection[str], *, proven: bool = True) -> bool:
+    """Whether it is known of each cluster that it does not exist, or who leads it; `proven`: and was alive since that was read."""
+    listed = state.finder is None or state.finder.connected
+    return listed and all(
+        cluster.missing or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
+        for name, cluster in state.clusters.items()
+    )
 
 
 def _all_proven(cluster: ClusterState, since: int) -> bool:
@@ -98,17 +163,20 @@ def _all_proven(cluster: ClusterState, since: int) -> bool:
     return all(cluster.leases[name].changed_at > since for name in names)
 
 
-def _observations(cluster: ClusterSettings, clock: Clock) -> Generator[ClusterObservation | None, None, None]:
-    """The driver's observations, and None now and then if there are none."""
-    inbox: SimpleQueue[ClusterObservation] = SimpleQueue()  # a Queue wakes the reader some 0.1 ms later
+def _observations(
+    clusters: Sequence[ClusterSettings], clock: Clock, finder: AnyFinderSettings | None = None
+) -> Generator[FinderObservation | PlanObservation | None, None, None]:
+    """The observations of the drivers, and None now and then if there are none."""
+    inbox: SimpleQueue[FinderObservation | PlanObservation] = SimpleQueue()  # wakes us sooner than a Queue
 
-    def put(observation: ClusterObservation) -> None:
+    def put(observation: FinderObservation | PlanObservation) -> None:
         while inbox.qsize() >= _INBOX:  # the terminal is slow: make the driver wait
             time.sleep(_FULL_PAUSE)
         inbox.put(observation)
 
-    drivers = Drivers([cluster], clock)
+    drivers = Drivers(clusters, clock, finder)
     drivers.start(put)
+    drivers.find(put)
     try:
         while True:
             try:

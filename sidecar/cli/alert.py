@@ -20,9 +20,10 @@ def alert() -> None:
     CONFIG,
     click.option("--receiver", "receivers", metavar="NAME", multiple=True, help="Only this one; may be repeated."),
     OBSERVER,
+    OUTPUT,
     cluster_options,
 )
-def send_test(config: Path | None, receivers: tuple[str, ...], **overrides: Any) -> int:
+def send_test(config: Path | None, receivers: tuple[str, ...], output: Output, **overrides: Any) -> int:
     """Send a test message to every receiver.
 
     The message says that it is a test. Prints name, outcome and reason of each destination; exit status 1 if one failed.
@@ -34,7 +35,8 @@ def send_test(config: Path | None, receivers: tuple[str, ...], **overrides: Any)
 
     status = 0
     for name, outcome, detail in send_test(load(config, overrides), receivers, Clock()):
-        click.echo(f"{name}  {outcome}{f': {detail}' if detail else ''}")
+        line = f"{name}  {outcome}{f': {detail}' if detail else ''}"
+        print_value({"destination": name, "outcome": outcome.value, "detail": detail}, line, output)
         status = status if outcome is DeliveryOutcome.DELIVERED else 1
     return status
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import click
 
+from sidecar.cli.printing import print_mistake
 from sidecar.core.errors import OperatorError
-from sidecar.core.sanitize import printable
 
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
@@ -87,5 +87,5 @@ def _wrong_usage(error: click.ClickException) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    print("flink-ha-sidecar:", printable(" ".join(message.split())), file=sys.stderr)
+    print_mistake(message)
     return status

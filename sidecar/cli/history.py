@@ -1,34 +1,109 @@
-"""`timeline`, `explain` and `annotate`."""
+"""`timeline`, `episodes`, `explain` and `annotate`."""
 
+import signal
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options
-from sidecar.cli.printing import print_line, print_value
+from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options, output
+from sidecar.cli.printing import print_document, print_line, print_value
+from sidecar.cli.tables import columns, print_table
+from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.cluster.record_lines import lasted, move, record_line
+from sidecar.core.flink.leadership import Component
+from sidecar.core.moment import Timestamp, micros, parsed, seconds, timestamp
+from sidecar.core.pods import spelled
 
+if TYPE_CHECKING:
+    from sidecar.core.views.episode_view import EpisodeView
+
+_MOST: Final = 50
+_TYPES: Final = ("transition", "episode", "contention", "coverage", "notification", "annotation", "evidence")
+_KINDS: Final = (*_TYPES, *(kind.value for kind in Kind))
+_COMPONENTS: Final = tuple(component.value for component in Component)
 _which_sidecar = options(CONFIG, STATE_DIR, cluster_options)
 
 
 @click.command()
-@click.option(
-    "--last", default=50, show_default=True, metavar="N", type=click.IntRange(1), help="The number of records."
+@options(
+    click.option(
+        "--last", metavar="N", type=click.IntRange(1), help="The number of records  [50, or all of them with --since]"
+    ),
+    click.option(
+        "--since", metavar="TIME", help="Only records from then on: a duration like 2h, or 2026-11-23T10:00 (in UTC)."
+    ),
+    click.option("--follow", is_flag=True, help="Go on with each record as it is written, until interrupted."),
+    click.option(
+        "--component", "components", multiple=True, type=click.Choice(_COMPONENTS), help="Only this one; repeatable."
+    ),
+    click.option(
+        "--kind",
+        "kinds",
+        metavar="KIND",
+        multiple=True,
+        type=click.Choice(_KINDS, case_sensitive=False),
+        help=f"Only records of this type ({', '.join(_TYPES)}), or transitions of this kind (GRANTED, …); repeatable.",
+    ),
+    OUTPUT,
+    _which_sidecar,
 )
-@OUTPUT
-@_which_sidecar
-def timeline(last: int, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
+def timeline(
+    last: int | None,
+    since: str | None,
+    follow: bool,
+    components: tuple[str, ...],
+    kinds: tuple[str, ...],
+    output: Output,
+    config: Path | None,
+    state_dir: Path | None,
+    **overrides: Any,
+) -> None:
     """Print the last records of this sidecar.
 
     Leader changes, failovers, contenders, coverage, messages.
     """
     from sidecar import history
-    from sidecar.core.cluster.record_lines import record_line
 
-    found = history.latest(_state_dir(config, state_dir, overrides), last)
-    named = len(found.clusters) > 1
-    for record in found.records:
-        print_value(record, f"{record.observed_at} {record_line(record, named=named)}", output)
+    folder = _state_dir(config, state_dir, overrides)
+    begin = _moment(since) if since is not None else None
+    most = last if last or begin else _MOST
+    wanted = history.Wanted(most, begin, frozenset(components), frozenset(kinds))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    found = history.latest(folder, wanted)
+    clusters = set(found.clusters)
+    further = history.following(folder, wanted, found.newest) if follow else ()
+    for record in chain(found.records, further):
+        clusters.add(record.cluster_id)
+        line = f"{record.observed_at} {record_line(record, named=len(clusters) > 1)}"
+        print_value(record, line, output)
+
+
+@click.command()
+@options(
+    click.option(
+        "--last", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="The number of failovers."
+    ),
+    output("text", "wide", "json", "yaml"),
+    _which_sidecar,
+)
+def episodes(last: int, output: str, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
+    """Print the last failovers, the newest first.
+
+    Those in progress come before all others.
+    """
+    from sidecar import history
+
+    found = history.episodes(_state_dir(config, state_dir, overrides), last)
+    if output in {"json", "yaml"}:
+        print_document(found, output)
+    elif found:
+        _print_episodes(found, columns() if output == "text" else None)
+    else:
+        print_line("no failover is recorded")
 
 
 @click.command()
@@ -38,12 +113,12 @@ def timeline(last: int, output: Output, config: Path | None, state_dir: Path | N
 def explain(episode: str, output: Output, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
     """Describe one failover and its cause.
 
-    With the facts behind the cause. The first characters of the episode id are enough; `timeline` shows it.
+    With the facts behind the cause. EPISODE is `last`, or the first characters of an id that `episodes` shows.
     """
     from sidecar import history
-    from sidecar.core.views.explain import find, in_words
+    from sidecar.core.views.explain import in_words
 
-    explained = find(history.records(_state_dir(config, state_dir, overrides)), episode)
+    explained = history.explain(_state_dir(config, state_dir, overrides), episode)
     if output == "json":
         print_value(explained, "", output)
         return
@@ -56,28 +131,74 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
 @click.option("--reason", required=True, metavar="TEXT", help="The note, up to 2000 characters.")
 @click.option("--author", metavar="NAME", help="The author of the note.")
 @click.option("--planned", is_flag=True, help="Say that the failover was planned.")
+@OUTPUT
 @_which_sidecar
 def annotate(
     episode: str,
     reason: str,
     author: str | None,
     planned: bool,
+    output: Output,
     config: Path | None,
     state_dir: Path | None,
     **overrides: Any,
 ) -> None:
     """Record a note on one failover.
 
-    The sidecar need not run. `explain`, the episode's page and the audit log show the note.
+    EPISODE is as in `explain`. The sidecar need not run. `explain`, the episode's page and the audit log show the note.
     """
     from sidecar import history
 
     noted = history.annotate(_state_dir(config, state_dir, overrides), episode, reason, author, planned=planned)
-    print_line(f"noted on episode {noted.episode_id}")
+    print_value(noted, f"noted on episode {noted.episode_id}", output)
+
+
+def _moment(text: str) -> Timestamp:
+    """A moment from a duration before now, or from a time. Raises UsageError."""
+    from sidecar.clock import Clock
+    from sidecar.settings.file.durations import parse_duration
+
+    try:
+        return timestamp(Clock()().wall - parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+        return timestamp(parsed((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()))
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"--since {text!r} is no duration like 2h, and no time like 2026-11-23T10:00") from None
+
+
+def _print_episodes(found: "Sequence[EpisodeView]", width: int | None) -> None:
+    """VACANT is the time without a published leader, DOWN the bounds of the time without a working one."""
+    header = ["ID", "CLUSTER", "BEGAN (UTC)", "VACANT", "DOWN", "CAUSE"]
+    if width is None:
+        header += ["CONFIDENCE", "PLANNED", "JOBS", "LEADER"]
+    print_table([header, *(_row(each, wide=width is None) for each in found)], width=width, flexible=[1])
+
+
+def _row(each: "EpisodeView", *, wide: bool) -> list[str]:
+    began = each.opened_at[:19].replace("T", " ")
+    at_least, at_most = each.downtime_seconds_at_least, each.downtime_seconds_at_most
+    down = "" if at_least is None else lasted(at_least, at_most).replace("at least", "≥")
+    vacant = "" if each.vacant_seconds is None else seconds(micros(each.vacant_seconds))
+    vacant = vacant if each.phase == "CLOSED" else _PHASES[each.phase]
+    if not wide:
+        return [each.id[:8], each.cluster_id, began[5:], vacant, down, each.cause]
+    planned = "" if each.planned is None else "yes" if each.planned else "no"
+    leader = spelled(each.before_address, each.before_pod)
+    if each.after_address:
+        leader = move(leader, spelled(each.after_address, each.after_pod))
+    jobs = f"{each.jobs_affected}/{each.jobs_total}"
+    return [each.id, each.cluster_id, began, vacant, down, each.cause, each.confidence, planned, jobs, leader]
+
+
+_PHASES: Final = {"OPEN": "no leader", "LEADER_BACK": "jobs"}
+"""What is missing of a failover in progress."""
 
 
 def _state_dir(config: Path | None, given: Path | None, overrides: dict[str, Any]) -> Path:
     """The folder of the journal. With `given`, no configuration is needed."""
     from sidecar.settings import load
 
-    return given or load(config, overrides).state_dir
+    return given or load(config, overrides, secrets=False).state_dir

@@ -1,41 +1,43 @@
 """The command `flink-ha-sidecar`."""
 
-import logging
 import sys
 from typing import NoReturn
 
 import click
 
 from sidecar import __version__
+from sidecar.cli import logs
 from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
 from sidecar.cli.demo import demo
 from sidecar.cli.exit_status import QuietGroup, exit_status
-from sidecar.cli.history import annotate, explain, timeline
-from sidecar.cli.logs import LineFormatter
+from sidecar.cli.history import annotate, episodes, explain, timeline
+from sidecar.cli.options import DEBUG_HELP, accept_debug
 from sidecar.cli.replay import replay
 from sidecar.cli.rules import rules
 from sidecar.cli.run import config, run
 from sidecar.cli.silence import silence
+from sidecar.cli.status import alerts, status
 from sidecar.cli.view import watch, who
 from sidecar.tls import trust_authorities
 
 
 @click.group(cls=QuietGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
+@click.option("--debug", is_flag=True, help=DEBUG_HELP)
 @click.version_option(__version__, prog_name="flink-ha-sidecar", message="%(prog)s %(version)s")
 def cli(debug: bool) -> None:
     """Watches every Flink HA leader, notifies once per failover, keeps an audit log for Spark SQL."""
-    logging.Formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
-    logging.Formatter.default_msec_format = "%s.%03d"
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", tracebacks=debug))
-    logging.basicConfig(handlers=[handler])
-    # Warnings of libraries, and our own info lines.
-    logging.getLogger("sidecar").setLevel(logging.DEBUG if debug else logging.INFO)
+    logs.set_up(debug=debug)
 
 
-for command in (run, watch, who, timeline, explain, annotate, config, rules, replay, alert, silence, audit, demo):
+_COMMANDS = (
+    *(run, status, alerts, watch, who),
+    *(timeline, episodes, explain, annotate),
+    *(config, rules, replay, alert, silence),
+    *(audit, demo),
+)
+for command in _COMMANDS:
+    accept_debug(command)
     cli.add_command(command)
 
 

@@ -6,6 +6,8 @@ from typing import Any, Final, Literal, TypeVar
 
 import click
 
+from sidecar.cli import logs
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 PATH: Final = click.Path(path_type=Path)
@@ -19,8 +21,30 @@ OBSERVER: Final = click.option(
     "--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"
 )
 STATE_DIR: Final = click.option("--state-dir", type=PATH, metavar="DIR", help="The folder of the journal.")
-OUTPUT: Final = click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
+def output(*forms: str) -> Callable[[_F], _F]:
+    """The option for the form of what is printed; the first one is the default."""
+    return click.option(
+        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="How to print it."
+    )
+
+
+OUTPUT: Final = output("text", "json")
 Output = Literal["text", "json"]
+DEBUG_HELP: Final = "Show tracebacks and debug logs."
+
+
+def accept_debug(command: click.Command) -> None:
+    """Let the command, and those below it, take --debug too: it is found out to be needed when the command line is written."""
+
+    def switch(_context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            logs.set_up(debug=True)
+
+    command.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, callback=switch, help=DEBUG_HELP))
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        accept_debug(below)
 
 
 def options(*decorators: Callable[[Any], Any]) -> Callable[[_F], _F]:

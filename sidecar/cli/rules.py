@@ -1,21 +1,135 @@
-"""`rules test`."""
+"""`rules check`, `rules show` and `rules test`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sidecar.cli.options import PATH, RULES_CONFIG, options
+from sidecar.cli.options import OUTPUT, PATH, RULES_CONFIG, Output, options, output
+from sidecar.cli.printing import print_document, print_line, print_mistake, print_value
+from sidecar.cli.tables import columns, print_table, print_text
 
 if TYPE_CHECKING:
+    from sidecar.core.policy.policy import Rule
+    from sidecar.core.policy.routing import Route
     from sidecar.settings.test_file import Expectation
     from sidecar.simulation.run_test import Difference
 
 
 @click.group()
 def rules() -> None:
-    """Try out rules and routes."""
+    """Check, show and try out rules and routes."""
+
+
+@rules.command("check")
+@click.argument("files", nargs=-1, metavar="[FILE]…", type=PATH)
+@options(RULES_CONFIG, OUTPUT)
+def check_(files: tuple[Path, ...], config: Path | None, output: Output) -> int:
+    """Check rule files, each by itself, and print the rules that a sidecar would have.
+
+    FILE is a rule file or a configuration with its rule files. No secret is read. Prints every mistake; exit status 2 if there is one.
+    """
+    from sidecar.settings import SettingsError
+    from sidecar.settings.mistakes import check_rules, in_order
+
+    if files and config:
+        raise click.UsageError("give files, or --config")
+    status = 0
+    for file in files or (config,):
+        alerting, found = check_rules(file)
+        mistakes = [str(mistake) for mistake in in_order(found)]
+        known = alerting.rules if alerting and not found else ()
+        if output == "json":
+            print_value(
+                {"file": file and str(file), "mistakes": mistakes, "rules": [*map(_rule_values, known)]}, "", output
+            )
+        for mistake in mistakes if output == "text" else ():
+            print_mistake(mistake)
+        if known and output == "text":
+            print_line(f"{file or 'the shipped rules'}: {len(known)} rules")
+            _print_rules(known)
+            _print_left_out(known)
+        status = SettingsError.exit_status if found else status
+    return status
+
+
+@rules.command()
+@options(RULES_CONFIG, output("text", "wide", "json", "yaml"))
+def show(config: Path | None, output: str) -> None:
+    """Print the rules, and the route tree as `amtool config routes show` does."""
+    from sidecar.settings.rules_only import read_rules
+
+    alerting = read_rules(config)
+    if output in {"json", "yaml"}:
+        print_document({"rules": [*map(_rule_values, alerting.rules)], "route": _route_values(alerting.route)}, output)
+        return
+    _print_rules(alerting.rules)
+    print_line("")
+    print_line("Routing tree:")
+    print_line(".")
+    for line in _tree(alerting.route, wide=output == "wide"):
+        print_line(line)
+
+
+def _print_rules(rules: "Sequence[Rule]") -> None:
+    values = [_rule_values(rule) for rule in rules]
+    print_table(
+        [[key.upper() for key in values[0]], *([*each.values()] for each in values)] if values else [["no rule"]]
+    )
+
+
+def _print_left_out(rules: "Sequence[Rule]") -> None:
+    from sidecar.settings.rules_only import read_rules
+
+    own = {rule.alert for rule in rules}
+    if left_out := [rule.alert for rule in read_rules(None).rules if rule.alert not in own]:
+        names = ", ".join(left_out)
+        print_text(f"not among them, of the shipped rules: {names} (shipped_rules: keep adds them)", width=columns())
+
+
+def _rule_values(rule: "Rule") -> dict[str, str]:
+    """The rule as a configuration has it."""
+    from sidecar.core.policy.policy import Trigger
+    from sidecar.settings.file.durations import format_duration
+
+    lasts = format_duration(rule.hold_for) if rule.hold_for else ""
+    if rule.on is Trigger.EPISODES:
+        lasts = f"{rule.count} within {format_duration(rule.within)}"
+    return {"alert": rule.alert, "on": rule.on.value, "for": lasts, "severity": rule.severity.value}
+
+
+def _tree(route: "Route", before: str = "", branch: str = "└── ", *, wide: bool) -> Iterator[str]:
+    """The route tree, in amtool's words; `wide`: with how each route groups and repeats."""
+    from sidecar.settings.file.durations import format_duration
+
+    matchers = sorted(route.matchers, key=lambda matcher: (matcher.label, matcher.value))
+    slug = f"{{{','.join(map(str, matchers))}}}" if matchers else "default-route"
+    slug += f"{'  continue: true' if route.continues else ''}  receiver: {route.receiver or '(none)'}"
+    if wide:
+        slug += f"  group_by: [{', '.join(route.group_by)}]"
+        for name in ("group_wait", "group_interval", "repeat_interval"):
+            slug += f"  {name}: {format_duration(getattr(route, name))}"
+    yield f"{before}{branch}{slug}"
+    below = before + ("    " if branch == "└── " else "│   ")
+    for place, child in enumerate(route.routes):
+        last = place == len(route.routes) - 1
+        yield from _tree(child, below, "└── " if last else "├── ", wide=wide)
+
+
+def _route_values(route: "Route") -> dict[str, Any]:
+    from sidecar.settings.file.durations import format_duration
+
+    return {
+        "receiver": route.receiver,
+        "matchers": [*map(str, route.matchers)],
+        "continue": route.continues,
+        "group_by": [*route.group_by],
+        **{name: format_duration(getattr(route, name)) for name in ("group_wait", "group_interval", "repeat_interval")},
+        "mute_time_intervals": [interval.name for interval in route.mute],
+        "active_time_intervals": [interval.name for interval in route.active],
+        "routes": [*map(_route_values, route.routes)],
+    }
 
 
 @rules.command()
@@ -27,8 +141,9 @@ def rules() -> None:
         help="""Only print the receivers of an alert with these: 'alert="X",severity="info"'.""",
     ),
     RULES_CONFIG,
+    OUTPUT,
 )
-def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> int:
+def test(files: tuple[Path, ...], labels: str | None, config: Path | None, output: Output) -> int:
     """Run test files of rules. Or, with --labels, print the receivers of an alert.
 
     A test file names its own rules, so --config is for --labels. Exit status 1 if notifications differ from the expected ones.
@@ -36,7 +151,8 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> in
     if labels is not None:
         if files:
             raise click.UsageError("--labels is about the route alone: give no test file with it")
-        print(_receivers(labels, config))
+        receivers = _receivers(labels, config)
+        print_value({"receivers": receivers}, ",".join(receivers), output)
         return 0
     if not files:
         raise click.UsageError("give a test file, or --labels")
@@ -50,17 +166,23 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None) -> in
     status = 0
     for file, suite in suites:
         differences = [(test, compare(test, play(test, suite.rules))) for test in suite.tests]
-        failed = [(test, difference) for test, difference in differences if difference]
-        print(f"{file}: {len(differences) - len(failed)} of {len(differences)} tests passed")
-        for test, difference in failed:
-            status = 1
-            print(f"  FAILED {test.name} ({test.location})")
-            for line in _shown(difference):
-                print(f"    {line}")
+        failed = [(test, [*_shown(difference)]) for test, difference in differences if difference]
+        status = 1 if failed else status
+        value = {
+            "file": str(file),
+            "tests": len(differences),
+            "failed": [{"name": test.name, "location": test.location, "lines": lines} for test, lines in failed],
+        }
+        passed = len(differences) - len(failed)
+        print_value(value, f"{file}: {passed} of {len(differences)} tests passed", output)
+        for test, lines in failed if output == "text" else ():
+            print_line(f"  FAILED {test.name} ({test.location})")
+            for line in lines:
+                print_line(f"    {line}")
     return status
 
 
-def _receivers(labels: str, config: Path | None) -> str:
+def _receivers(labels: str, config: Path | None) -> list[str]:
     """The receivers of an alert with these labels."""
     from sidecar.core.policy.labels import OWN_LABELS
     from sidecar.core.policy.routing import matching
@@ -71,7 +193,7 @@ def _receivers(labels: str, config: Path | None) -> str:
     found = labels_in(Setting(labels, "--labels"))
     if unknown := found.keys() - {*OWN_LABELS, *alerting.external_labels}:
         click.echo(f"flink-ha-sidecar: no alert has a label {', '.join(sorted(unknown))}", err=True)
-    return ",".join(route.receiver for route in matching(alerting.route, found))
+    return [route.receiver for route in matching(alerting.route, found)]
 
 
 def _shown(difference: "Difference") -> Iterator[str]:

@@ -2,11 +2,16 @@
 
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sidecar.cli.options import CONFIG, OBSERVER, STATE_DIR, cluster_options, options
+from sidecar.cli import logs
+from sidecar.cli.options import CONFIG, OBSERVER, OUTPUT, STATE_DIR, Output, cluster_options, options
+from sidecar.cli.printing import print_line, print_mistake, print_value
+
+if TYPE_CHECKING:
+    from sidecar.settings import Settings
 
 _sidecar_options = options(
     CONFIG,
@@ -25,9 +30,14 @@ def run(config: Path | None, **overrides: Any) -> int:
     """Run the sidecar until SIGTERM."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the first configuration is loaded there is nothing to reload
     from sidecar import app
-    from sidecar.settings import load
+    from sidecar.settings import LogFormat, Settings, load
 
-    return app.run(lambda: load(config, overrides))
+    def loaded() -> Settings:
+        settings = load(config, overrides)
+        logs.use_json(wanted=settings.log is LogFormat.JSON)
+        return settings
+
+    return app.run(loaded)
 
 
 @click.group()
@@ -37,22 +47,49 @@ def config() -> None:
 
 @config.command()
 @_sidecar_options
-def check(config: Path | None, **overrides: Any) -> None:
-    """Check the configuration and print a summary. Connects to nothing."""
-    from sidecar import app
-    from sidecar.core.policy.routing import every
-    from sidecar.settings import load
+@OUTPUT
+def check(config: Path | None, output: Output, **overrides: Any) -> int:
+    """Check the configuration and print a summary. Connects to nothing.
 
-    settings = load(config, overrides)
-    app.check(settings)
+    Prints every mistake, each with its file and line, as far as one does not hide another. Exit status 2 if there is one.
+    """
+    from sidecar import checking
+    from sidecar.settings import SettingsError
+    from sidecar.settings import mistakes as reading
+
+    checked = reading.check(config, overrides)
+    found, settings = list(checked.mistakes), checked.settings
+    if settings:
+        found += checking.mistakes(settings)
+        if problem := checking.unwritable(settings.state_dir):
+            found.append(SettingsError(f"{checked.state_dir}: {problem}"))
+    summary = _summary(settings) if settings and not found else {}
+    if output == "json":
+        print_value({"mistakes": [*map(str, reading.in_order(found))], **summary}, "", output)
+        return SettingsError.exit_status if found else 0
+    for mistake in reading.in_order(found):
+        print_mistake(str(mistake))
+    for name, values in summary.items():
+        for line in values if name == "cluster" else [", ".join(values) or "none"]:
+            print_line(f"{name:10} {line}")
+    if not found:
+        print_line("ok")
+    return SettingsError.exit_status if found else 0
+
+
+def _summary(settings: "Settings") -> dict[str, list[str]]:
+    """What the configuration says, by name."""
+    from sidecar.core.policy.routing import every
+
     policy = settings.policy()
-    for cluster in settings.clusters:
-        click.echo(f"cluster    {cluster.cluster_id}: {cluster.place}")
-    if settings.finder:
-        click.echo(f"clusters   found in {settings.finder.place}")
-    click.echo(f"observer   {policy.observer}")
-    click.echo(f"rules      {', '.join(rule.alert for rule in policy.rules) or 'none'}")
     routed = sorted({route.receiver for route in every(policy.route)} - {""})
-    names = [destination.name for receiver in routed for destination in policy.receivers[receiver]]
-    click.echo(f"notified   {', '.join(names) or 'none'}")
-    click.echo("ok")
+    if settings.finder:
+        clusters = {"clusters": [f"found in {settings.finder.place}"]}
+    else:
+        clusters = {"cluster": [f"{cluster.cluster_id}: {cluster.place}" for cluster in settings.clusters]}
+    return {
+        **clusters,
+        "observer": [policy.observer],
+        "rules": [rule.alert for rule in policy.rules],
+        "notified": [each.name for receiver in routed for each in policy.receivers[receiver]],
+    }

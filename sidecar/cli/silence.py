@@ -1,15 +1,14 @@
 """`silence`."""
 
 import getpass
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options
-from sidecar.cli.printing import print_line, print_value
-from sidecar.core.sanitize import clean
+from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options, output
+from sidecar.cli.printing import print_value
+from sidecar.cli.tables import columns, print_table
 
 if TYPE_CHECKING:
     from sidecar.silencing import Listed
@@ -58,7 +57,7 @@ def add(
     from sidecar.settings.file.durations import SECOND
     from sidecar.settings.file.setting import Setting
 
-    settings = load(config, overrides)
+    settings = load(config, overrides, secrets=False)
     wanted = silencing.read_matchers(settings, texts, everything=everything)
     lasts = Setting(duration, "--duration").duration(at_least=SECOND, at_most=settings.silences.longest)
     why = _line("--comment", comment, LONGEST_TEXT)
@@ -68,10 +67,10 @@ def add(
 
 @silence.command("list")
 @click.option("--expired", is_flag=True, help="Also those that have ended in the last day.")
-@OUTPUT
+@output("text", "wide", "json")
 @STATE_DIR
 @_which_store
-def list_(expired: bool, output: Output, config: Path | None, **overrides: Any) -> None:
+def list_(expired: bool, output: str, config: Path | None, **overrides: Any) -> None:
     """Print the silences, the one that ends next first.
 
     "Hid" is the number of alerts that the records of the sidecar in the state folder say it has hidden.
@@ -80,21 +79,25 @@ def list_(expired: bool, output: Output, config: Path | None, **overrides: Any) 
     from sidecar.core.alerting.silence_document import SilencesError
     from sidecar.settings import load
 
-    settings = load(config, overrides)
+    settings = load(config, overrides, secrets=False)
     found = silencing.listed(settings, history.hidden(settings.state_dir), expired=expired)
     if output == "json":
         for each in found.silences:
-            print_value(each, "", output)
+            print_value(each, "", "json")
     elif found.silences or not found.problem:
-        _print_table([("ID", "Matchers", "Ends At", "Created By", "Hid", "Comment"), *map(_row, found.silences)])
+        width = None if output == "wide" else columns()
+        header = ("ID", "Matchers", "Ends At", "Created By", "Hid", "Comment")
+        rows = [header, *(_row(each, wide=width is None) for each in found.silences)]
+        print_table(rows, width=width, flexible=[1, 3, 5])
     if found.problem:
         raise SilencesError(found.problem)
 
 
 @silence.command()
 @click.argument("name", metavar="ID")
+@OUTPUT
 @_which_store
-def expire(name: str, config: Path | None, **overrides: Any) -> None:
+def expire(name: str, output: Output, config: Path | None, **overrides: Any) -> None:
     """End a silence now. Alerts that still fire are notified.
 
     The first characters of the id are enough.
@@ -102,19 +105,15 @@ def expire(name: str, config: Path | None, **overrides: Any) -> None:
     from sidecar import silencing
     from sidecar.settings import load
 
-    print_line(silencing.expire(load(config, overrides), name))
+    ended = silencing.expire(load(config, overrides, secrets=False), name)
+    print_value({"id": ended}, ended, output)
 
 
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _row(each: "Listed") -> tuple[str, ...]:
-    ends = f"{each.ends_at[:19]}Z".replace("T", " ") + (" (ended)" if each.state == "expired" else "")
+def _row(each: "Listed", *, wide: bool) -> tuple[str, ...]:
+    ends = f"{each.ends_at[:19]}Z".replace("T", " ") if wide else each.ends_at[:16].replace("T", " ")
+    ends += " (ended)" if each.state == "expired" else ""
     hid = "-" if each.hid is None else str(each.hid)
-    return each.id, clean(", ".join(each.matchers)), ends, clean(each.author), hid, clean(each.comment)
+    return each.id if wide else each.id[:8], ", ".join(each.matchers), ends, each.author, hid, each.comment
 
 
 def _line(name: str, text: str, longest: int) -> str:

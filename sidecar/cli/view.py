@@ -1,14 +1,21 @@
 """`watch` and `who`."""
 
 import signal
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sidecar.cli.options import OUTPUT, Output, cluster_options
+from sidecar.cli.logs import only_warnings
+from sidecar.cli.options import OUTPUT, Output, cluster_options, output
 from sidecar.cli.printing import print_value
+from sidecar.cli.tables import columns, print_table
 from sidecar.core.cluster.record_lines import transition_line
+from sidecar.core.flink.leadership import host_port
 from sidecar.core.sanitize import clean
+
+if TYPE_CHECKING:
+    from sidecar.core.views.leader_view import Leader
 
 
 @click.command()
@@ -38,7 +45,7 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
 
 
 @click.command()
-@OUTPUT
+@output("text", "wide", "json")
 @click.option(
     "--timeout",
     default=30.0,
@@ -47,26 +54,38 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
     help="How long to wait until all leaders are read and all leases are confirmed.",
 )
 @cluster_options
-def who(output: Output, timeout: float, **overrides: Any) -> int:
-    """Print the leader of each component. Since when, and with how many contenders.
+def who(output: str, timeout: float, **overrides: Any) -> int:
+    """Print the leader of each component of one cluster. Since when, and with how many contenders.
 
-    Exit status 1 if a component has no leader, or the store or the cluster cannot be read.
+    Exit status 1 if a component has no leader, or the store or the cluster cannot be read. For all clusters of a configuration: `status`.
 
     In Kubernetes, where the address of a dead leader stays, the command waits until each lease is renewed or expires.
     """
     from sidecar import viewer
     from sidecar.settings import load_cluster
 
+    only_warnings()
     leaders = viewer.who(load_cluster(overrides), timeout)
-    for leader in leaders:
-        component = _component(leader.component, leader.job_id)
-        address = clean(leader.leader_address or "") if leader.state == "held" else (leader.reason or "no leader")
-        contenders = "?" if leader.contenders is None else str(leader.contenders)
-        since = leader.since or "before this look"
-        print_value(
-            leader, f"{component:45} {leader.state:8} since {since:27}  contenders {contenders}  {address}", output
-        )
+    if output == "json":
+        for leader in leaders:
+            print_value(leader, "", "json")
+    else:
+        _print_leaders(leaders, None if output == "wide" else columns())
     return int(any(leader.state != "held" for leader in leaders))
+
+
+def _print_leaders(leaders: "Sequence[Leader]", width: int | None) -> None:
+    rows = [("COMPONENT", "STATE", "LEADER", "SINCE", "CONTENDERS")]
+    for leader in leaders:
+        job = leader.job_id if width is None or leader.job_id is None else leader.job_id[:8]
+        address = leader.leader_address or "" if leader.state == "held" else leader.reason or "no leader"
+        since: str = leader.since or leader.observed_since
+        if width:
+            address, since = host_port(address), f"{since[:19].replace('T', ' ')}Z"
+        since = since if leader.since else f"before {since}"
+        contenders = "?" if leader.contenders is None else str(leader.contenders)
+        rows.append((_component(leader.component, job), leader.state, address, since, contenders))
+    print_table(rows, width=width, flexible=[2])
 
 
 def _component(component: str, job_id: str | None) -> str:

@@ -8,13 +8,17 @@ from typing import Any, Final, TypeVar, get_args
 
 from msgspec import DecodeError, json
 
+from sidecar.core.journal_migrations import FORMAT, migrated
+from sidecar.core.journal_rows import Row, assemble
 from sidecar.core.records import AnyRecord, Record
-from sidecar.journal.file import FILE, DamagedError, connect, journal_error
+from sidecar.core.state import State
+from sidecar.journal.file import FILE, DamagedError, JournalError, connect, format_in, journal_error
 
 _BATCH: Final = 200
 _DECODERS: Final = {kind: json.Decoder(kind) for kind in (AnyRecord, *get_args(AnyRecord))}
 
 _R = TypeVar("_R", bound=Record)
+_T = TypeVar("_T")
 
 
 class JournalReader:
@@ -34,10 +38,15 @@ class JournalReader:
 
     def remembered(self) -> Iterator[AnyRecord]:
         """All records that exist and are understood, oldest first; only a few are in memory. Raises JournalError."""
-        last = 0
-        while found := self.records(last, _BATCH):
-            yield from _decoded(found, AnyRecord)
-            last = found[-1][0]
+        return (record for _, record in self.numbered())
+
+    def numbered(self, after: int = 0) -> Iterator[tuple[int, AnyRecord]]:
+        """The same, each with its sequence number, from the first one after `after`."""
+        while found := self.records(after, _BATCH):
+            for seq, line in found:
+                with suppress(DecodeError):
+                    yield seq, _DECODERS[AnyRecord].decode(line)
+            after = found[-1][0]
 
     def latest(self, kind: type[_R], limit: int) -> list[_R]:
         """At most `limit` records of one kind, newest first. Raises JournalError."""
@@ -73,15 +82,26 @@ class JournalReader:
         """The sequence numbers of all records after `after`, by id. Raises JournalError."""
         return {str(found): seq for seq, found in self._rows("SELECT seq, id FROM record WHERE seq > ?", (after,))}
 
+    def state(self) -> State:
+        """The state of the sidecar as of its last commit, without rows that cannot be decoded. Raises JournalError."""
+        found = self._asked(format_in)
+        if not 1 <= found <= FORMAT:
+            raise JournalError(f"cannot use {self._path}: its format is {found}, this version reads {FORMAT}")
+        rows = self._rows("SELECT kind, key, value FROM state", ())
+        return assemble(migrated((Row(*row) for row in rows), found))[0]
+
     def close(self) -> None:
         """May be called twice."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _rows(self, query: str, values: tuple[int | bytes, ...]) -> list[tuple[int, Any]]:
+    def _rows(self, query: str, values: tuple[int | bytes, ...]) -> list[Any]:
+        return self._asked(lambda connection: connection.execute(query, values).fetchall())
+
+    def _asked(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
-            return self._opened().execute(query, values).fetchall()
+            return ask(self._opened())
         except (sqlite3.Error, OSError) as error:
             self.close()
             found = journal_error("read", self._path, error)

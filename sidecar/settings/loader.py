@@ -20,13 +20,14 @@ from sidecar.settings.cluster.finder import read_finder
 from sidecar.settings.evidence import read_evidence
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import MILLISECOND, SECOND
-from sidecar.settings.file.section import Section, read_file
+from sidecar.settings.file.hosts import is_host
+from sidecar.settings.file.section import ReadFile, Section, read_file
 from sidecar.settings.file.setting import Setting, overrides_of
-from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import (
     ClusterSettings,
     HttpSettings,
     LedgerMode,
+    LogFormat,
     OwnPod,
     Settings,
     SilenceSettings,
@@ -40,17 +41,21 @@ _CLUSTER_KEYS: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluste
 _OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 
-def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
+def load(
+    config: Path | None, overrides: Mapping[str, object], *, secrets: bool = True, read: ReadFile = read_file
+) -> Settings:
     """The settings of `run`. Precedence: `overrides` (the command line, by the names in `schema.OVERRIDES`; None: not given),
-    the environment (FLINK_HA_SIDECAR_…), the file `config`, the defaults.
+    the environment (FLINK_HA_SIDECAR_…), the file `config`, the defaults. Without `secrets`, those of receivers are not read: for commands
+    that send nothing.
 
     Raises SettingsError: one line, without any secret.
     """
     line, environment = overrides_of(overrides)
     given = ChainMap(line, environment)
-    file = read_file(config, schema.CONFIG)
+    file = read(config, schema.CONFIG)
     rule_files = [setting.path() for setting in file.texts("rule_files")]
-    alerting = read_alerting([file, *(read_file(path, schema.RULE_FILE) for path in rule_files)], external_labels(file))
+    documents = [file, *(read(path, schema.RULE_FILE) for path in rule_files)]
+    alerting = read_alerting(documents, external_labels(file), secrets=secrets)
     spool = file.section("spool", schema.SPOOL)
     state_dir = (given.get("state_dir") or file.get("state_dir")).path()
     spool_place = _spool_place(given.get("spool") or spool.get("url"))
@@ -61,10 +66,6 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         raise file.error("evidence", "capture: processes are those of this pod, and belong to no cluster that is found")
     return Settings(
         **structs.asdict(alerting),
-        clusters=() if finder else _clusters(*named, file),
-        finder=finder,
-        observer=_observer(given.get("observer") or file.find("observer")),
-        own_pod=_own_pod(),
         state_dir=state_dir,
         spool=SpoolSettings(
             place=spool_place,
@@ -74,9 +75,14 @@ def load(config: Path | None, overrides: Mapping[str, object]) -> Settings:
         ledger=file.section("ledger", schema.LEDGER).get("mode").choice(LedgerMode),
         silences=SilenceSettings(file.section("silences", schema.SILENCES).get("longest").duration(at_least=SECOND)),
         trust_window=file.get("trust_window").duration() / SECOND,
+        log=file.section("log", schema.LOG).get("format").choice(LogFormat),
         http=_http(file.section("http", schema.HTTP)),
         evidence=evidence,
         files=(*([config] if config else []), *rule_files),
+        observer=_observer(given.get("observer") or file.find("observer")),
+        own_pod=_own_pod(),
+        finder=finder,
+        clusters=() if finder else _clusters(*named, file),
     )
 
 
@@ -102,11 +108,11 @@ def _clusters(line: NamedSettings, environment: NamedSettings, file: Section) ->
     for section in file.sections("clusters", schema.CLUSTER):
         listed = _cluster_in(section)
         if not names_cluster(listed):
-            raise SettingsError(f"{section.location}: names no cluster: give {', '.join(_CLUSTER_KEYS)}")
+            raise section.mistake(f"names no cluster: give {', '.join(_CLUSTER_KEYS)}")
         cluster = find_cluster(line, environment, listed)
         if (other := found.get(cluster.cluster_id)) is not None:
-            raise SettingsError(
-                f"{section.location}: there is a cluster {cluster.cluster_id} already ({other.place}), and records and alerts "
+            raise section.mistake(
+                f"there is a cluster {cluster.cluster_id} already ({other.place}), and records and alerts "
                 "identify clusters by id: watch this one with a sidecar of its own"
             )
         found[cluster.cluster_id] = cluster
@@ -204,16 +210,22 @@ def _http(section: Section) -> HttpSettings:
         setting.matching(_HOST_NAME, "a host name without a port, or *") for setting in section.texts("allowed_hosts")
     ]
     return HttpSettings(
-        host=section.get("host").not_empty(),
+        host=_listening(section.get("host")),
         port=section.get("port").integer(0, (1 << 16) - 1),
         external_url=section.read("external_url", _external_url, None),
         allowed_hosts=frozenset(name.lower().removesuffix(".") for name in allowed),
     )
 
 
+def _listening(setting: Setting) -> str:
+    if not is_host(setting.not_empty()):
+        raise setting.invalid("is no IP address, and no host name")
+    return setting.text
+
+
 def _external_url(setting: Setting) -> str:
     parts = setting.url()
     extra = "@" in parts.netloc or parts.query or parts.fragment
-    if parts.scheme not in {"http", "https"} or not parts.netloc or extra:
+    if parts.scheme not in {"http", "https"} or not is_host(parts.hostname or "") or extra:
         raise setting.error("must be like https://host/path, without a user, ? and #: messages show it")
     return setting.text.rstrip("/")

@@ -252,6 +252,13 @@ class LedgerMode(StrEnum):
     LOCAL = "local"
 
 
+class LogFormat(StrEnum):
+    """What a line of the log is."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class SilenceSettings(Struct, frozen=True):
     """`longest`: the longest duration of a silence, in microseconds."""
 
@@ -269,6 +276,8 @@ class Receiver(Struct, frozen=True):
     """Microseconds between heartbeats. None: the receiver gets alerts and no heartbeats."""
     feed: Feed | None = None
     """None: it gets messages."""
+    locations: tuple[str, ...] = ()
+    """Of each endpoint, where it is configured."""
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(
@@ -331,6 +340,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     ledger: LedgerMode
     silences: SilenceSettings
     trust_window: float
+    log: LogFormat = LogFormat.TEXT
     http: HttpSettings
     evidence: EvidenceSettings
     files: tuple[Path, ...] = ()
@@ -365,6 +375,14 @@ class Settings(Alerting, frozen=True, kw_only=True):
         if self.ledger is LedgerMode.LOCAL:
             return frozenset()
         return frozenset({ALL_FOUND} if self.finder else {cluster.cluster_id for cluster in self.clusters})
+
+    def locations(self) -> dict[str, str]:
+        """Where the endpoint of every destination is configured."""
+        return {
+            destination.name: location
+            for receiver in self.receivers
+            for destination, location in zip(receiver.destinations(), receiver.locations, strict=True)
+        }
 
     def endpoints(self) -> dict[str, Endpoint]:
         """The endpoint of every destination (`ops#0`), also of those that no route names now: deliveries for them may be queued."""

@@ -9,7 +9,7 @@ from sidecar.settings.alerting.matchers import matchers
 from sidecar.settings.alerting.receivers import UNUSED_URL
 from sidecar.settings.file import schema
 from sidecar.settings.file.document import parse
-from sidecar.settings.file.section import Section, read_file
+from sidecar.settings.file.section import ReadFile, Section, read_file
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.loader import external_labels
 from sidecar.settings.model import Alerting
@@ -25,11 +25,11 @@ def read_rules(config: Path | None) -> Alerting:
     return rules_in(read_file(config, schema.CONFIG))
 
 
-def rules_in(file: Section) -> Alerting:
+def rules_in(file: Section, read: ReadFile = read_file) -> Alerting:
     """The alerting settings of `file` and its rule files; each may be a whole configuration with rule files. Raises SettingsError."""
-    configurations = [read_file(setting.path(), schema.CONFIG) for setting in file.texts("rule_files")]
+    configurations = [read(setting.path(), schema.CONFIG) for setting in file.texts("rule_files")]
     named = [setting for document in configurations for setting in document.texts("rule_files")]
-    documents = [file, *configurations, *(read_file(setting.path(), schema.RULE_FILE) for setting in named)]
+    documents = [file, *configurations, *(read(setting.path(), schema.RULE_FILE) for setting in named)]
     if not any("receivers" in document for document in documents):
         documents.append(Section(parse(_DEFAULT_RECEIVER, "defaults"), schema.RULE_FILE, "defaults"))
     labels = {name: text for document in documents for name, text in external_labels(document).items()}

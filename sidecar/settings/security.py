@@ -19,7 +19,7 @@ def security_settings(section: Section) -> dict[str, Setting]:
     for name, keys in schema.ZOOKEEPER_SECURITY.items():
         if name in section:
             nested = section.section(name, keys)
-            found[name] = Setting("", nested.location)
+            found[name] = Setting("", nested.location, place=nested.place)
             for key in (f"{name}.{key}" for key in keys if key in nested):
                 setting = nested.get(key.removeprefix(f"{name}."))
                 found[key] = setting.secret("value") if key in schema.SECRETS else setting

@@ -18,6 +18,7 @@ import pyarrow.dataset
 import pytest
 
 import sidecar
+from sidecar.core.flink.leadership import host_port
 from sidecar.lab.processes import free_port
 from tests import ROOT
 from tests.audit.spooling import ids, seal, transition
@@ -217,7 +218,7 @@ def test_from_the_documented_command_to_the_first_alert(root: RootFolder, tmp_pa
                 with renewed(namespace, CONFIG_MAP, second, holder=HOLDER.replace("a", "b")):
                     wait_for("a message", lambda: people.received)
                     who, test = (_answer(root, pod, arguments) for arguments in _commands(values))
-        assert who.count(DISPATCHER) == len(COMPONENTS)
+        assert who.count(host_port(DISPATCHER)) == len(COMPONENTS)
         assert "ops" in test
         assert len(people.received) == 2, [message.body for message in people.received]  # the alert, and the test
         ledger = kubernetes.server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LEDGER}")

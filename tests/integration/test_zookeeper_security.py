@@ -1,8 +1,10 @@
 """The driver proves who it is to a real ZooKeeper and makes sure whom it talks to; where they do not come together, it says why."""
 
+import json
 import logging
 import socket
 import ssl
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +20,13 @@ from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import SaslSettings, Secret, TlsSettings
 from tests.kit.certificates import Authority
+from tests.kit.cluster import A
 from tests.kit.driver_recorder import CLUSTER, CONNECTED, SUSPENDED, Recorder, now, recorders
+from tests.kit.fake_flink import Flink
 from tests.kit.relay import Wire
 from tests.kit.secured_zookeeper import PASSWORD, USER, SecuredZooKeeper
+from tests.kit.sidecar_process import command
+from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_ensemble import Member
 
@@ -116,6 +122,29 @@ def trusting(
     """TLS that trusts this authority."""
     certificate_file, key_file = certificate or (None, None)
     return Security(TlsSettings(authority.ca, certificate_file, key_file, Secret(password) if password else None))
+
+
+def test_status_uses_the_credentials_of_the_configuration(
+    server: SecuredZooKeeper, authority: Authority, tmp_path: Path
+) -> None:
+    """TLS and SASL, where nobody else may read the leaders."""
+    acl = make_acl("sasl", USER, all=True)
+    with connected(
+        server.address, sasl_options={"mechanism": "DIGEST-MD5", "username": USER, "password": PASSWORD}
+    ) as client:
+        client.default_acl = [acl]
+        Flink(ZNodes(writer=ZooKeeperWriter(client, "/flink/secured"))).elect(A)
+
+        def status(*security: str) -> subprocess.CompletedProcess[str]:
+            file = tmp_path / "sidecar.yaml"
+            place = f"quorum: '{server.secure_address}', cluster_id: secured, tls: {{ca_file: '{authority.ca}'}}"
+            file.write_text(f"zookeeper: {{{', '.join([place, *security])}}}\nstate_dir: {tmp_path}\n")
+            return command("status", "--config", str(file), "--timeout", "20", "-o", "json")
+
+        trusted = status(f"sasl: {{username: {USER}, password: {PASSWORD}}}")
+        assert trusted.returncode == 0, trusted.stderr
+        assert {each["state"] for each in json.loads(trusted.stdout)["clusters"][0]["leaders"]} == {"held"}
+        assert status().returncode == 3
 
 
 def reason(attach: Attach, lines: Lines, quorum: str, security: Security) -> str:

@@ -23,6 +23,7 @@ SECTIONS: dict[str, Keys] = {
     **{f"`zookeeper.{name}`": known for name, known in schema.ZOOKEEPER_SECURITY.items()},
     "`spool`": schema.SPOOL,
     "`ledger`": schema.LEDGER,
+    "`log`": schema.LOG,
     "`http`": schema.HTTP,
     "`evidence`": schema.EVIDENCE,
     "`evidence.tls`": schema.TLS,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import NO_RECEIVER, Destination, Policy, Rule, Severity, Store, Trigger
@@ -97,10 +98,11 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
     assert settings.spool == SpoolSettings(Path("/var/spool/with blank"), 2.5, 10)
     assert settings.ledger is LedgerMode.STORE
     assert settings.http == HttpSettings("127.0.0.1", 0)
-    assert settings.receivers == (
+    assert [replace(each, locations=()) for each in settings.receivers] == [
         Receiver("ops", (apprise("json://ops.example/t0ken"), apprise("slack://a/b/c")), send_resolved=True),
         Receiver("night", (apprise("mailto://u:p@mail.example"),), send_resolved=False),
-    )
+    ]
+    assert settings.locations()["ops#1"] == f"{full}:17: receivers[0].urls[1]"
     assert apprise_urls(settings) == {
         "ops#0": "json://ops.example/t0ken",
         "ops#1": "slack://a/b/c",

@@ -112,6 +112,22 @@ def test_what_takes_a_restart_is_said(house: House, caplog: pytest.LogCaptureFix
     ]
 
 
+def test_a_reload_says_which_rules_came_and_went(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """Compared with those that were in use, also after a second reload."""
+    caplog.set_level("INFO")
+    house.replaced(ONE.replace("alert: A", "alert: Another"))
+    house.adopted.get(timeout=10)
+    assert house.said.get(timeout=10) is None
+    house.replaced(ONE)
+    house.adopted.get(timeout=10)
+    assert house.said.get(timeout=10) is None
+    house.reloader.stop()
+    assert [record.getMessage() for record in caplog.records if record.getMessage().startswith("reloaded")] == [
+        "reloaded: 1 rules (new: Another; removed: A), 1 receivers",
+        "reloaded: 1 rules (new: A; removed: Another), 1 receivers",
+    ]
+
+
 def test_new_rule_files_are_watched_too(house: House) -> None:
     """From the moment in which the configuration names them."""
     more = house.file.with_name("more.yaml")

@@ -32,6 +32,8 @@ NOT_RESENT: Final = (
     DeliveryOutcome.REJECTED,
 )
 """Outcomes of a resend that are recorded, besides that it was given up."""
+NOT_DELIVERED: Final = frozenset({*NOT_RESENT, DeliveryOutcome.NO_LEDGER, "gave_up"})
+"""Recorded outcomes of an attempt after which the message may not have arrived."""
 
 
 def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | None]:

@@ -1,6 +1,7 @@
 """Rules, route and receivers, from the configuration and its rule files."""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,24 +19,43 @@ from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Alerting
 
 
+class ShippedRules(StrEnum):
+    """What becomes of the shipped rules where a configuration has rules of its own."""
+
+    KEEP = "keep"
+    """They stay, except those that have the name of an own rule."""
+    REPLACE = "replace"
+
+
 def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, secrets: bool = True) -> Alerting:
     """The alerting settings of all documents together; without any rules, the shipped ones. `labels`: the external labels.
 
     Without `secrets`, each receiver has one unused URL, and no secret is read. Raises SettingsError.
     """
-    if not any("rules" in document for document in documents):
-        documents = [*documents, shipped_rules()]
+    own = tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert"))
+    shipped = [shipped_rules()] if _keeps_shipped(documents) else []
+    names = {rule.alert for rule in own}
+    kept = (_rule(section) for section in named(shipped, "rules", schema.RULE, "alert"))
     sections = [*named(documents, "receivers", schema.RECEIVER)]
     receivers = tuple(receiver(section, secrets=secrets) for section in sections)
-    names = (section.get("name") for section in sections if "heartbeat" not in section)
-    known = Known({name.written: name.text for name in names}, {*OWN_LABELS, *labels}, time_intervals(documents))
+    targets = (section.get("name") for section in sections if "heartbeat" not in section)
+    known = Known({name.written: name.text for name in targets}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(
-        rules=tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert")),
+        rules=(*(rule for rule in kept if rule.alert not in names), *own),
         route=with_feeds(root_route(documents, known), {each.name for each in receivers if each.feed}),
-        inhibit_rules=inhibit_rules(documents, known.labels),
+        inhibit_rules=inhibit_rules([*documents, *shipped], known.labels),
         receivers=receivers,
         external_labels=dict(labels),
     )
+
+
+def _keeps_shipped(documents: Sequence[Section]) -> bool:
+    """Whether the shipped rules apply."""
+    wanted = [document.get("shipped_rules") for document in documents if "shipped_rules" in document]
+    choices = {setting.choice(ShippedRules) for setting in wanted}
+    if len(choices) > 1:
+        raise wanted[-1].error(f"another file says otherwise ({wanted[0].location}): keep one")
+    return choices == {ShippedRules.KEEP} or not any("rules" in document for document in documents)
 
 
 def shipped_rules() -> Section:

@@ -11,9 +11,9 @@ from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
 from sidecar.secret import Secret
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import SECOND
+from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Receiver, TlsSettings
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -32,13 +32,15 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
     name = section.get("name").matching(NAME, NAME_IS)
     if not section.items("urls") and not any(kind in section for kind in _KINDS[1:]):
         kinds = ", ".join(_KINDS)
-        raise SettingsError(f"{section.location}: the receiver has no endpoint: give it at least one of {kinds}")
+        raise section.mistake(f"the receiver has no endpoint: give it at least one of {kinds}")
+    found = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))]
     return Receiver(
         name,
-        tuple(_endpoints(section)) if secrets else (AppriseUrl(Secret(UNUSED_URL)),),
+        tuple(endpoint for _, endpoint in found),
         section.get("send_resolved").flag(),
         section.read("heartbeat", lambda setting: setting.duration(at_least=10 * SECOND), None),
         _feed(section) if "alertmanager" in section else None,
+        tuple(location for location, _ in found),
     )
 
 
@@ -50,15 +52,19 @@ def _feed(section: Section) -> Feed:
     return Feed(settings.get("event_duration").duration(at_least=60 * SECOND))
 
 
-def _endpoints(section: Section) -> Iterator[Endpoint]:
-    """Those of `urls` first: see `Receiver.endpoints`."""
-    yield from map(_apprise_url, section.texts("urls"))
+def _endpoints(section: Section) -> Iterator[tuple[str, Endpoint]]:
+    """With their locations; those of `urls` first: see `Receiver.endpoints`."""
+    for setting in section.texts("urls"):
+        yield setting.location, _apprise_url(setting)
     if "webhook" in section:
-        yield _webhook(section.section("webhook", schema.WEBHOOK))
+        webhook = section.section("webhook", schema.WEBHOOK)
+        yield webhook.location, _webhook(webhook)
     if "slack" in section:
-        yield _slack(section.section("slack", schema.SLACK))
+        slack = section.section("slack", schema.SLACK)
+        yield slack.location, _slack(slack)
     if "alertmanager" in section:
-        yield from _alertmanagers(section.section("alertmanager", schema.ALERTMANAGER))
+        feed = section.section("alertmanager", schema.ALERTMANAGER)
+        yield from ((feed.location, endpoint) for endpoint in _alertmanagers(feed))
 
 
 def _apprise_url(setting: Setting) -> AppriseUrl:
@@ -148,7 +154,7 @@ def http_url(setting: Setting) -> str:
     text = setting.secret("URL").text
     try:
         url = urlsplit(text)
-        usable = url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
+        usable = url.scheme in {"http", "https"} and is_host(url.hostname or "") and (url.port is None or url.port > 0)
     except ValueError:
         usable = False
     if not usable or not _HEADER_TEXT.fullmatch(text) or "#" in text:

@@ -13,7 +13,6 @@ from sidecar.settings.file import schema
 from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError
 
 
 class Known(NamedTuple):
@@ -36,8 +35,8 @@ def root_route(documents: Sequence[Section], known: Known) -> Route:
             raise section.error(key, "the first route takes every alert, always: put this into one of its routes")
     names = list(known.receivers.values())
     if "receiver" not in section and len(names) > 1:
-        raise SettingsError(
-            f"{section.location}: several receivers ({', '.join(known.receivers)}): name the one that gets the alerts in route.receiver"
+        raise section.mistake(
+            f"several receivers ({', '.join(known.receivers)}): name the one that gets the alerts in route.receiver"
         )
     return _route(section, Route(names[0]) if len(names) == 1 else NO_RECEIVER, "", known)
 

@@ -12,6 +12,7 @@ from sidecar.settings.cluster.flink_conf import configurations, read_flink_conf
 from sidecar.settings.cluster.kubernetes import read_kubernetes
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MILLISECOND, SECOND
+from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import ClusterSettings, ZooKeeperSettings
@@ -24,7 +25,7 @@ IMAGE_CONF_DIR: Final = Path("/opt/flink/conf")
 
 _log = logging.getLogger(__name__)
 
-_SERVER = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_SERVER = re.compile(r"(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
 """The settings that name a cluster."""
 
@@ -126,6 +127,8 @@ def _quorum(setting: Setting) -> str:
         match = _SERVER.fullmatch(server)
         if not match or not 0 < int(match["port"] or 2181) < 1 << 16:
             raise setting.invalid("is not a list of ZooKeeper servers: write it like zk-1:2181,zk-2:2181")
+        if not is_host(match["host"]):
+            raise setting.invalid(f"is not a list of ZooKeeper servers: {match['host']} is no IP address")
     if slash:
         _check_path(setting, chroot)
     return quorum

@@ -5,6 +5,8 @@ The key decides what a text means (a number, a flag, a duration), never YAML: `n
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 
@@ -37,3 +39,6 @@ class MappingNode(Struct, frozen=True):
 
 
 Node = ScalarNode | ListNode | MappingNode
+
+GONE: Final = ScalarNode("", 0, plain=True)
+"""In place of an entry of a list that was removed, so that the others keep their numbers."""

@@ -41,6 +41,7 @@ CLUSTER: Final[Keys] = no_default("flink_conf_dir", "zookeeper", "kubernetes")
 SPOOL: Final[Keys] = {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"}
 LEDGER: Final[Keys] = {"mode": "auto"}
 SILENCES: Final[Keys] = {"longest": "30d"}
+LOG: Final[Keys] = {"format": "text"}
 HTTP: Final[Keys] = {
     "host": "0.0.0.0",  # noqa: S104  probes and Prometheus connect from outside the pod
     "port": "9250",
@@ -79,14 +80,14 @@ RECEIVER: Final[Keys] = {
     "send_resolved": "true",
     "heartbeat": None,
 }
-RULE_FILE: Final[Keys] = no_default("rules", "route", "inhibit_rules", "time_intervals", "receivers")
+RULE_FILE: Final[Keys] = no_default("rules", "shipped_rules", "route", "inhibit_rules", "time_intervals", "receivers")
 CONFIG: Final[Keys] = {
     **CLUSTER,
     **no_default("clusters", "observer", "external_labels"),
     "state_dir": "/var/lib/flink-ha-sidecar",
     **no_default("spool", "ledger", "silences"),
     "trust_window": "3s",
-    **no_default("http", "evidence", "rule_files"),
+    **no_default("log", "http", "evidence", "rule_files"),
     **RULE_FILE,
 }
 

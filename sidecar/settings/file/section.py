@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
+from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.schema import Keys
 from sidecar.settings.file.setting import Setting, in_file
-from sidecar.settings.file.settings_error import SettingsError, did_you_mean, quoted
+from sidecar.settings.file.settings_error import Place, SettingsError, did_you_mean, quoted
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -19,7 +19,17 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Section:
     """The values under `path` in the file `name`, whose relative paths begin at `folder`."""
 
-    def __init__(self, node: MappingNode, keys: Keys, name: str, folder: Path | None = None, path: str = "") -> None:
+    def __init__(
+        self,
+        node: MappingNode,
+        keys: Keys,
+        name: str,
+        folder: Path | None = None,
+        path: str = "",
+        steps: tuple[str | int, ...] = (),
+    ) -> None:
+        """`steps`: `path` as keys and indexes."""
+        self._steps = steps
         self._node = node
         self._keys = keys
         self._name = name
@@ -27,12 +37,18 @@ class Section:
         self._path = path
         for key, line in node.lines.items():
             if key not in keys:
-                raise SettingsError(f"{name}:{line}: unknown key {quoted(key)}: {did_you_mean(keys, key)}")
+                hint = did_you_mean(keys, key)
+                raise SettingsError(f"{name}:{line}: unknown key {quoted(key)}: {hint}", self._place(key))
 
     @property
     def location(self) -> str:
         """File, line and path of the section itself, for errors."""
         return f"{self._name}:{self._node.line}: {self._path.removesuffix('.')}".removesuffix(": ")
+
+    @property
+    def place(self) -> Place:
+        """The place of the section itself."""
+        return self._place()
 
     def __contains__(self, key: str) -> bool:
         return key in self._node.entries
@@ -43,14 +59,18 @@ class Section:
     def error(self, key: str, message: str) -> SettingsError:
         line = self._node.lines.get(key)
         file = f"{self._name}:{line}" if line else self._name
-        return SettingsError(f"{file}: {self._path}{key}: {message}")
+        return SettingsError(f"{file}: {self._path}{key}: {message}", self._place(key))
+
+    def mistake(self, message: str) -> SettingsError:
+        """An error of the section as a whole."""
+        return SettingsError(f"{self.location}: {message}", self.place)
 
     def missing(self, key: str) -> SettingsError:
-        return SettingsError(f"{self.location}: {key} is missing")
+        return self.mistake(f"{key} is missing")
 
     def find(self, key: str) -> Setting | None:
         """The value in the file; None if the key is absent."""
-        return self._setting(key, self._node.entries[key], self._node.lines[key]) if key in self else None
+        return self._setting(key, self._node.entries[key], self._node.lines[key], key) if key in self else None
 
     def read(self, key: str, parse: Callable[[Setting], T], default: D) -> T | D:
         """What `parse` makes of the value in the file; `default` if the key is absent."""
@@ -71,20 +91,21 @@ class Section:
         node = self._node.entries.get(key, MappingNode(line=self._node.line))
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of keys to values")
-        return Section(node, keys, self._name, self._folder, f"{self._path}{key}.")
+        return Section(node, keys, self._name, self._folder, f"{self._path}{key}.", (*self._steps, key))
 
     def sections(self, key: str, keys: Keys) -> "list[Section]":
         """The mappings listed under `key`."""
         listed = []
-        for place, node in enumerate(self.items(key)):
+        for place, node in self._present(key):
             if not isinstance(node, MappingNode):
                 raise self.error(key, f"must be a list of mappings, but entry {place + 1} is not a mapping")
-            listed.append(Section(node, keys, self._name, self._folder, f"{self._path}{key}[{place}]."))
+            path, steps = f"{self._path}{key}[{place}].", (*self._steps, key, place)
+            listed.append(Section(node, keys, self._name, self._folder, path, steps))
         return listed
 
     def texts(self, key: str) -> list[Setting]:
         """The values listed under `key`."""
-        return [self._setting(f"{key}[{place}]", node, node.line) for place, node in enumerate(self.items(key))]
+        return [self._setting(f"{key}[{n}]", node, node.line, key, n) for n, node in self._present(key)]
 
     def labels(self, key: str) -> dict[str, Setting]:
         """A mapping whose keys the user chooses."""
@@ -93,7 +114,10 @@ class Section:
             raise self.error(key, "must be a mapping of names to values")
         if not all(_LABEL.fullmatch(name) for name in node.entries):
             raise self.error(key, "a label name has letters, digits and _, and does not begin with a digit")
-        return {name: self._setting(f"{key}.{name}", value, node.lines[name]) for name, value in node.entries.items()}
+        return {
+            name: self._setting(f"{key}.{name}", value, node.lines[name], key, name)
+            for name, value in node.entries.items()
+        }
 
     def items(self, key: str) -> tuple[Node, ...]:
         """The nodes listed under `key`."""
@@ -102,22 +126,44 @@ class Section:
             raise self.error(key, "must be a list")
         return node.items
 
-    def _setting(self, key: str, node: Node, line: int) -> Setting:
-        location = f"{self._name}:{line}: {self._path}{key}"
+    def _present(self, key: str) -> Iterator[tuple[int, Node]]:
+        return ((place, node) for place, node in enumerate(self.items(key)) if node is not GONE)
+
+    def _place(self, *steps: str | int) -> Place:
+        return Place(self._name, (*self._steps, *steps))
+
+    def _setting(self, key: str, node: Node, line: int, *steps: str | int) -> Setting:
+        location, place = f"{self._name}:{line}: {self._path}{key}", self._place(*steps)
         if not isinstance(node, ScalarNode):
-            raise SettingsError(f"{location}: must be a single value")
+            raise SettingsError(f"{location}: must be a single value", place)
         if node.empty:
-            raise SettingsError(f"{location}: has no value: give it one, or remove it")
-        return in_file(node.text, location, self._folder)
+            raise SettingsError(f"{location}: has no value: give it one, or remove it", place)
+        return in_file(node.text, location, self._folder, place)
+
+
+ReadFile = Callable[[Path | None, Keys], Section]
+"""As `read_file`."""
 
 
 def read_file(path: Path | None, keys: Keys) -> Section:
     """The mapping in the file at `path`; None: an empty configuration. Raises SettingsError."""
+    return in_file_at(path, read_nodes(path), keys)
+
+
+def read_nodes(path: Path | None) -> MappingNode:
+    """What is in the file at `path`. Raises SettingsError."""
     if path is None:
-        return Section(MappingNode(), keys, "the configuration")
+        return MappingNode()
     from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
-    return Section(parse(read_text(path), str(path)), keys, str(path), path.absolute().parent)
+    return parse(read_text(path), str(path))
+
+
+def in_file_at(path: Path | None, node: MappingNode, keys: Keys) -> Section:
+    """The mapping that was read from the file at `path`. Raises SettingsError."""
+    if path is None:
+        return Section(node, keys, "the configuration")
+    return Section(node, keys, str(path), path.absolute().parent)
 
 
 def named(documents: Iterable[Section], key: str, keys: Keys, name: str = "name") -> Iterator[Section]:

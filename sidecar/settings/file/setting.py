@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sidecar.settings.file.durations import LONGEST, format_duration, parse_duration
 from sidecar.settings.file.schema import ENVIRONMENT_PREFIX, OVERRIDES
-from sidecar.settings.file.settings_error import SettingsError, did_you_mean, quoted
+from sidecar.settings.file.settings_error import Place, SettingsError, did_you_mean, quoted
 
 E = TypeVar("E", bound=Enum)
 
@@ -40,6 +40,8 @@ class Setting(Struct, frozen=True):
     """The value as written in a file, before `${NAME}` is replaced; None: the same as `text`."""
     folder: Path | None = None
     """Relative paths begin here; None: in the working directory."""
+    place: Place | None = None
+    """None: it is not in a configuration or rule file."""
 
     @property
     def written(self) -> str:
@@ -47,7 +49,7 @@ class Setting(Struct, frozen=True):
         return self.text if self.source is None else self.source
 
     def error(self, message: str) -> SettingsError:
-        return SettingsError(f"{self.location}: {message}")
+        return SettingsError(f"{self.location}: {message}", self.place)
 
     def invalid(self, message: str) -> SettingsError:
         """An error that quotes the value."""
@@ -115,7 +117,7 @@ class Setting(Struct, frozen=True):
                 raise self.invalid(f"cannot be read: {reason}") from error
             if not text or not text.isprintable():
                 raise self.invalid(f"must hold one {what}, in one line")
-        return Setting(text, self.location, self.written, self.folder)
+        return Setting(text, self.location, self.written, self.folder, self.place)
 
     def not_empty(self) -> str:
         if not self.text:
@@ -128,7 +130,7 @@ class Setting(Struct, frozen=True):
         return (self.folder or Path.cwd()) / self.text
 
 
-def in_file(text: str, location: str, folder: Path | None = None) -> Setting:
+def in_file(text: str, location: str, folder: Path | None = None, place: Place | None = None) -> Setting:
     """A value of a file: `${NAME}` is replaced by that environment variable, `$${` by a plain `${`.
 
     Raises SettingsError: the variable is not set (the error has its name, never a content), or the text has more than one line.
@@ -140,13 +142,13 @@ def in_file(text: str, location: str, folder: Path | None = None) -> Setting:
         name = match[1]
         if not match[2] or not _NAME.fullmatch(name):
             raise SettingsError(
-                f"{location}: only ${{NAME}} is understood after a dollar sign; write $${{ for a plain ${{"
+                f"{location}: only ${{NAME}} is understood after a dollar sign; write $${{ for a plain ${{", place
             )
         if name not in os.environ:
-            raise SettingsError(f"{location}: the environment variable {name} is not set")
+            raise SettingsError(f"{location}: the environment variable {name} is not set", place)
         return os.environ[name]
 
-    return _printable(Setting(_VARIABLE.sub(fill, text), location, text, folder))
+    return _printable(Setting(_VARIABLE.sub(fill, text), location, text, folder, place))
 
 
 def overrides_of(overrides: Mapping[str, object]) -> tuple[dict[str, Setting], dict[str, Setting]]:

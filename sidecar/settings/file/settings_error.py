@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from sidecar.core.errors import OperatorError
 
@@ -10,12 +11,21 @@ _HARMLESS = re.compile(r"[\w ${}.,:;/+*-]{0,60}")
 _SECRETIVE = ("://", "//", "@")
 
 
+class Place(NamedTuple):
+    """Where a value is: the name of a file, and the keys and indexes that lead to it."""
+
+    file: str
+    path: tuple[str | int, ...]
+
+
 class SettingsError(OperatorError):
     """The settings cannot be used. The line has the location, the problem and the remedy, and never a secret."""
 
     exit_status = 2
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, place: Place | None = None) -> None:
+        """`place`: of the mistake; None: it is not in a configuration or rule file."""
+        self.place = place
         super().__init__("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in message))
 
 

@@ -34,7 +34,7 @@ def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[]
     destinations = _destinations(settings, receivers)
     endpoints = {name: endpoint for name, endpoint in settings.endpoints().items() if name in destinations}
     for name, problem in check_endpoints(endpoints).items():
-        raise SettingsError(f"receiver {name}: {problem}")
+        raise SettingsError(f"{settings.locations()[name]}: receiver {name}: {problem}")
     settled: Queue[TestResult] = Queue()
     notifier = Notifier(endpoints, lambda name, attempt: settled.put(TestResult(name, attempt.outcome, attempt.detail)))
     notifier.start()

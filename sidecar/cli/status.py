@@ -1,0 +1,244 @@
+"""`status` and `alerts`."""
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from sidecar.cli.logs import only_warnings
+from sidecar.cli.options import CONFIG, STATE_DIR, cluster_options, options, output
+from sidecar.cli.printing import print_document
+from sidecar.cli.tables import Cell, columns, print_table, print_text
+from sidecar.core.moment import SECOND, age
+from sidecar.core.pods import spelled
+from sidecar.core.views.alert_view import AlertView
+from sidecar.core.views.status_view import ClusterStatus, JournalStatus, LeaderStatus, Outcome, Status
+
+BLIND_STATUS: Final = 3
+"""Exit status of `status` if it cannot tell: 2 is a wrong configuration."""
+_EXIT: Final = {Outcome.VACANT: 1, Outcome.BLIND: BLIND_STATUS, Outcome.LED: 0}
+_LEVELS: Final = {"down": "red", "blind": "magenta", "degraded": "yellow", "ok": "green"}
+_STATES: Final = {"held": None, "vacant": "red", "unknown": "magenta"}
+_SEVERITIES: Final = {"critical": "red", "warning": "yellow", "info": None}
+_MOST_JOBS: Final = 20
+_CLEAR: Final = "\x1b[H\x1b[2J"
+
+Form = Literal["text", "wide", "json", "yaml"]
+
+
+@click.command()
+@options(
+    CONFIG,
+    output("text", "wide", "json", "yaml"),
+    click.option("--watch", is_flag=True, help="Print it again whenever it changes, until interrupted."),
+    click.option(
+        "--timeout",
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        type=click.FloatRange(0.1, 3600),
+        help="How long to wait until all leaders are read and all leases are confirmed.",
+    ),
+    STATE_DIR,
+    cluster_options,
+)
+def status(config: Path | None, output: Form, watch: bool, timeout: float, **overrides: Any) -> int:
+    """Print how all clusters of the configuration are.
+
+    The leaders are read from the stores. Alerts, and since when there is no leader, are read from the journal in the state folder.
+
+    Exit status 0: everything has a leader. 1: something has none. 3: that cannot be told, because a store cannot be read or a cluster does
+    not exist.
+    """
+    from sidecar.settings import load
+    from sidecar.status import statuses
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    only_warnings()
+    found = statuses(load(config, overrides, secrets=False), timeout)
+    try:
+        if not watch:
+            now = next(found)
+            _print(now, output)
+            return _EXIT[now.outcome]
+        _watch(found, output)
+    finally:
+        found.close()
+    return 0
+
+
+def _watch(found: Iterator[Status], output: Form) -> None:
+    """Print each status that differs; on a terminal in place of the previous one, with growing ages."""
+    is_screen = output in {"text", "wide"} and sys.stdout.isatty()
+    printed: object = None
+    for now in found:
+        shown: object = now.at[:19] if is_screen else _without_times(now)
+        if shown == printed:
+            continue
+        if is_screen:
+            print(_CLEAR, end="")
+        elif printed is not None and output != "json":
+            print("---" if output == "yaml" else "")
+        if output in {"text", "wide"}:
+            print_text(f"{now.at[:19].replace('T', ' ')}Z")
+        _print(now, output)
+        printed = shown
+
+
+def _without_times(status: Status) -> object:
+    """What `status --watch` prints again if it changes."""
+    clusters = [
+        (
+            each.cluster_id,
+            each.level,
+            each.standbys,
+            [(leader.component, leader.job_id, leader.state, leader.leader_session_id) for leader in each.leaders],
+            [(alert.id, alert.state) for alert in each.alerts],
+        )
+        for each in status.clusters
+    ]
+    return clusters, status.problems, status.journal is not None and status.journal.running
+
+
+def _print(status: Status, output: Form) -> None:
+    if output in {"json", "yaml"}:
+        print_document(status, output)
+        return
+    width = None if output == "wide" else columns()
+    for problem in status.problems:
+        print_text(problem, "magenta", width=width, indent="  ")
+    for cluster in status.clusters:
+        _print_cluster(cluster, width)
+    for line in _about_journal(status.journal, status.journal_problem):
+        print_text(line, width=width, indent="  ")
+
+
+def _print_cluster(cluster: ClusterStatus, width: int | None) -> None:
+    print_text(f"{cluster.cluster_id}: {cluster.sentence}", _LEVELS[cluster.level], width=width, indent="  ")
+    if any(leader.state != "unknown" for leader in cluster.leaders):
+        _print_leaders(cluster, width)
+    for _, same in groupby(cluster.alerts, lambda alert: (alert.state, alert.severity, alert.alert)):
+        first, *others = same
+        about = ", ".join(sorted({each.component or "all" for each in (first, *others)})) if others else first.summary
+        what = f"  {first.alert} ({first.severity}) {first.state}: {about}"
+        print_text(what, _colour(first), width=width, indent="    ")
+
+
+def _colour(alert: AlertView) -> str | None:
+    return _SEVERITIES.get(alert.severity) if alert.state == "firing" else None
+
+
+def _print_leaders(cluster: ClusterStatus, width: int | None) -> None:
+    shown, led = _jobs_shown(cluster.leaders, width)
+    header = _HEADER if width else _WIDE_HEADER
+    rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in shown)
+    print_table([header, *rows], width=width, flexible=[1], indent="  ")
+    if led:
+        print_text(f"  and {led} job{'s' if led > 1 else ''} with a leader")
+
+
+def _jobs_shown(leaders: Sequence[LeaderStatus], width: int | None) -> tuple[list[LeaderStatus], int]:
+    """The leaderships to list, and how many jobs with a leader are only counted: a table for people has few lines."""
+    if not width:
+        return list(leaders), 0
+    jobs = [leader for leader in leaders if leader.job_id]
+    listed = [leader for leader in jobs if leader.state != "held"][:_MOST_JOBS]
+    led = sum(leader.state == "held" for leader in jobs)
+    return [*(leader for leader in leaders if not leader.job_id), *listed], led
+
+
+_Row = Sequence[str | Cell]
+_HEADER: Final[_Row] = ("COMPONENT", "LEADER", "SINCE", "AGE")
+_WIDE_HEADER: Final[_Row] = (*_HEADER, "STANDBYS", "SESSION", "FLINK")
+
+
+def _row(leader: LeaderStatus) -> _Row:
+    component = f"job {leader.job_id[:8]}" if leader.job_id else leader.component
+    return [component, _leader(leader), _since(leader), _age(leader)]
+
+
+def _wide_row(leader: LeaderStatus, standbys: int | None) -> _Row:
+    component = f"job {leader.job_id}" if leader.job_id else leader.component
+    ready = "?" if standbys is None else str(standbys)
+    session = leader.leader_session_id or ""
+    return [component, _leader(leader), _since(leader), _age(leader), ready, session, leader.flink or ""]
+
+
+def _leader(leader: LeaderStatus) -> Cell:
+    if leader.state == "held":
+        return Cell(spelled(leader.leader_address, leader.pod))
+    return Cell("no leader" if leader.state == "vacant" else leader.reason or "unknown", _STATES[leader.state])
+
+
+def _since(leader: LeaderStatus) -> str:
+    """When it began; where that is not known, a moment before which it did."""
+    if leader.state == "unknown":
+        return ""
+    return _time(leader.since) if leader.since else f"before {_time(leader.observed_since)}"
+
+
+def _age(leader: LeaderStatus) -> str:
+    if leader.state == "unknown":
+        return ""
+    return f"{'' if leader.since else '> '}{age(round(leader.age_seconds * SECOND))}"
+
+
+def _time(stamp: str) -> str:
+    return f"{stamp[:19].replace('T', ' ')}Z"
+
+
+def _about_journal(journal: JournalStatus | None, problem: str | None = None) -> Iterator[str]:
+    """What limits the statements about alerts."""
+    if journal is None:
+        yield f"Alerts are not known: {problem}."
+    elif not journal.running:
+        when = f" since {_time(journal.written_at)}" if journal.written_at else ""
+        yield f"The sidecar of this state folder has not run{when}: alerts are those of that time."
+
+
+@click.command()
+@options(CONFIG, output("text", "wide", "json", "yaml"), STATE_DIR, cluster_options)
+def alerts(config: Path | None, output: Form, **overrides: Any) -> None:
+    """Print the alerts that fire, are suppressed, or are pending.
+
+    From the journal in the state folder, with the rules of the configuration.
+    """
+    from sidecar.core.views import alert_view
+    from sidecar.settings import load
+    from sidecar.status import remembered
+
+    snapshot, journal = remembered(load(config, overrides, secrets=False))
+    found = alert_view.alerts(snapshot)
+    if output in {"json", "yaml"}:
+        print_document(found, output)
+        return
+    if found:
+        _print_alerts(found, snapshot.at.wall, None if output == "wide" else columns())
+    elif journal.running:
+        print_text("no alert fires")
+    for line in _about_journal(journal):
+        print_text(line)
+
+
+_ALERTS_HEADER: Final[_Row] = ("STATE", "SEVERITY", "ALERT", "ABOUT", "AGE")
+_WIDE_ALERTS_HEADER: Final[_Row] = (*_ALERTS_HEADER, "RECEIVERS", "SUMMARY", "REASON")
+
+
+def _print_alerts(found: Sequence[AlertView], now: int, width: int | None) -> None:
+    from sidecar.core.moment import parsed
+
+    def row(alert: AlertView) -> _Row:
+        state = Cell(alert.state, _colour(alert))
+        about = " ".join(part for part in (alert.cluster_id, alert.component, alert.job_id) if part)
+        cells = state, alert.severity, alert.alert, about, age(now - parsed(alert.since))
+        return cells if width else (*cells, ",".join(alert.receivers), alert.summary, alert.reason or "")
+
+    header = _ALERTS_HEADER if width else _WIDE_ALERTS_HEADER
+    print_table([header, *map(row, found)], width=width, flexible=[3])
+    reasons = (f"{alert.alert} of {alert.cluster_id}: {alert.reason}" for alert in found if alert.reason)
+    for reason in dict.fromkeys(reasons) if width else ():
+        print_text(reason, width=width, indent="  ")

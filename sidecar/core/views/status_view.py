@@ -1,0 +1,185 @@
+"""The status of all clusters for the command `status`: what was just read, and what the journal of a sidecar knows besides."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.cluster.state import ClusterState, ComponentState, contending
+from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
+from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
+from sidecar.core.pods import merged
+from sidecar.core.state import State
+from sidecar.core.views.alert_view import AlertView, alerts
+from sidecar.core.views.leader_view import Leader, leaders
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
+
+RUNNING_WITHIN: Final = 90 * SECOND
+"""A sidecar that runs has written to its journal no longer ago: it does so every 30 s."""
+
+
+class Outcome(StrEnum):
+    """What a script wants to know of all clusters: the first one that applies to any of them."""
+
+    VACANT = "vacant"
+    """A component or a job has no leader, or a component has two."""
+    BLIND = "blind"
+    """Something cannot be read, or does not exist."""
+    LED = "led"
+
+
+class LeaderStatus(Leader, frozen=True, kw_only=True):
+    """A leadership, as `who` and the API have it, and its age."""
+
+    age_seconds: float
+    """How long it has been in this state: since `since`, or at least since `observed_since` where that is null."""
+
+
+class ClusterStatus(Struct, frozen=True):
+    """One cluster, as on the page."""
+
+    cluster_id: str
+    level: str
+    sentence: str
+    standbys: int | None
+    """JobManagers that contend and do not lead. Null: not known, as always in Kubernetes."""
+    leaders: Sequence[LeaderStatus]
+    """Components, then jobs, those without a leader first."""
+    alerts: Sequence[AlertView]
+    """Those that fire or are pending, as of the journal."""
+
+
+class JournalStatus(Struct, frozen=True):
+    """The journal that alerts, names of pods, and the beginning of vacancies are from."""
+
+    running: bool
+    """Whether its sidecar has written to it lately."""
+    written_at: Timestamp | None
+    """When that sidecar was last known to run."""
+
+
+class Status(Struct, frozen=True):
+    """All clusters of a configuration at one moment, the worst first."""
+
+    at: Timestamp
+    outcome: Outcome
+    clusters: Sequence[ClusterStatus]
+    problems: Sequence[str]
+    """What is wrong with the search for clusters."""
+    journal: JournalStatus | None
+    """Null: it cannot be read."""
+    journal_problem: str | None = None
+    """Why not."""
+
+
+def is_running(alive: Moment | None, now: Moment) -> bool:
+    """Whether the sidecar that was last known to be alive then still runs."""
+    return alive is not None and now.wall - alive.wall < RUNNING_WITHIN
+
+
+def joined(live: State, remembered: State, *, running: bool) -> State:
+    """`live`, which was just read, with what a sidecar knows besides: since when, alerts, pods. `remembered`: its state, on the same clock;
+    `running`: whether it observed everything until now.
+    """
+    clusters = {
+        name: _joined(cluster, remembered.clusters.get(name), running=running)
+        for name, cluster in live.clusters.items()
+    }
+    return replace(live, clusters=clusters, alerts=remembered.alerts, silences=remembered.silences)
+
+
+def _joined(live: ClusterState, known: ClusterState | None, *, running: bool) -> ClusterState:
+    if known is None:
+        return live
+    components = {
+        component: _longest(each, known.components.get(component), running=running)
+        for component, each in live.components.items()
+    }
+    pods = merged(known.pods, live.pods)
+    return replace(
+        live, components=components, pods=pods, operated=known.operated, episode=known.episode if running else None
+    )
+
+
+def _longest(live: ComponentState, known: ComponentState | None, *, running: bool) -> ComponentState:
+    """The component with the older beginning of its present state, if it is known that it lasted."""
+    if known is None:
+        return live
+    match live.leadership, known.leadership:
+        case Held(leader=now), Held(leader=before) if now == before and not known.discovered:
+            return replace(live, since=known.since, discovered=False)
+        case Vacant(), Vacant() if running:
+            return replace(live, since=known.since, discovered=known.discovered, last_known=known.last_known)
+    return replace(live, last_known=live.last_known or known.last_known)
+
+
+def with_beginnings(live: State) -> State:
+    """`live`, of which everything was just read, with what the store tells of when it began, and without what it does not tell.
+
+    In Kubernetes a leader of the cluster itself leads since its holder has acquired the lease, by that holder's clock. If a lease expires
+    that was never observed to be renewed, its holder died before.
+    """
+    clusters = {}
+    for name, cluster in live.clusters.items():
+        components = {component: _began(component, each, cluster) for component, each in cluster.components.items()}
+        clusters[name] = replace(cluster, components=components)
+    return replace(live, clusters=clusters)
+
+
+def _began(component: ComponentId, known: ComponentState, cluster: ClusterState) -> ComponentState:
+    place = known.last_position
+    if not isinstance(place, ConfigMapPosition):
+        return known
+    if isinstance(known.leadership, Held) and known.discovered and component.job_id is None:
+        with suppress(ValueError):
+            wall = min(parsed(place.acquire_time), known.since.wall)
+            since = Moment(known.since.steady - known.since.wall + wall, wall)
+            return replace(known, since=since, discovered=False)
+    lease = cluster.leases.get(place.name)
+    if isinstance(known.leadership, Vacant) and lease and lease.lapsed and lease.renewed_at is None:
+        return replace(known, discovered=True)
+    return known
+
+
+def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | None = None) -> Status:
+    """The status of all clusters in `snapshot`. `problem`: why the journal cannot be read."""
+    found, firing = leaders(snapshot), alerts(snapshot)
+    clusters, problems, outcomes = [], [], set()
+    for verdict in verdicts(snapshot):
+        name = verdict.cluster_id
+        if name is None:
+            problems.append(verdict.sentence)
+            outcomes.add(Outcome.BLIND if verdict.level == Level.BLIND else Outcome.LED)
+            continue
+        own = [_aged(leader, snapshot.at) for leader in found if leader.cluster_id == name]
+        own.sort(key=lambda leader: (leader.job_id is not None, leader.state == "held"))
+        standbys = _standbys(snapshot.state.clusters[name], own)
+        about = [alert for alert in firing if alert.cluster_id == name]
+        clusters.append(ClusterStatus(name, verdict.level, verdict.sentence, standbys, own, about))
+        outcomes.add(_outcome(verdict, own))
+    worst = next(outcome for outcome in Outcome if outcome in outcomes)
+    return Status(timestamp(snapshot.at.wall), worst, clusters, problems, journal, problem)
+
+
+def _outcome(verdict: ClusterVerdict, own: Sequence[LeaderStatus]) -> Outcome:
+    states = {leader.state for leader in own}
+    if verdict.level == Level.OK:  # also where no leader is wanted
+        return Outcome.LED
+    if verdict.level == Level.DOWN or (verdict.level != Level.BLIND and "vacant" in states):
+        return Outcome.VACANT
+    return Outcome.BLIND if verdict.level == Level.BLIND or "unknown" in states else Outcome.LED
+
+
+def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
+    contenders = contending(cluster.contenders) if cluster.in_sight else None
+    return contenders - any(leader.state == "held" for leader in own) if contenders else None
+
+
+def _aged(leader: Leader, now: Moment) -> LeaderStatus:
+    began = parsed(leader.since or leader.observed_since)
+    fields = {name: getattr(leader, name) for name in leader.__struct_fields__}
+    return LeaderStatus(**fields, age_seconds=round(max(0, now.wall - began) / SECOND, 1))

@@ -1,0 +1,48 @@
+"""`status` and `alerts`: what a configuration's stores say now, joined with what its sidecar's journal knows."""
+
+from collections.abc import Generator
+from contextlib import closing
+
+from sidecar import history, viewer
+from sidecar.clock import Clock
+from sidecar.core.moment import Moment, timestamp
+from sidecar.core.rebase import rebased
+from sidecar.core.state import State
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.status_view import JournalStatus, Status, is_running, joined, status, with_beginnings
+from sidecar.journal import JournalError
+from sidecar.settings import Settings
+
+
+def statuses(settings: Settings, patience: float) -> Generator[Status, None, None]:
+    """The status of all clusters as soon as they are read, at most after `patience` seconds; then again, four times a second, until the
+    caller closes the iterator.
+    """
+    policy = settings.policy()
+    with closing(viewer.looks(settings, patience)) as looks:
+        for at, live in looks:
+            state, journal, problem = with_beginnings(live), None, None
+            try:
+                known = history.state(settings.state_dir)
+            except JournalError as error:
+                problem = str(error)
+            else:
+                journal = _journal(known, at)
+                state = joined(state, _rebased(known, at), running=journal.running)
+            yield status(Snapshot(at, state, policy=policy), journal, problem)
+
+
+def remembered(settings: Settings) -> tuple[Snapshot, JournalStatus]:
+    """What the sidecar of this configuration knew when it last wrote to its journal, as of now. Raises JournalError."""
+    at, state = Clock()(), history.state(settings.state_dir)
+    return Snapshot(at, _rebased(state, at), policy=settings.policy()), _journal(state, at)
+
+
+def _rebased(state: State, now: Moment) -> State:
+    """The state on the clock of this process, as far as wall clocks can be trusted."""
+    alive = state.alive or now
+    return rebased(state, now.steady - now.wall - (alive.steady - alive.wall))
+
+
+def _journal(state: State, now: Moment) -> JournalStatus:
+    return JournalStatus(is_running(state.alive, now), timestamp(state.alive.wall) if state.alive else None)

@@ -1,0 +1,93 @@
+"""What `status` makes of a store that was just read, and of what a sidecar knows besides."""
+
+from msgspec.structs import replace
+
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.status_view import ClusterStatus, JournalStatus, Outcome, Status, joined, status
+from tests.kit.cluster import CLUSTER, DISPATCHER, B
+from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.fake_flink import Flink
+
+
+def asked(flink: Flink, sidecar: Sidecar, *, running: bool = True) -> Status:
+    """What `status` says now: it reads everything for the first time, and joins that with what `sidecar` knows."""
+    reader = Sidecar(flink, sidecar.policy)
+    reader.now = sidecar.now
+    live = reader.connects().state
+    state = joined(live, sidecar.state, running=running)
+    return status(Snapshot(reader.moment, state, policy=sidecar.policy), JournalStatus(running, None))
+
+
+def only(found: Status) -> ClusterStatus:
+    [cluster] = found.clusters
+    return cluster
+
+
+def test_a_vacancy_is_as_old_as_a_running_sidecar_knows() -> None:
+    """Not as old as the command."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(43)
+    found = asked(flink, sidecar)
+    assert found.outcome is Outcome.VACANT
+    assert {round(leader.age_seconds) for leader in only(found).leaders} == {43}
+    assert all(leader.since for leader in only(found).leaders)
+
+
+def test_a_sidecar_that_has_ended_may_have_missed_a_leader() -> None:
+    """So nothing is claimed of when the vacancy began."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(43)
+    found = only(asked(flink, sidecar, running=False))
+    assert {leader.since for leader in found.leaders} == {None}
+
+
+def test_a_leader_that_the_sidecar_does_not_know_has_its_own_age() -> None:
+    """The journal is a moment behind the store."""
+    flink, sidecar = watching()
+    flink.vacate()
+    flink.elect(B)
+    found = asked(flink, sidecar)
+    assert found.outcome is Outcome.LED
+    assert {leader.leader_address and "jm-b" in leader.leader_address for leader in only(found).leaders} == {True}
+
+
+def test_alerts_are_those_of_the_sidecar() -> None:
+    """The command has no rules that it evaluates itself."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(43)
+    assert {alert.alert for alert in only(asked(flink, sidecar)).alerts} == {"FlinkNoLeader"}
+
+
+def test_a_job_without_a_leader_is_vacant() -> None:
+    """Although all components are led; it comes first of the jobs."""
+    flink, sidecar = watching()
+    state = sidecar.state
+    cluster = state.clusters[CLUSTER]
+    flink.vacate(next(component for component in cluster.components if component.job_id))
+    found = asked(flink, sidecar)
+    assert found.outcome is Outcome.VACANT
+    assert [leader.state for leader in only(found).leaders] == ["held"] * 3 + ["vacant"]
+
+
+def test_blind_is_not_vacant() -> None:
+    """What cannot be read is not known to have no leader. A cluster that is vacant beside it is certain, and decides."""
+    flink, sidecar = watching()
+    unread = Sidecar(flink, sidecar.policy).state
+    blind = status(Snapshot(sidecar.moment, unread, policy=sidecar.policy), None)
+    assert (blind.outcome, only(blind).level) == (Outcome.BLIND, "blind")
+    flink.vacate(DISPATCHER)
+    vacant = sidecar.sees_changes().state.clusters[CLUSTER]
+    both = replace(unread, clusters={**unread.clusters, "other": vacant})
+    found = status(Snapshot(sidecar.moment, both, policy=sidecar.policy), None)
+    assert found.outcome is Outcome.VACANT
+    assert [cluster.level for cluster in found.clusters] == ["down", "blind"]
+
+
+def test_no_cluster_at_all_is_blind() -> None:
+    """With the reason in place of a table."""
+    found = status(Snapshot(watching()[1].moment), None)
+    assert (found.outcome, found.clusters) == (Outcome.BLIND, [])
+    assert found.problems
