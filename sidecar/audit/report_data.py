@@ -212,7 +212,7 @@ _MARKS: Final = f"""
 _CHANGES: Final = """
     SELECT cluster_id, count(*) AS n, count_if(episode_id IS NULL) AS alone,
       count(DISTINCT CASE WHEN cause IS NULL THEN episode_id END) AS unrecorded
-    FROM failovers WHERE at BETWEEN :begin AND :end AND {chosen} GROUP BY cluster_id"""
+    FROM failovers WHERE event_date BETWEEN :first AND :last AND at BETWEEN :begin AND :end AND {chosen} GROUP BY cluster_id"""
 _AVAILABILITY: Final = """
     SELECT datediff(day, :first) AS day, cluster_id,
       sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved
@@ -230,7 +230,7 @@ _STRETCHES: Final = f"""
         FROM (
           SELECT true AS is_vacant, cluster_id, component, job_id, began_at, ended_at
           FROM leadership
-          WHERE state = 'VACANT'
+          WHERE state = 'VACANT' AND (event_date >= :first OR event_date IS NULL)
             -- Shorter ones would be thinner than a line.
             AND (ended_at IS NULL OR unix_micros(ended_at) - unix_micros(began_at) > (unix_micros(:end) - unix_micros(:begin)) / {THINNEST})
           UNION ALL
