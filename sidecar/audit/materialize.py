@@ -33,6 +33,7 @@ from sidecar.audit.closed import (
 )
 from sidecar.audit.fold import Fold, Folded
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
+from sidecar.audit.session import tune
 from sidecar.audit.storage import PARQUET, STAGING, Storage
 
 _log = logging.getLogger("sidecar.audit")
@@ -93,6 +94,10 @@ class Closing:
         delete_unnamed(audit, self.manifest)
         self._delete_staged()
         self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
+        tune(
+            session,
+            sum(audit.size(file) for listed in self._listed.values() for files in listed.values() for file in files),
+        )
 
     def close(self, target: date) -> int:
         """Close the next dates until `target`, as many as are closed at once; returns how many."""

@@ -45,6 +45,16 @@ _LOCAL_DEFAULTS: Final = {
 _STOP_SECONDS: Final = 30.0
 
 
+_SMALL_BYTES: Final = 1_000_000
+_SMALL_SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For queries that read so little: Spark would take longer to compile them and to plan them anew than to run them (docs/benchmarks.md)."""
+
+
 @contextmanager
 def spark_session(
     master: str | None = None, conf: Mapping[str, str] | None = None, *, write_archive: Path | None = None
@@ -83,6 +93,13 @@ def own_session(spark: "SparkSession") -> "SparkSession":
     for key, value in SQL_SETTINGS.items():
         session.conf.set(key, value)
     return session
+
+
+def tune(session: "SparkSession", size: int) -> None:
+    """Have Spark interpret as one task what the session plans from now on, if it reads as little as `size` bytes."""
+    if size <= _SMALL_BYTES:
+        for key, value in _SMALL_SETTINGS.items():
+            session.conf.set(key, value)
 
 
 def _silence() -> None:

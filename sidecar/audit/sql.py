@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.query_check import check_query
-from sidecar.audit.session import own_session
+from sidecar.audit.session import own_session, tune
 from sidecar.audit.views import register_views
 from sidecar.core.sanitize import escaped
 
@@ -45,15 +45,6 @@ _CSV_END: Final = "\r\n"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WIDTH_ROWS: Final = 1000
 """The number of rows that are buffered to compute the widths of a table's columns."""
-
-_SMALL_BYTES: Final = 1_000_000
-_SMALL_SETTINGS: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""For questions that read so little: Spark would take longer to compile them and to plan them anew than to answer (docs/benchmarks.md)."""
 
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 """A JSON value."""
@@ -92,7 +83,7 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     with failing_to("run the query"):
         named = check_query(session, query)
         answer = ask()
-        _tune(session, answer)
+        tune(session, _bytes_to_read(answer))
         fields = answer.schema.fields
         return QueryResult(
             columns=[field.name for field in fields],
@@ -134,13 +125,6 @@ def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plai
     with failing_to("run the query"):
         for row in chain(*retried(begin)):
             yield [convert(value) for convert, value in zip(converters, row, strict=True)]
-
-
-def _tune(session: SparkSession, answer: DataFrame) -> None:
-    """Before it is planned: have Spark interpret a query that reads little, as one task."""
-    if _bytes_to_read(answer) <= _SMALL_BYTES:
-        for key, value in _SMALL_SETTINGS.items():
-            session.conf.set(key, value)
 
 
 def _bytes_to_read(answer: DataFrame) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit.ingest import ingest
 from sidecar.audit.materialize import is_kept, materialize
 from sidecar.audit.retention import expire
-from sidecar.audit.session import own_session
+from sidecar.audit.session import own_session, tune
 from sidecar.audit.verify import verify
 from sidecar.audit.views import register_views
 from sidecar.core.records import AnyRecord, PositionRecord
@@ -38,6 +38,7 @@ STOOD: dict[str, Any] = {"position": PositionRecord(uid="u", resource_version="7
 def rows(spark: SparkSession, audit: Path, view: str, *, from_scratch: bool) -> Counter[tuple[str, ...]]:
     """Every row of a view, as text."""
     session = own_session(spark)
+    tune(session, 0)
     register_views(session, str(audit), {view}, from_scratch=from_scratch)
     return Counter(tuple(map(str, row)) for row in session.table(view).collect())
 

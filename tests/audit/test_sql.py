@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError, sql
+from sidecar.audit import AuditError, session, sql
 from sidecar.audit.ingest import ingest
 from sidecar.audit.sql import OUTPUTS, Output, render, run_sql
 from sidecar.audit.views import ANSWERS, register_views
@@ -192,7 +192,7 @@ def test_what_is_interpreted_has_the_answer_of_what_is_compiled(
         return [line for view in ANSWERS for line in sorted(asked(spark, log, f"TABLE {view}", "json").splitlines())]
 
     interpreted = answers()
-    monkeypatch.setattr(sql, "_SMALL_BYTES", -1)
+    monkeypatch.setattr(session, "_SMALL_BYTES", -1)
     assert interpreted == answers()
     assert len(interpreted) > len(ANSWERS)
 
@@ -209,8 +209,8 @@ def test_what_is_interpreted_has_the_answer_of_what_is_compiled(
 )
 def test_a_question_is_small_by_what_it_reads(spark: SparkSession, log: str, query: str, small: bool) -> None:
     """Not by what Spark supposes of its joins."""
-    session = spark.newSession()
-    register_views(session, log)
-    before = session.conf.get("spark.sql.shuffle.partitions")
-    sql._tune(session, session.sql(query))
-    assert session.conf.get("spark.sql.shuffle.partitions") == ("1" if small else before)
+    asking = spark.newSession()
+    register_views(asking, log)
+    before = asking.conf.get("spark.sql.shuffle.partitions")
+    session.tune(asking, sql._bytes_to_read(asking.sql(query)))
+    assert asking.conf.get("spark.sql.shuffle.partitions") == ("1" if small else before)

@@ -24,15 +24,7 @@ from tests.kit.sidecar_process import COMMAND
 
 QUERY = "SELECT at, component, before_address, after_address, vacant_seconds FROM failovers ORDER BY at DESC LIMIT 10"
 _NO_ARCHIVE = "from sidecar.audit import class_archive; class_archive.options = lambda: ()\n"
-_COMPILED = """
-from sidecar.audit import session
-real = session.own_session
-def own_session(spark):
-    from sidecar.audit import sql
-    sql._SMALL_BYTES = -1
-    return real(spark)
-session.own_session = own_session
-"""
+_COMPILED = "from sidecar.audit import session; session._SMALL_BYTES = -1\n"
 _MAIN = "\nfrom sidecar.cli.main import main; main()"
 WAYS = {
     "as it is": "",

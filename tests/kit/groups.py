@@ -28,7 +28,7 @@ _GROUPS: Final = {
         "integration/test_trickling_stores",
     ),
     "campaign": ("campaign/test_short",),
-    "Spark, questions and crashes": tuple(
+    "Spark, questions": tuple(
         f"audit/test_{name}"
         for name in (
             "answers",
@@ -38,10 +38,9 @@ _GROUPS: Final = {
             "shell",
             "sql",
             "warm_up",
-            "materialized",
-            "crash",
         )
     ),
+    "Spark, closed dates and crashes": ("audit/test_materialized", "audit/test_crash"),
     "Flink's listeners": ("e2e/test_flink_listener",),
     "ZooKeeper": tuple(f"integration/test_zookeeper_{name}" for name in ("driver", "ledger", "watches")),
 }

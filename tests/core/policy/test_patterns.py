@@ -35,6 +35,7 @@ def test_a_pattern_means_what_it_means_in_rule_files(pattern: str, text: str) ->
     assert found == (re.fullmatch(pattern, text, re.ASCII) is not None)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "pattern",
     [
