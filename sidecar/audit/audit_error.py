@@ -24,6 +24,9 @@ _REASONS = {
 }
 """Messages for operators, by the fragments of Spark's messages that they replace."""
 
+_NO_ANSWER = re.compile(r"An error occurred while calling [\w.$]+")
+"""All that Py4J says of a call whose connection broke."""
+
 _CLUTTER = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: | SQLSTATE: \w{5}")
 
 
@@ -64,6 +67,8 @@ def reason(error: Exception) -> str:
     for fragment, replacement in _REASONS.items():
         if fragment in text:
             return replacement
+    if _NO_ANSWER.fullmatch(text.strip()):
+        return JVM_ENDED
     line = next((line for line in _CLUTTER.sub("", text).splitlines() if line.strip()), type(error).__name__)
     return line.strip(" ;")
 

@@ -107,6 +107,8 @@ def _silence() -> None:
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  see Jvm.connect
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # Of a broken connection Py4J complains to the root logger.
+    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     # An answer that was not read to its end says goodbye to the JVM when it is deleted, also to one that has died.

@@ -73,14 +73,13 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
 
     The query can read only the views. Raises AuditError when there is no audit log, when the query is a command, or when Spark rejects it.
     """
-    session = own_session(spark)
-    session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
-
     def ask() -> DataFrame:
         register_views(session, audit, named)
         return session.sql(query)
 
     with failing_to("run the query"):
+        session = own_session(spark)
+        session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
         named = check_query(session, query)
         answer = ask()
         tune(session, _bytes_to_read(answer))

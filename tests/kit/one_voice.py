@@ -3,6 +3,7 @@
 Flink's znodes are written by the fake Flink (`tests.kit.leaders`): two hundred failovers of a real one take hours. All else is real.
 """
 
+import json
 import re
 import signal
 from collections import Counter
@@ -52,7 +53,10 @@ class Voices:
 def leads(sidecar: Sidecar, leader: str) -> bool:
     """Whether this sidecar sees that leader everywhere, and has it on disk."""
     status, answer = sidecar.get("/api/v1/leaders")
-    return status == 200 and answer.count(f"{leader}:") == len(ALL_FOUR)
+    if status != 200:
+        return False
+    addresses = [found["leader_address"] or "" for found in json.loads(answer)]
+    return sum(f"{leader}:" in address for address in addresses) == len(ALL_FOUR)
 
 
 def freeze(sidecar: Sidecar) -> None:
