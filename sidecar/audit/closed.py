@@ -200,7 +200,9 @@ def read_closed(
 def read_carry(session: SparkSession, audit: Storage, manifest: Manifest, day: date | None) -> DataFrame:
     """What matters after the end of `day`; nothing if there is no carry of it."""
     file = manifest.carries.get(day) if day else None
-    return session.read.schema(CARRY).parquet(audit.full_url(file)) if file else session.createDataFrame([], CARRY)
+    if file is None:
+        return session.createDataFrame([], CARRY).where("false")  # see `views._table`
+    return session.read.schema(CARRY).parquet(audit.full_url(file))
 
 
 def read_files(

@@ -235,8 +235,8 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
 
     header, row = silence(sidecars[1], "list").splitlines()
     assert header.split() == ["ID", "Matchers", "Ends", "At", "Created", "By", "Hid", "Comment"]
-    assert row.startswith(f'{made}  cluster_id="{place.cluster_id}"  ')
-    assert row.endswith("Z  ann         6    upgrade to 2.3")
+    assert row.startswith(f"{made[:8]}  cluster_i")  # as long as 80 columns allow
+    assert row.endswith("  ann         6    upgrade to 2.3")
     assert shown(sidecars[1])[0]["hid"] == 6
     page = sidecars[1].get("/")[1]
     assert "upgrade to 2.3" in page
@@ -250,7 +250,7 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
         wait_for("an empty outbox", partial(has_told_all, sidecar))
     assert len([each for each in people.received if "FlinkLeaderChanged (FIRST)" in each.body]) == 1
     assert silence(sidecars[0], "list").splitlines() == ["ID  Matchers  Ends At  Created By  Hid  Comment"]
-    assert f"{made}  " in silence(sidecars[0], "list", "--expired")
+    assert f"\n{made[:8]}  " in silence(sidecars[0], "list", "--expired")
 
 
 def test_an_alert_that_still_fires_is_notified_when_its_silence_is_ended(
