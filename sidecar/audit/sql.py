@@ -73,6 +73,7 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
 
     The query can read only the views. Raises AuditError when there is no audit log, when the query is a command, or when Spark rejects it.
     """
+
     def ask() -> DataFrame:
         register_views(session, audit, named)
         return session.sql(query)
