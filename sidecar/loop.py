@@ -93,6 +93,7 @@ class Loop:
         self._unprocessed = 0
         self._failures: dict[str, float] = {}
         self._tick_took = 0.0
+        self._time_passes = True
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
         # The state of the previous process, not connected: the web server answers before the first turn.
@@ -144,20 +145,22 @@ class Loop:
             self._stopping.set()
             self._died()
 
-    def _step(self, observation: Observation) -> tuple[bool, list[Effect]]:
-        """Process one observation. Returns whether that succeeded, and the effects."""
+    def _step(self, observation: Observation) -> list[Effect]:
+        """Process one observation."""
         began = time.monotonic()
         try:
             self._state, effects = step(self._policy, self._state, observation)
         except Exception as error:
             if isinstance(observation, Started):
                 raise  # everything else depends on it
-            return False, self._not_processed(observation, error)
+            self._time_passes = self._time_passes and not isinstance(observation, Ticked)
+            return self._not_processed(observation, error)
         if isinstance(observation, PolicyLoaded):
             self._policy = observation.policy
         if isinstance(observation, Ticked):
             self._tick_took = time.monotonic() - began
-        return True, effects
+            self._time_passes = True
+        return effects
 
     def _not_processed(self, observation: Observation, error: Exception) -> list[Effect]:
         """Log the error, and record that the state of its path is unknown. The state is unchanged."""
@@ -173,7 +176,7 @@ class Loop:
         if not isinstance(observation, NodeObserved | ConfigMapObserved):
             return []
         reason = f"an observation of it could not be processed ({type(error).__name__})"
-        return self._step(NotProcessed(observation.at, observation.cluster_id, _path(observation), reason))[1]
+        return self._step(NotProcessed(observation.at, observation.cluster_id, _path(observation), reason))
 
     def _drain(self, patience: float) -> list[Observation]:
         """The observations of one turn; if the inbox is empty, wait at most `patience` seconds for the first."""
@@ -185,12 +188,7 @@ class Loop:
         return drained
 
     def _turn(self, observations: list[Observation]) -> None:
-        effects: list[Effect] = []
-        time_passes = True
-        for observation in observations:
-            processed, more = self._step(observation)
-            effects += more
-            time_passes = time_passes and (processed or not isinstance(observation, Ticked))
+        effects = [effect for observation in observations for effect in self._step(observation)]
         now = self._clock()
         recorded_at = timestamp(now.wall)
         records = [replace(effect.record, recorded_at=recorded_at) for effect in effects if isinstance(effect, Append)]
@@ -206,8 +204,8 @@ class Loop:
             tally = tally.with_records(records)
         if removed := (before | {record.cluster_id for record in records}) - clusters:
             tally = tally.without(removed)
-        # While ticks cannot be processed the snapshot keeps its age: `/livez` fails then.
-        at = now if time_passes else self.snapshot.at
+        # From a tick that could not be processed until one that could the snapshot keeps its age: `/livez` fails then.
+        at = now if self._time_passes else self.snapshot.at
         self.snapshot = Snapshot(at, self._state, tally, health, self._policy)
         for effect in effects:
             match effect:
