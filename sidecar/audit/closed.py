@@ -142,7 +142,7 @@ def read_manifest(audit: Storage) -> Manifest:
         if not names:
             return Manifest()
         try:
-            content = b"".join(audit.chunks(f"{CLOSED}/{names[-1]}", 1 << 20))
+            content = audit.read(f"{CLOSED}/{names[-1]}")
         except Exception:
             if not attempts_left:
                 raise
@@ -201,8 +201,13 @@ def read_carry(session: SparkSession, audit: Storage, manifest: Manifest, day: d
     """What matters after the end of `day`; nothing if there is no carry of it."""
     file = manifest.carries.get(day) if day else None
     if file is None:
-        return session.createDataFrame([], CARRY).where("false")  # see `views._table`
+        return no_rows(session, CARRY)
     return session.read.schema(CARRY).parquet(audit.full_url(file))
+
+
+def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
+    """A table without rows. `false` lets Spark's optimizer remove it from every plan: otherwise its unknown size counts as large."""
+    return session.createDataFrame([], schema).where("false")
 
 
 def read_files(
@@ -211,7 +216,7 @@ def read_files(
     """The rows of files or date folders of a table, with `event_date`. `paths` are relative to the audit log."""
     schema = with_event_date(schema)
     if not paths:
-        return session.createDataFrame([], schema).where("false")
+        return no_rows(session, schema)
     reader = session.read.schema(schema).option("basePath", audit.full_url(table))
     with _listing_here(session, audit):
         # INSERT INTO could write to a view of the files, but not to a query over them.

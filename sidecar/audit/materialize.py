@@ -94,10 +94,8 @@ class Closing:
         delete_unnamed(audit, self.manifest)
         self._delete_staged()
         self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
-        tune(
-            session,
-            sum(audit.size(file) for listed in self._listed.values() for files in listed.values() for file in files),
-        )
+        files = (file for listed in self._listed.values() for named in listed.values() for file in named)
+        tune(session, map(audit.size, files))
 
     def close(self, target: date) -> int:
         """Close the next dates until `target`, as many as are closed at once; returns how many."""

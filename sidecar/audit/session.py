@@ -5,7 +5,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -95,11 +95,14 @@ def own_session(spark: "SparkSession") -> "SparkSession":
     return session
 
 
-def tune(session: "SparkSession", size: int) -> None:
-    """Have Spark interpret as one task what the session plans from now on, if it reads as little as `size` bytes."""
-    if size <= _SMALL_BYTES:
-        for key, value in _SMALL_SETTINGS.items():
-            session.conf.set(key, value)
+def tune(session: "SparkSession", sizes: Iterable[int]) -> None:
+    """Have Spark interpret as one task what the session plans from now on, if all that it reads is small: these `sizes`, in bytes."""
+    left = _SMALL_BYTES
+    for size in sizes:
+        if (left := left - size) < 0:
+            return
+    for key, value in _SMALL_SETTINGS.items():
+        session.conf.set(key, value)
 
 
 def _silence() -> None:
@@ -107,13 +110,17 @@ def _silence() -> None:
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  see Jvm.connect
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    # Of a broken connection Py4J complains to the root logger.
-    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
+    logging.getLogger().addFilter(_is_not_of_py4j)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     # An answer that was not read to its end says goodbye to the JVM when it is deleted, also to one that has died.
     report = sys.unraisablehook
     sys.unraisablehook = lambda found: None if isinstance(found.exc_value, ConnectionError) else report(found)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Of a broken connection Py4J complains to the root logger."""
+    return record.module != "java_gateway"
 
 
 def _connect(settings: Mapping[str, str], gateway: Any) -> "SparkSession":

@@ -83,7 +83,7 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
         session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
         named = check_query(session, query)
         answer = ask()
-        tune(session, _bytes_to_read(answer))
+        tune(session, _sizes_to_read(answer))
         fields = answer.schema.fields
         return QueryResult(
             columns=[field.name for field in fields],
@@ -127,11 +127,11 @@ def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plai
             yield [convert(value) for convert, value in zip(converters, row, strict=True)]
 
 
-def _bytes_to_read(answer: DataFrame) -> int:
-    """The size of the files that a query reads, as its plan knows it, or more."""
+def _sizes_to_read(answer: DataFrame) -> Iterator[int]:
+    """The sizes of the tables that a query reads, as its plan knows them, or more."""
     plan: Any = answer._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  plans have no Python API
     leaves = plan.collectLeaves()
-    return sum(int(str(leaves.apply(number).stats().sizeInBytes())) for number in range(leaves.size()))
+    return (int(str(leaves.apply(number).stats().sizeInBytes())) for number in range(leaves.size()))
 
 
 def _converter(kind: DataType) -> Callable[[Any], Plain]:

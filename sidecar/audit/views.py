@@ -19,6 +19,7 @@ from sidecar.audit.closed import (
     SOURCES,
     Manifest,
     date_folder,
+    no_rows,
     read_carry,
     read_closed,
     read_files,
@@ -191,5 +192,4 @@ def _table(spark: SparkSession, audit: Storage, name: str) -> DataFrame:
     if audit.is_folder(name):
         # INSERT INTO could write to a view of the files, but not to a query over them.
         return spark.read.schema(schema).parquet(audit.full_url(name)).select("*")
-    # `false` lets Spark's optimizer remove the table from every plan.
-    return spark.createDataFrame([], schema).where("false")
+    return no_rows(spark, schema)

@@ -105,7 +105,8 @@ def quarter_session(spark: SparkSession, quarter_log: Path) -> SparkSession:
     """A session in which it is open, and leadership is computed only once."""
     session = own_session(spark)
     session.conf.set("spark.sql.shuffle.partitions", "2")
-    session.conf.set("spark.sql.maxMetadataStringLength", "1000")  # its plans are read: conditions are cut off after 100 characters
+    # Its plans are read, and conditions are cut off after 100 characters.
+    session.conf.set("spark.sql.maxMetadataStringLength", "1000")
     register_views(session, str(quarter_log))
     for view in ("leadership", "sight"):
         session.catalog.cacheTable(view)

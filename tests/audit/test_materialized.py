@@ -38,7 +38,7 @@ STOOD: dict[str, Any] = {"position": PositionRecord(uid="u", resource_version="7
 def rows(spark: SparkSession, audit: Path, view: str, *, from_scratch: bool) -> Counter[tuple[str, ...]]:
     """Every row of a view, as text."""
     session = own_session(spark)
-    tune(session, 0)
+    tune(session, ())
     register_views(session, str(audit), {view}, from_scratch=from_scratch)
     return Counter(tuple(map(str, row)) for row in session.table(view).collect())
 

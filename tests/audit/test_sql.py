@@ -212,5 +212,5 @@ def test_a_question_is_small_by_what_it_reads(spark: SparkSession, log: str, que
     asking = spark.newSession()
     register_views(asking, log)
     before = asking.conf.get("spark.sql.shuffle.partitions")
-    session.tune(asking, sql._bytes_to_read(asking.sql(query)))
+    session.tune(asking, sql._sizes_to_read(asking.sql(query)))
     assert asking.conf.get("spark.sql.shuffle.partitions") == ("1" if small else before)

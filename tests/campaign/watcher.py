@@ -1,6 +1,5 @@
 """One sidecar of a campaign: the real command, a relay before it, and a small disk for its state."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -63,11 +62,8 @@ class Watcher(Sidecar):
 
     def sees(self, host: str) -> bool:
         """Whether it shows this leader for all components."""
-        status, answer = self.get("/api/v1/leaders")
-        if status != 200:
-            return False
-        addresses = [each["leader_address"] or "" for each in json.loads(answer)]
-        return sum(f"@{host}:" in address or f"//{host}:" in address for address in addresses) == len(COMPONENTS)
+        shown = self.leader_addresses()
+        return sum(f"@{host}:" in address or f"//{host}:" in address for address in shown) == len(COMPONENTS)
 
     def metric(self, name: str) -> float | None:
         """The value of a metric without labels."""

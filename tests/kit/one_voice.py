@@ -3,7 +3,6 @@
 Flink's znodes are written by the fake Flink (`tests.kit.leaders`): two hundred failovers of a real one take hours. All else is real.
 """
 
-import json
 import re
 import signal
 from collections import Counter
@@ -52,11 +51,7 @@ class Voices:
 
 def leads(sidecar: Sidecar, leader: str) -> bool:
     """Whether this sidecar sees that leader everywhere, and has it on disk."""
-    status, answer = sidecar.get("/api/v1/leaders")
-    if status != 200:
-        return False
-    addresses = [found["leader_address"] or "" for found in json.loads(answer)]
-    return sum(f"{leader}:" in address for address in addresses) == len(ALL_FOUR)
+    return sum(f"{leader}:" in address for address in sidecar.leader_addresses()) == len(ALL_FOUR)
 
 
 def freeze(sidecar: Sidecar) -> None:

@@ -94,6 +94,15 @@ http: {{host: 127.0.0.1, port: {self.port}}}
             self.process.wait()
             raise
 
+    def leader_addresses(self) -> list[str]:
+        """The address of each leader that it shows; none while it does not answer."""
+        status, answer = self.get("/api/v1/leaders")
+        return (
+            [found["leader_address"] for found in json.loads(answer) if found["leader_address"]]
+            if status == 200
+            else []
+        )
+
     def get(self, path: str, seconds: float = 5) -> tuple[int, str]:
         """Status and body; 0 while nothing answers in so many seconds."""
         try:
