@@ -178,7 +178,7 @@ def _damaged_footer(audit: Storage, path: str, files: Iterable[str]) -> str | No
     """The first file with a damaged footer, and the reason: Spark's error does not always name the file."""
     for file in files:
         try:
-            audit.parquet_metadata(f"{path}/{file}")
+            audit.parquet_schema(f"{path}/{file}")
         except Exception as error:  # noqa: BLE001  every error of the reader is damage
             return f"{file}: {reason(error)}"
     return None

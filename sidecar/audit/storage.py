@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError
 
+_SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 PARQUET: Final = ".parquet"
 """The suffix of all files that readers read."""
 LOCK: Final = "_lock"
@@ -248,12 +249,14 @@ class Storage:
                     barrier.unlink()
             yield
 
-    def parquet_metadata(self, path: str) -> dict[str, str]:
-        """The key-value metadata in the footer of a Parquet file. Raises when the footer is damaged."""
+    def parquet_schema(self, path: str) -> str | None:
+        """Spark's schema in the footer of a Parquet file, as JSON; None if Spark did not write it. Raises when the footer is damaged."""
         hadoop = self._jvm.org.apache.parquet.hadoop
         file = hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf)
         with closing(hadoop.ParquetFileReader.open(file)) as reader:
-            return dict(reader.getFileMetaData().getKeyValueMetaData())
+            # Not a loop in Python over Java's map: it ends with an exception, which takes longer than all else here.
+            value = reader.getFileMetaData().getKeyValueMetaData().get(_SPARK_SCHEMA)
+            return None if value is None else str(value)
 
     def joined(self, strings: Any) -> str:
         """Java's array of strings, a line each: a single call, where Python's loop over it would make one for each."""

@@ -17,8 +17,6 @@ from sidecar.audit.storage import INGESTING, PARQUET, STAGING, Storage
 from sidecar.audit.tables import ENTRIES, TABLES
 from sidecar.audit.verify_closed import check_closed, differences
 
-_SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
-"""The key of Spark's schema in the metadata of a Parquet file."""
 _ATTEMPTS: Final = 3
 _FILE, _FOLDER = "_file", "_folder"
 _MOST_REPEATED_IDS: Final = 100
@@ -108,14 +106,14 @@ class _TableCheck:
     def _footer_fits(self, path: str) -> bool:
         """Whether a file has the columns of the table, so that its rows can be checked."""
         try:
-            metadata = self._audit.parquet_metadata(f"{self._name}/{path}")
+            schema = self._audit.parquet_schema(f"{self._name}/{path}")
         except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
             self._found(path, f"unreadable: {reason(error)}")
             return False
-        if _SPARK_SCHEMA not in metadata:
+        if schema is None:
             self._found(path, "not of an audit log: no ingest wrote it")
             return False
-        return self._columns_fit(path, StructType.fromJson(msgspec.json.decode(metadata[_SPARK_SCHEMA])))
+        return self._columns_fit(path, StructType.fromJson(msgspec.json.decode(schema)))
 
     def _columns_fit(self, path: str, columns: StructType) -> bool:
         known = {field.name: field.dataType for field in self._schema}

@@ -1,22 +1,25 @@
 """Checks the materialised answers: that the named files are there and sound, and, in depth, that they are what the records say."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.audit_error import AuditError, reason
+from sidecar.audit.audit_log import file_sizes
 from sidecar.audit.closed import (
     CARRY,
     CLOSED,
     CLOSED_TABLES,
+    SOURCES,
     Manifest,
     read_closed,
     read_manifest,
     unnamed,
 )
 from sidecar.audit.schema import EVENT_DATE
+from sidecar.audit.session import tune
 from sidecar.audit.storage import Storage
 from sidecar.audit.views import register_views
 
@@ -90,17 +93,19 @@ def differences(session: SparkSession, audit: str) -> Iterator[str]:
 
     Late records that are not materialised yet are differences, too.
     """
-    last = read_manifest(Storage(session, audit)).last
+    folder = Storage(session, audit)
+    last = read_manifest(folder).last
+    tune(session, file_sizes(folder, SOURCES))
+    stored, expected = (_views(session, audit, from_scratch=from_scratch) for from_scratch in (False, True))
     for view, day in _DAYS.items():
-        stored, expected = (
-            _dated(session, audit, view, day, from_scratch=from_scratch) for from_scratch in (False, True)
-        )
-        rows = stored.exceptAll(expected).unionAll(expected.exceptAll(stored)).where(F.col(day) <= F.lit(last))
-        found = rows.select(day, "cluster_id").distinct().orderBy(day, "cluster_id").limit(_MOST_DIFFERENCES)
+        rows = stored[view].withColumn("_n", F.lit(1)).unionByName(expected[view].withColumn("_n", F.lit(-1)))
+        rows = rows.where(F.col(day) <= F.lit(last))  # not those without a date
+        different = rows.groupBy(*stored[view].columns).agg(F.sum("_n").alias("_n")).where("_n <> 0")
+        found = different.select(day, "cluster_id").distinct().orderBy(day, "cluster_id").limit(_MOST_DIFFERENCES)
         for row in found.collect():
             yield f"{view}: {row[day]}: {row.cluster_id}: not what the records say; run audit materialize, or delete {CLOSED} first"
 
 
-def _dated(session: SparkSession, audit: str, view: str, day: str, *, from_scratch: bool) -> DataFrame:
-    register_views(session, audit, {view}, from_scratch=from_scratch)
-    return session.table(view).where(F.col(day).isNotNull())
+def _views(session: SparkSession, audit: str, *, from_scratch: bool) -> Mapping[str, DataFrame]:
+    register_views(session, audit, _DAYS, from_scratch=from_scratch)
+    return {view: session.table(view) for view in _DAYS}

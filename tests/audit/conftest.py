@@ -13,7 +13,7 @@ from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.ingest import ingest
 from sidecar.audit.report_data import Findings, find
 from sidecar.audit.report_period import Wanted, find_period
-from sidecar.audit.session import own_session, spark_session
+from sidecar.audit.session import own_session, spark_session, tune
 from sidecar.audit.views import register_views
 from tests.audit import quarter
 from tests.audit.spooling import ids, seal, transition
@@ -104,7 +104,7 @@ def quarter_log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 def quarter_session(spark: SparkSession, quarter_log: Path) -> SparkSession:
     """A session in which it is open, and leadership is computed only once."""
     session = own_session(spark)
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    tune(session, ())
     # Its plans are read, and conditions are cut off after 100 characters.
     session.conf.set("spark.sql.maxMetadataStringLength", "1000")
     register_views(session, str(quarter_log))

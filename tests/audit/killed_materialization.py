@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest import ingest
 from sidecar.audit.materialize import materialize
-from sidecar.audit.session import own_session
+from sidecar.audit.session import own_session, tune
 from sidecar.audit.views import register_views
 from sidecar.core.records import AnyRecord
 from tests.audit.killing import end_what_it_began, running
@@ -73,6 +73,7 @@ class Rounds:
 
     def _answer(self, spark: SparkSession, *, from_scratch: bool = False) -> Counter[tuple[str, ...]]:
         session = own_session(spark)
+        tune(session, ())
         register_views(session, str(self.audit), {_VIEW}, from_scratch=from_scratch)
         return Counter(tuple(map(str, row)) for row in session.table(_VIEW).collect())
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit import AuditError, open_audit
 from sidecar.audit.ingest import ingest
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
+from sidecar.audit.session import tune
 from sidecar.audit.views import ANSWERS, answer
 from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at
@@ -94,7 +95,7 @@ def ask(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ask:
 
 def opened(session: SparkSession, audit: Path) -> SparkSession:
     """The audit log opened in a session that computes each of its answers only once."""
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    tune(session, ())
     open_audit(session, str(audit))
     for name in ANSWERS:
         session.catalog.cacheTable(name)

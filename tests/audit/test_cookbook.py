@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest import ingest
+from sidecar.audit.session import tune
 from sidecar.audit.sql import render, run_sql
 from sidecar.audit.views import ANSWERS, views_script
 from sidecar.core.records import AnyRecord, EpisodeRecord, TransitionRecord, record_id
@@ -97,6 +98,7 @@ def _opened(spark: SparkSession, log: str) -> SparkSession:
     from sidecar.audit import open_audit
 
     session = spark.newSession()
+    tune(session, ())
     open_audit(session, log)
     return session
 

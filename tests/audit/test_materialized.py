@@ -35,18 +35,19 @@ NIGHT = MIDNIGHT + DAY
 STOOD: dict[str, Any] = {"position": PositionRecord(uid="u", resource_version="7"), "store": "kubernetes"}
 
 
-def rows(spark: SparkSession, audit: Path, view: str, *, from_scratch: bool) -> Counter[tuple[str, ...]]:
-    """Every row of a view, as text."""
+def views(spark: SparkSession, audit: Path, *, from_scratch: bool = False) -> SparkSession:
+    """A session with the views."""
     session = own_session(spark)
     tune(session, ())
-    register_views(session, str(audit), {view}, from_scratch=from_scratch)
-    return Counter(tuple(map(str, row)) for row in session.table(view).collect())
+    register_views(session, str(audit), VIEWS, from_scratch=from_scratch)
+    return session
 
 
 def assert_same_answers(spark: SparkSession, audit: Path) -> None:
     """Every view has the rows that it has from scratch."""
+    sessions = [views(spark, audit, from_scratch=scratch) for scratch in (True, False)]
     for view in VIEWS:
-        expected, actual = (rows(spark, audit, view, from_scratch=scratch) for scratch in (True, False))
+        expected, actual = (Counter(tuple(map(str, row)) for row in each.table(view).collect()) for each in sessions)
         assert (view, expected - actual, actual - expected) == (view, Counter(), Counter())
 
 
@@ -156,6 +157,12 @@ def cases(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder / "audit"
 
 
+@pytest.fixture(scope="module")
+def from_tables(spark: SparkSession, cases: Path) -> SparkSession:
+    """A session with the views of that log."""
+    return views(spark, cases)
+
+
 def test_every_known_answer_is_the_same_from_the_tables(spark: SparkSession, cases: Path) -> None:
     """All views, over every history whose answers are known, and over each hard case around midnight."""
     assert_same_answers(spark, cases)
@@ -171,19 +178,15 @@ def test_every_known_answer_is_the_same_from_the_tables(spark: SparkSession, cas
     ],
 )
 def test_a_term_is_one_failover_around_midnight(
-    spark: SparkSession, cases: Path, case: str, expected: list[tuple[str, float | None]]
+    from_tables: SparkSession, case: str, expected: list[tuple[str, float | None]]
 ) -> None:
     """With what the observer recorded that saw its beginning within an hour."""
-    session = own_session(spark)
-    register_views(session, str(cases), {"failovers"})
-    found = session.table("failovers").where(f"cluster_id = '{case}'").orderBy("at")
+    found = from_tables.table("failovers").where(f"cluster_id = '{case}'").orderBy("at")
     assert [(row.kind, row.vacant_seconds) for row in found.collect()] == expected
 
 
-def test_a_week_reads_the_files_of_that_week(spark: SparkSession, cases: Path) -> None:
+def test_a_week_reads_the_files_of_that_week(from_tables: SparkSession, cases: Path) -> None:
     """A condition on the date of a view is one on the partitions of its table, in the plan."""
-    session = own_session(spark)
-    register_views(session, str(cases), {"failovers", "availability", "leadership", "weekly_report"})
     day = FIRST + timedelta(days=40)
     conditions = {
         "failovers": f"event_date >= '{day}'",
@@ -192,7 +195,7 @@ def test_a_week_reads_the_files_of_that_week(spark: SparkSession, cases: Path) -
         "weekly_report": f"week >= '{day}'",
     }
     for view, condition in conditions.items():
-        plan = session.sql(f"EXPLAIN SELECT * FROM {view} WHERE {condition}").collect()[0][0]  # noqa: S608  our own text
+        plan = from_tables.sql(f"EXPLAIN SELECT * FROM {view} WHERE {condition}").collect()[0][0]  # noqa: S608  our own text
         filters = [
             line for line in plan.splitlines() if f"{cases}/" in line and str(day) in line.partition("PushedFilters")[0]
         ]
