@@ -134,6 +134,15 @@ def test_who_says_when_it_cannot_see() -> None:
     assert ended.stdout == ""
 
 
+@pytest.mark.parametrize("verb", ["who", "status"])
+def test_a_timeout_is_a_duration(verb: str) -> None:
+    """As every time of the configuration: it has a unit."""
+    ended = command(verb, "--zookeeper", "127.0.0.1:1", "--timeout", "5")
+    written = 'write it like "10s", "1h30m" or "250ms"'
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f'flink-ha-sidecar: --timeout: "5" is not a duration: {written}\n'
+
+
 def test_who_says_when_there_is_no_such_cluster(zookeeper: ZooKeeper, leader: KazooClient) -> None:
     """A misspelled id is an error that names the clusters that exist, not a cluster without leaders."""
     leader.ensure_path("/flink/payments")
