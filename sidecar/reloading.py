@@ -101,8 +101,12 @@ class Reloader:
         self._report(None)
         rules = _differences([rule.alert for rule in before.rules], [rule.alert for rule in settings.rules])
         receivers = _differences([each.name for each in before.receivers], [each.name for each in settings.receivers])
-        counts = len(settings.rules), rules, len(settings.receivers), receivers
-        _log.info("reloaded: %d rules%s, %d receivers%s", *counts)
+        counts = _counted(len(settings.rules), "rule"), rules, _counted(len(settings.receivers), "receiver"), receivers
+        _log.info("reloaded: %s%s, %s%s", *counts)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _differences(before: Iterable[str], after: Iterable[str]) -> str:

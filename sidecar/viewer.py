@@ -41,6 +41,7 @@ _TICK: Final = 0.25
 _LOOK_INTERVAL: Final = round(0.25 * SECOND)
 
 _UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
+_NOT_FOUND: Final = "Check the id, and that a JobManager runs"
 
 _log = logging.getLogger(__name__)
 
@@ -91,15 +92,16 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                 found = found or is_trace(observation)
             if isinstance(observation, SnapshotCompleted):
                 seen_at = observation.at.steady
-                if not found:
-                    advice = "check its id, and that a JobManager runs"
-                    raise ClusterNotSeenError(f"{cluster.place} has no Flink cluster {cluster.cluster_id}: {advice}")
-            if seen_at is not None and _all_proven(state.clusters[cluster.cluster_id], seen_at):
+            if isinstance(observation, NothingFound):
+                raise ClusterNotSeenError(f"{state.clusters[cluster.cluster_id].missing}. {_NOT_FOUND}")
+            if seen_at is not None and found and _all_proven(state.clusters[cluster.cluster_id], seen_at):
                 break
             if clock().steady >= deadline:
                 if seen_at is None:
                     advice = "check the address, and that the store is up"
                     raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
+                if not found:
+                    raise ClusterNotSeenError(f"no such cluster: nothing was found under {cluster.place}. {_NOT_FOUND}")
                 _log.warning(_UNPROVEN, patience)
                 break
     return leaders(Snapshot(clock(), state))

@@ -23,6 +23,24 @@ OBSERVER: Final = click.option(
 STATE_DIR: Final = click.option("--state-dir", type=PATH, metavar="DIR", help="The folder of the journal.")
 
 
+def _seconds(_context: click.Context, option: click.Parameter, text: str) -> float:
+    """A duration in seconds: 0.1 s to an hour. Raises SettingsError."""
+    from sidecar.core.moment import SECOND
+    from sidecar.settings.file.setting import Setting
+
+    return Setting(text, f"--{option.name}").duration(at_least=SECOND // 10, at_most=3600 * SECOND) / SECOND
+
+
+TIMEOUT: Final = click.option(
+    "--timeout",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    callback=_seconds,
+    help="How long to wait until all leaders are read and all leases are confirmed.",
+)
+
+
 def output(*forms: str) -> Callable[[_F], _F]:
     """The option for the form of what is printed; the first one is the default."""
     return click.option(

@@ -69,8 +69,10 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
         return SettingsError.exit_status if found else 0
     for mistake in reading.in_order(found):
         print_mistake(str(mistake))
+    services = settings.policy().services() if settings else {}
     for name, values in summary.items():
-        for line in values if name == "cluster" else [", ".join(values) or "none"]:
+        named = [f"{each} ({services[each]})" if services.get(each) else each for each in values]
+        for line in values if name == "cluster" else [", ".join(named) or "none"]:
             print_line(f"{name:10} {line}")
     if not found:
         print_line("ok")

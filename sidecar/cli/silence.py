@@ -86,7 +86,7 @@ def list_(expired: bool, output: str, config: Path | None, **overrides: Any) -> 
             print_value(each, "", "json")
     elif found.silences or not found.problem:
         width = None if output == "wide" else columns()
-        header = ("ID", "Matchers", "Ends At", "Created By", "Hid", "Comment")
+        header = ("ID", "Matchers", "Ends At (UTC)", "Created By", "Hid", "Comment")
         rows = [header, *(_row(each, wide=width is None) for each in found.silences)]
         print_table(rows, width=width, flexible=[1, 3, 5])
     if found.problem:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import click
 
 from sidecar.cli.logs import only_warnings
-from sidecar.cli.options import CONFIG, STATE_DIR, cluster_options, options, output
+from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
 from sidecar.cli.tables import Cell, columns, print_table, print_text
 from sidecar.core.moment import SECOND, age
@@ -35,14 +35,7 @@ Form = Literal["text", "wide", "json", "yaml"]
     CONFIG,
     output("text", "wide", "json", "yaml"),
     click.option("--watch", is_flag=True, help="Print it again whenever it changes, until interrupted."),
-    click.option(
-        "--timeout",
-        default=30.0,
-        show_default=True,
-        metavar="SECONDS",
-        type=click.FloatRange(0.1, 3600),
-        help="How long to wait until all leaders are read and all leases are confirmed.",
-    ),
+    TIMEOUT,
     STATE_DIR,
     cluster_options,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from sidecar.cli.logs import only_warnings
-from sidecar.cli.options import OUTPUT, Output, cluster_options, output
+from sidecar.cli.options import OUTPUT, TIMEOUT, Output, cluster_options, output
 from sidecar.cli.printing import print_value
 from sidecar.cli.tables import columns, print_table
 from sidecar.core.cluster.record_lines import transition_line
@@ -46,13 +46,7 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
 
 @click.command()
 @output("text", "wide", "json")
-@click.option(
-    "--timeout",
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait until all leaders are read and all leases are confirmed.",
-)
+@TIMEOUT
 @cluster_options
 def who(output: str, timeout: float, **overrides: Any) -> int:
     """Print the leader of each component of one cluster. Since when, and with how many contenders.

@@ -6,12 +6,13 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import CountedFailover, Group
+from sidecar.core.alerting.alerts import CountedFailover, Group, Pending
+from sidecar.core.alerting.silences import Silence, Silences
 from sidecar.core.cluster.causes import Facts
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.episodes import Absence
 from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState
+from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer
 from sidecar.core.moment import Moment
 
 STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
@@ -23,6 +24,11 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Facts: frozenset({"opened"}),
     Group: frozenset({"flush_at", "notified_at"}),
     CountedFailover: frozenset({"at"}),
+    Pending: frozenset({"due"}),
+    Silence: frozenset({"until"}),
+    Silences: frozenset({"asked_at", "answered_at"}),
+    Confirmed: frozenset({"until"}),
+    Fewer: frozenset({"at"}),
 }
 """The fields that are steady times: numbers, or tuples of them."""
 

@@ -5,14 +5,15 @@ import typing
 import pytest
 from msgspec import Struct
 
-from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member
+from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Pending
+from sidecar.core.alerting.silences import Silence, Silences
 from sidecar.core.cluster.causes import Facts, Loss
 from sidecar.core.cluster.downtime import Downtime, LastLed
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
 from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState, Standby
+from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Standby
 from sidecar.core.cluster.unobserved import Elections, Gap, Look
 from sidecar.core.evidence import Gathered
 from sidecar.core.flink.configmaps import LeaderElectionRecord
@@ -27,6 +28,8 @@ HANDED_OVER: tuple[type[Struct], ...] = (
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
+READ_BY_COMMANDS: tuple[type[Struct], ...] = (Pending, Silence, Silences, Confirmed, Fewer)
+"""`status` and `alerts` read the journal of another process."""
 OTHER_NUMBERS = {
     Moment: {"wall"},
     Absence: {"vacant", "leaders"},
@@ -45,6 +48,8 @@ OTHER_NUMBERS = {
     Lease: {"quiet_for", "renewed_every"},
     FlinkDeployment: {"generation", "observed_generation", "reconciled_at"},
     Intent: {"after"},
+    Silence: {"starts_at", "ends_at", "expired_at", "hid"},
+    Fewer: {"contended"},
 }
 OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
 """Steady, and not handed over: of a lease that has expired the record alone is."""
@@ -55,7 +60,7 @@ def has_numbers(hint: object) -> bool:
     return hint is int or any(each is int for each in typing.get_args(hint))
 
 
-@pytest.mark.parametrize("kind", HANDED_OVER)
+@pytest.mark.parametrize("kind", [*HANDED_OVER, *READ_BY_COMMANDS])
 def test_each_number_is_a_steady_time_or_something_else(kind: type[Struct]) -> None:
     """A field that is new belongs to one of the two."""
     numbers = {name for name, hint in typing.get_type_hints(kind).items() if has_numbers(hint)}

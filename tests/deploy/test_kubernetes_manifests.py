@@ -133,7 +133,7 @@ def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "") ->
 def who(kubeconfig: Path, cluster_id: str, seconds: float = PATIENCE_SECONDS) -> tuple[int, str, str]:
     """Exit status and both outputs of the command, which gives up after so many `seconds`."""
     given = ("--kubernetes", "--cluster-id", cluster_id, "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig))
-    ended = command("who", "--timeout", str(seconds), "--output", "json", *given)
+    ended = command("who", "--timeout", f"{seconds:.0f}s", "--output", "json", *given)
     return ended.returncode, ended.stdout, ended.stderr
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -127,19 +128,34 @@ def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
 
 def test_who_says_when_it_cannot_see() -> None:
     """No answer from ZooKeeper is an error, not an empty list."""
-    ended = command("who", "--zookeeper", "127.0.0.1:1", "--timeout", "1")
+    ended = command("who", "--zookeeper", "127.0.0.1:1", "--timeout", "1s")
     assert ended.returncode == 1
     assert len([line for line in ended.stderr.splitlines() if line.startswith("flink-ha-sidecar:")]) == 1
     assert ended.stdout == ""
 
 
-def test_who_says_when_there_is_no_such_cluster(zookeeper: ZooKeeper) -> None:
-    """A misspelled id is an error, not a cluster without leaders."""
-    ended = command("who", "--zookeeper", zookeeper.address, "--cluster-id", "/defualt")
+@pytest.mark.parametrize("verb", ["who", "status"])
+def test_a_timeout_is_a_duration(verb: str) -> None:
+    """As every time of the configuration: it has a unit."""
+    ended = command(verb, "--zookeeper", "127.0.0.1:1", "--timeout", "5")
+    written = 'write it like "10s", "1h30m" or "250ms"'
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f'flink-ha-sidecar: --timeout: "5" is not a duration: {written}\n'
+
+
+def test_who_says_when_there_is_no_such_cluster(zookeeper: ZooKeeper, leader: KazooClient) -> None:
+    """A misspelled id is an error that names the clusters that exist, not a cluster without leaders."""
+    leader.ensure_path("/flink/payments")
+    ended = command("who", "--zookeeper", zookeeper.address, "--cluster-id", "/paymets")
     assert (ended.returncode, ended.stdout) == (1, "")
-    place = f"/flink/defualt in ZooKeeper {zookeeper.address}"
-    nothing = "has no Flink cluster defualt: check its id, and that a JobManager runs"
-    assert ended.stderr.splitlines()[-1] == f"flink-ha-sidecar: {place} {nothing}"
+    nothing = f"no such cluster: nothing was ever found under {zookeeper.address}/flink/paymets in ZooKeeper"
+    beside = re.fullmatch(
+        rf"flink-ha-sidecar: {re.escape(nothing)}; clusters found beside it: (.*)\. "
+        "Check the id, and that a JobManager runs",
+        ended.stderr.splitlines()[-1],
+    )
+    assert beside
+    assert "payments" in beside[1].split(", ")
 
 
 @pytest.mark.parametrize("view", ["transitions", "flink"])

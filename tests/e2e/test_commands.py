@@ -127,7 +127,7 @@ def test_the_exit_status_tells_led_from_vacant_and_blind(scene: Scene, tmp_path:
     def status(cluster: str, *more: str) -> int:
         file = tmp_path / "one.yaml"
         file.write_text(f"zookeeper: {{{cluster}}}\nstate_dir: {tmp_path}\n")
-        return command("status", "--config", str(file), "--timeout", "2", *more).returncode
+        return command("status", "--config", str(file), "--timeout", "2s", *more).returncode
 
     address = scene.zookeeper.address
     assert status(f"quorum: '{address}', cluster_id: orders") == 0

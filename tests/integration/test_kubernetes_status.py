@@ -52,7 +52,7 @@ def test_a_leader_that_died_before_has_no_beginning(lead: Lead, tmp_path: Path) 
 
 def test_a_leader_that_cannot_be_confirmed_in_time_is_said_to_be_one(lead: Lead, tmp_path: Path) -> None:
     """Its lease was neither renewed nor has it expired: it leads as far as is known, and stderr says how far."""
-    ended = status(lead("PT600S"), tmp_path, "--timeout", "3")
+    ended = status(lead("PT600S"), tmp_path, "--timeout", "3s")
     assert ended.returncode == 0
     assert "not every lease was renewed or expired within 3 s: a leader may be dead" in ended.stderr
     assert states(ended) == {("held", True), ("held", False)}  # of the job nobody knows

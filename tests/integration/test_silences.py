@@ -249,7 +249,7 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
     for sidecar in sidecars:
         wait_for("an empty outbox", partial(has_told_all, sidecar))
     assert len([each for each in people.received if "FlinkLeaderChanged (FIRST)" in each.body]) == 1
-    assert silence(sidecars[0], "list").splitlines() == ["ID  Matchers  Ends At  Created By  Hid  Comment"]
+    assert silence(sidecars[0], "list").splitlines() == ["ID  Matchers  Ends At (UTC)  Created By  Hid  Comment"]
     assert f"\n{made[:8]}  " in silence(sidecars[0], "list", "--expired")
 
 

@@ -139,7 +139,7 @@ def test_status_uses_the_credentials_of_the_configuration(
             file = tmp_path / "sidecar.yaml"
             place = f"quorum: '{server.secure_address}', cluster_id: secured, tls: {{ca_file: '{authority.ca}'}}"
             file.write_text(f"zookeeper: {{{', '.join([place, *security])}}}\nstate_dir: {tmp_path}\n")
-            return command("status", "--config", str(file), "--timeout", "20", "-o", "json")
+            return command("status", "--config", str(file), "--timeout", "20s", "-o", "json")
 
         trusted = status(f"sasl: {{username: {USER}, password: {PASSWORD}}}")
         assert trusted.returncode == 0, trusted.stderr

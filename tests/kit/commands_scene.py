@@ -81,7 +81,7 @@ class Scene:
         return str(self.sidecar.config)
 
     def play(self) -> None:
-        """Until the failover is over, and the alert of the vacancy was notified."""
+        """Until the failover is over, and the alert of the vacancy was delivered to one receiver and failed at the other."""
         self.sidecar.start()
         self.sidecar.wait_ready()
         self.orders.kill()
@@ -89,7 +89,8 @@ class Scene:
         self.orders.elect()
         self._await("episode", "orders")
         self.payments.kill()
-        self._await("notification", "payments")
+        for outcome in ("delivered", "failed"):
+            self._await(outcome, "payments")
 
     def stop(self) -> None:
         self.sidecar.stop()
@@ -100,7 +101,7 @@ class Scene:
     def _await(self, what: str, cluster_id: str) -> None:
         def recorded() -> bool:
             found = (each for each in self.sidecar.records() if each["cluster_id"] == cluster_id)
-            return any(what in {each["type"], each.get("kind")} for each in found)
+            return any(what in {each["type"], each.get("kind"), each.get("outcome")} for each in found)
 
         wait_for(f"{what} of {cluster_id}", recorded)
 

@@ -123,8 +123,8 @@ def test_a_reload_says_which_rules_came_and_went(house: House, caplog: pytest.Lo
     assert house.said.get(timeout=10) is None
     house.reloader.stop()
     assert [record.getMessage() for record in caplog.records if record.getMessage().startswith("reloaded")] == [
-        "reloaded: 1 rules (new: Another; removed: A), 1 receivers",
-        "reloaded: 1 rules (new: A; removed: Another), 1 receivers",
+        "reloaded: 1 rule (new: Another; removed: A), 1 receiver",
+        "reloaded: 1 rule (new: A; removed: Another), 1 receiver",
     ]
 
 

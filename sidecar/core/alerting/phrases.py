@@ -9,7 +9,7 @@ from sidecar.core.alerting.rules import JOBS
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.record_lines import move, working
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.moment import SECOND, seconds, timestamp
+from sidecar.core.moment import SECOND, age, seconds, timestamp
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.sanitize import clean
@@ -139,7 +139,7 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "down": f", {down}" if down else "",
         "count": str(first.count),
         "total": str(sum(alert.count or 0 for alert in alerts)),
-        "within": seconds(rule.within),
+        "within": age(rule.within),
         "missing": first.missing or "",
     }
 

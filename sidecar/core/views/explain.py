@@ -61,8 +61,9 @@ def find(records: Iterable[AnyRecord], name: str, in_progress: Collection[str] =
 
 
 def in_words(explained: Explanation) -> Iterator[str]:
-    """The facts, evidence and notes of an episode, then its transitions in order; a line each."""
-    for name, lines in (*facts(explained), *map(_of_evidence, explained.evidence), *map(_noted, explained.annotations)):
+    """The facts, notifications, evidence and notes of an episode, then its transitions in order; a line each."""
+    evidence, notes = map(_of_evidence, explained.evidence), map(_noted, explained.annotations)
+    for name, lines in (*facts(explained), *_notified(explained.notifications), *evidence, *notes):
         for line in lines:
             yield f"{name:10} {line}"
             name = ""  # noqa: PLW2901  further lines are indented below the name
@@ -127,6 +128,21 @@ def _episode_of(record: AnyRecord) -> str | None:
     return None
 
 
+def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
+    """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
+    last = {each.delivery_id: each for each in notifications}.values()
+    if lines := list(dict.fromkeys(map(_outcome, last))):
+        more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+        yield "notified", [*lines[:MOST_LINES], *more]
+
+
+def _outcome(notification: Notification) -> str:
+    to, detail = notification.destination or notification.receiver, notification.detail
+    silence = f" {notification.silence_id}" if notification.silence_id else ""
+    what = f"{notification.alert} {notification.reason}{silence}"
+    return clean(f"{to}: {what} {notification.outcome} at {notification.observed_at}{f': {detail}' if detail else ''}")
+
+
 def _noted(annotation: Annotation) -> Fact:
     by = f" by {clean(annotation.author)}" if annotation.author else ""
     planned = ": planned" if annotation.planned else ""
@@ -157,7 +173,7 @@ def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
     published = f"published: {vacant}" if vacant else "always published"
     if episode.downtime_seconds_at_least is None:
-        yield "no leader", [published]
+        yield "no leader", [published if vacant else "not known: this sidecar did not observe the change"]
     else:
         down = lasted(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
         yield "no leader", [published, f"working: {down}"]

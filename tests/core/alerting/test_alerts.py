@@ -308,7 +308,7 @@ def test_failovers_are_counted_on_while_they_are_too_many() -> None:
     for leader in (B, C, A, B):
         flink.elect(leader)
         sidecar.sees_changes().waits(60)
-    assert [delivery.title for delivery in sidecar.sent] == ["[WARNING] default: 2 failovers within 3600 s"]
+    assert [delivery.title for delivery in sidecar.sent] == ["[WARNING] default: 2 failovers within 1 h"]
     sidecar.waits(500)
-    assert sidecar.sent[-1].title == "[WARNING] default: 4 failovers within 3600 s"
+    assert sidecar.sent[-1].title == "[WARNING] default: 4 failovers within 1 h"
     assert sidecar.told()[1:] == [("Flapping", "REPEAT_INTERVAL_ELAPSED")]

@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.moment import SECOND
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from sidecar.core.rebase import rebased
 from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.snapshot import Snapshot
 from tests.core.alerting.test_silences import SILENCED, silence
@@ -55,6 +56,16 @@ def test_a_condition_that_does_not_hold_for_long_enough_is_pending() -> None:
     sidecar.flink.elect(B)
     sidecar.sees_changes().waits(20)
     assert shown(sidecar) == []
+
+
+def test_a_pending_alert_is_the_same_on_the_clock_of_a_command() -> None:
+    """A failover that nobody planned is not shown as planned, and fires at the same time."""
+    sidecar = vacant(seconds=12)
+    shift = -3
+    at = Moment(sidecar.moment.steady + shift, sidecar.moment.wall)
+    read = alerts(Snapshot(at, rebased(sidecar.state, shift), policy=sidecar.policy))
+    assert read == shown(sidecar)
+    assert {each.reason for each in read} == {None}
 
 
 def test_a_silenced_alert_names_who_silenced_it() -> None:

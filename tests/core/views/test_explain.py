@@ -1,0 +1,44 @@
+"""A failover in words: what the page, `GET /api/v1/episodes/ID` and the command `explain` say of it."""
+
+from itertools import takewhile
+
+from sidecar.core.views.explain import find, in_words
+from tests.core.alerting.test_silences import SILENCED, silence
+from tests.kit.cluster import B
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
+
+
+def named(sidecar: Sidecar, name: str) -> list[str]:
+    """The lines below a name, of the last failover."""
+    lines = [*in_words(find(sidecar.records, sidecar.episodes()[-1].id))]
+    first = next(number for number, line in enumerate(lines) if line.startswith(f"{name:10} "))
+    below = takewhile(lambda line: line.startswith(" "), lines[first + 1 :])
+    return [line[11:] for line in (lines[first], *below)]
+
+
+def test_a_failover_says_who_was_notified() -> None:
+    """Each notification once, with its last outcome."""
+    flink, sidecar = watching()
+    fail_over(flink, sidecar)
+    sidecar.waits(10)
+    [line] = named(sidecar, "notified")
+    assert line.startswith("ops#0: FlinkLeaderChanged FIRST delivered at 2026-")
+
+
+def test_a_silenced_failover_names_the_silence_once() -> None:
+    """However many components it has."""
+    flink, sidecar = watching(policy=SILENCED)
+    sidecar.silenced_by(silence())
+    fail_over(flink, sidecar)
+    sidecar.waits(10)
+    [line] = named(sidecar, "notified")
+    assert line.startswith("ops: FlinkLeaderChanged SUPPRESSED_BY_SILENCE ")
+
+
+def test_what_nobody_observed_is_not_called_published() -> None:
+    """The leader changed while the sidecar was down."""
+    flink, sidecar = watching()
+    sidecar.is_killed(down_for=30)
+    flink.elect(B)
+    sidecar.connects().waits(70)
+    assert named(sidecar, "no leader") == ["not known: this sidecar did not observe the change"]
