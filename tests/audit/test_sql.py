@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError, session, sql
+from sidecar.audit.catalog import ANSWERS
 from sidecar.audit.ingest import ingest
 from sidecar.audit.sql import OUTPUTS, Output, render, run_sql
-from sidecar.audit.views import ANSWERS, register_views
+from sidecar.audit.views import register_views
 from tests.audit.spooling import NOON, coverage, seal, transition
 
 pytestmark = pytest.mark.spark
