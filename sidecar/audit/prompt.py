@@ -101,7 +101,7 @@ class _Names(Completer):
             functions: Any = self._spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()  # type: ignore[union-attr]  # noqa: SLF001  no Python API
             known = {name for name in re.findall(r"\b[a-z]\w+", functions.mkString(" ")) if name.upper() not in _WORDS}
             self._words = [*self._words, *sorted(known.difference(self._words))]
-            columns = {name for view in self._shell.columns(self._views).values() for name, _ in view}
+            columns = {name for view in self._shell.columns(self._views).values() for name, *_ in view}
             self._words = [*self._words, *sorted(columns.difference(self._words))]
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002  prompt_toolkit's

@@ -1,6 +1,6 @@
 """The report's figures: a bounded number, computed in Spark, however long the log is.
 
-Every query is bounded by the period, so that Spark reads only its partitions.
+Every query is bounded by the period, so that Spark reads only its partitions; but a notification without an outcome may be of any date.
 """
 
 from collections.abc import Mapping, Sequence
@@ -246,6 +246,7 @@ _ALERTS: Final = f"""
     FROM (
       SELECT *, {_place("delivered_after")} AS place
       FROM (SELECT *, CASE WHEN outcome = 'delivered' THEN seconds END AS delivered_after FROM alert_deliveries)
-      WHERE queued_at BETWEEN :begin AND :end AND {{chosen}}
+      WHERE
+        (event_date BETWEEN :first AND :last OR event_date IS NULL) AND coalesce(ended_at, queued_at) BETWEEN :begin AND :end AND {{chosen}}
     )
     GROUP BY GROUPING SETS ((destination), (place))"""  # noqa: S608

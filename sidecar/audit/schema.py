@@ -64,16 +64,25 @@ RECORDS: Final[dict[str, StructType]] = {
 }
 """The schema of each type of record, by its `type`."""
 
-QUARANTINE: Final = StructType([
-    StructField("id", StringType()),
-    StructField("file", StringType()),
-    StructField("line", StringType()),
-    StructField("times", LongType()),
-    StructField("reason", StringType()),
-    StructField("at", TimestampType()),
-])  # fmt: skip
-"""Lines that are not records: `line` of segment `file` (below the spool; `line` is null if the segment itself is damaged), how many `times`
-the segment contains it, the `reason`, and when that was found."""
+
+class QuarantinedLine(Struct, kw_only=True):
+    """Lines of the spool that are not records, and why."""
+
+    id: str
+    """A SHA-256 of the file and the line, or of the file alone: once in the table."""
+    file: str
+    """The segment, below the spool."""
+    line: str | None
+    """The line, its first 8,192 characters. Null: the segment or folder itself cannot be read."""
+    times: int
+    """How often the segment contains the line."""
+    reason: str
+    """Why it is not a record: docs/audit.md#quarantine."""
+    at: Timestamp
+    """When that was found."""
+
+
+QUARANTINE: Final = struct_type(QuarantinedLine)
 
 _UNCOUNTABLE: Final = {"coverage", "evidence"}
 

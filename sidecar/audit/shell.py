@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import JVM_ENDED, AuditError, StoppedError, failing_to
 from sidecar.audit.audit_log import audit_folder
-from sidecar.audit.catalog import catalog
+from sidecar.audit.catalog import catalog, comments
 from sidecar.audit.session import own_session
 from sidecar.audit.sql import OUTPUTS, Output, QueryResult, render, run_sql
 from sidecar.audit.views import register_views
@@ -22,7 +22,7 @@ from sidecar.core.sanitize import clean, printable
 
 HELP: Final = r"""SELECT …;     any query, over as many lines as you like, up to the semicolon
 \d            the tables and views
-\d NAME       the columns of one
+\d NAME       what one is about, and its columns
 \x            a line for each value instead of a line for each row, and back
 \o FORMAT     table, vertical, json or csv
 \timing       how long each answer took, and not any more
@@ -96,12 +96,15 @@ class Shell:
             if not is_blank(statement):
                 self._answer(partial(run_sql, self._spark, self._audit, statement))
 
-    def columns(self, names: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """The columns of these tables and views, and their types."""
+    def columns(self, names: Collection[str]) -> dict[str, list[tuple[str, str, str]]]:
+        """The columns of these tables and views: names, types and comments."""
         session = own_session(self._spark)
         register_views(session, self._audit, names)
         return {
-            name: [(field.name, field.dataType.simpleString()) for field in session.table(name).schema]
+            name: [
+                (field.name, field.dataType.simpleString(), comments(name).columns[field.name])
+                for field in session.table(name).schema
+            ]
             for name in names
         }
 
@@ -116,7 +119,8 @@ class Shell:
                 self._answer(lambda: _listing(("name", "kind", "about"), catalog()))
             case "\\d", named if named.lower() in {known.name for known in catalog()}:
                 view = named.lower()
-                self._answer(lambda: _listing(("column", "type"), self.columns([view])[view]))
+                self._say(comments(view).about)
+                self._answer(lambda: _listing(("column", "type", "comment"), self.columns([view])[view]))
             case "\\d", named:
                 self._fail(f"there is no table or view {clean(named)}; \\d lists them")
             case "\\timing", "":

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import failing_to, is_unreadable_file
 from sidecar.audit.audit_log import audit_folder, date_of
+from sidecar.audit.catalog import ANSWERS, answer, comments, with_comments
 from sidecar.audit.closed import (
     CARRY,
     CLOSED_TABLES,
@@ -29,20 +29,6 @@ from sidecar.audit.closed import (
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage
 
-ANSWERS: Final = (
-    "leadership",
-    "known_until",
-    "sight",
-    "leader_timeline",
-    "failovers",
-    "mttr",
-    "availability",
-    "flapping",
-    "unobserved",
-    "alert_deliveries",
-    "weekly_report",
-)
-"""In this order: a view may query those before it."""
 _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
 """What the answers are made of, in order: about the dates that are not closed (`closed.py`), or all if none is."""
 _CLOSED: Final = {
@@ -59,7 +45,7 @@ _ATTEMPTS: Final = 5
 def register_views(
     spark: SparkSession, audit: str, named: Collection[str] | None = None, *, from_scratch: bool = False
 ) -> None:
-    """Register the views of the audit log at `audit` in the session: those `named` and their dependencies, or all.
+    """Register the views of the audit log at `audit` in the session: those `named` and their dependencies, or all, with comments.
 
     Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. Spark takes most of a second for
     all nineteen; a query needs about three. Raises AuditError when there is no audit log.
@@ -70,7 +56,8 @@ def register_views(
         for attempts_left in reversed(range(_ATTEMPTS)):
             manifest = read_manifest(folder)
             try:
-                _register(spark, folder, wanted, unclosed(manifest) if from_scratch else manifest)
+                manifest = unclosed(manifest) if from_scratch else manifest
+                _register(spark, folder, wanted, manifest, commented=named is None)
                 break
             except Exception as error:
                 # Files that a manifest names are deleted when a newer one has replaced it.
@@ -78,13 +65,15 @@ def register_views(
                     raise
 
 
-def _register(spark: SparkSession, folder: Storage, wanted: AbstractSet[str], manifest: Manifest) -> None:
+def _register(
+    spark: SparkSession, folder: Storage, wanted: AbstractSet[str], manifest: Manifest, *, commented: bool
+) -> None:
     for name in filter(wanted.__contains__, BASE_VIEWS):
-        _table(spark, folder, name).createOrReplaceTempView(name)
+        _create(_table(spark, folder, name), name, commented=commented)
     if "sight" in wanted:  # of all dates
         spark.table("coverage").createOrReplaceTempView("_coverage")
         define(spark, "_periods")
-        define(spark, "sight")
+        define(spark, "sight", commented=commented)
     if not wanted.isdisjoint(_TERMS):
         for table, name in SOURCES.items():
             _open_dates(spark, folder, manifest, table).createOrReplaceTempView(name)
@@ -93,7 +82,7 @@ def _register(spark: SparkSession, folder: Storage, wanted: AbstractSet[str], ma
         read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
     for name in filter(wanted.__contains__, (*_TERMS, *ANSWERS)):
         if name != "sight":
-            define(spark, name, manifest.begin)
+            define(spark, name, manifest.begin, commented=commented and name in ANSWERS)
     for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
         if name.startswith("_"):
             spark.catalog.dropTempView(name)  # the views that query it stay valid
@@ -110,9 +99,16 @@ def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: 
     )
 
 
-def define(session: SparkSession, name: str, begin: datetime = EPOCH, end: datetime = _END) -> None:
+def define(
+    session: SparkSession, name: str, begin: datetime = EPOCH, end: datetime = _END, *, commented: bool = False
+) -> None:
     """Register the view `name` over the views that exist now; changing those later does not change it."""
-    session.sql(_definition(name, begin, end)).createOrReplaceTempView(name)
+    _create(session.sql(_definition(name, begin, end)), name, commented=commented)
+
+
+def _create(rows: DataFrame, name: str, *, commented: bool) -> None:
+    """`commented`: with what DESCRIBE shows, which Spark takes time for and a query does without."""
+    (rows.to(with_comments(rows.schema, name)) if commented else rows).createOrReplaceTempView(name)
 
 
 def _definition(name: str, begin: datetime = EPOCH, end: datetime = _END) -> str:
@@ -153,32 +149,42 @@ def views_script(spark: SparkSession, audit: str) -> str:
     statements += [_empty_statement("_carry", CARRY)]
     statements += [_empty_statement(name, with_event_date(CLOSED_TABLES[table])) for name, table in _CLOSED.items()]
     rest = (name for name in ANSWERS if name not in _TERMS)
-    statements += [f"{_CREATE} {name} AS\n{_without_comments(_definition(name))}" for name in (*_TERMS, *rest)]
+    statements += [
+        f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(_definition(name))}" for name in (*_TERMS, *rest)
+    ]
     return "".join(f"{statement};\n" for statement in statements)
 
 
-def answer(name: str) -> str:
-    """The query of an answer. It begins with the question, as a comment."""
-    return (files("sidecar.audit") / "views" / f"{name}.sql").read_text(encoding="utf-8")
+def _with_columns(name: str) -> str:
+    """The name of a view, and its comments if a query may name it."""
+    if name not in (*BASE_VIEWS, *ANSWERS):
+        return name
+    about = comments(name)
+    columns = ", ".join(f"`{column}` COMMENT {_quoted(text)}" for column, text in about.columns.items())
+    return f"{name} ({columns}) COMMENT {_quoted(about.about)}"
 
 
 def _table_statement(audit: Storage, name: str) -> str:
     schema = with_event_date(BASE_VIEWS[name])
     if not audit.is_folder(name):
         return _empty_statement(name, schema)
-    path = audit.full_url(name).replace("\\", "\\\\").replace("'", "\\'")
-    definition = f"({', '.join(' '.join(column) for column in _columns(schema))}) USING parquet OPTIONS (path '{path}')"
+    columns = ", ".join(" ".join(column) for column in _columns(schema))
+    definition = f"({columns}) USING parquet OPTIONS (path {_quoted(audit.full_url(name))})"
     # INSERT INTO could write to a view of the files, but not to a query over them.
-    return f"{_CREATE} {name}_files {definition};\n{_CREATE} {name} AS TABLE {name}_files"
+    return f"{_CREATE} {name}_files {definition};\n{_CREATE} {_with_columns(name)} AS TABLE {name}_files"
 
 
 def _empty_statement(name: str, schema: StructType) -> str:
     nulls = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in _columns(schema))
-    return f"{_CREATE} {name} AS SELECT {nulls} WHERE false"
+    return f"{_CREATE} {_with_columns(name)} AS SELECT {nulls} WHERE false"
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:
     return [(f"`{field.name}`", field.dataType.simpleString()) for field in schema]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _without_comments(query: str) -> str:

@@ -1,6 +1,7 @@
 """The audit log's records: one definition, from which the JSON lines, the journal and the Parquet tables follow (CONTRACTS: Records).
 
-A field may be added (then SCHEMA rises); none is renamed, retyped or removed.
+A field may be added (then SCHEMA rises); none is renamed, retyped or removed. The docstrings of types and fields are the comments of the
+audit log's tables and columns (docs/audit-schema.md): they are written for whoever queries it.
 """
 
 from typing import Final
@@ -10,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 8
+SCHEMA: Final = 9
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -21,63 +22,96 @@ def record_id(*what_happened: object) -> str:
 
 
 class PositionRecord(Struct, frozen=True, kw_only=True):
-    """The store's own coordinates of an observation: `path` (name and key of a ConfigMap), then ZooKeeper's four, then Kubernetes'."""
+    """The store's own coordinates of an observation."""
 
     path: str | None = None
+    """The path of the leader node, or name and key of the ConfigMap. Null: not known."""
     czxid: int | None = None
+    """ZooKeeper: the transaction that created the node. Null in Kubernetes."""
     mzxid: int | None = None
+    """ZooKeeper: the transaction that last wrote the node. Null in Kubernetes."""
     version: int | None = None
+    """ZooKeeper: how often the node was written since it was created. Null in Kubernetes."""
     ephemeral_owner: int | None = None
+    """ZooKeeper: the session that owns the node. Null in Kubernetes."""
     uid: str | None = None
+    """Kubernetes: the identity of the ConfigMap, another one after it was deleted and created again. Null in ZooKeeper."""
     resource_version: str | None = None
+    """Kubernetes: the version of the ConfigMap. Null in ZooKeeper."""
     holder_identity: str | None = None
+    """Kubernetes: the holder of the lease. Null in ZooKeeper, and if nobody held it."""
     acquire_time: str | None = None
+    """Kubernetes: when the holder acquired the lease, as the holder wrote it. Null in ZooKeeper, and if nobody held it."""
 
 
 class Record(Struct, frozen=True, kw_only=True, tag_field="type"):
     """The envelope of every record. The owner's loop sets `recorded_at` when it writes the record to the journal."""
 
     schema: int = SCHEMA
+    """The version of the record's fields."""
     id: str
+    """A UUIDv5 of what happened, once in the table: every observer of the same event derives the same id."""
     cluster_id: str
+    """Flink's cluster id, without slashes at its ends."""
     external_labels: dict[str, str]
+    """`external_labels` of the sidecar's configuration."""
     store: str
+    """`zookeeper` or `kubernetes`. Empty: the cluster is no longer in the configuration."""
     observer: str
+    """The sidecar that wrote the record."""
     observed_at: Timestamp
+    """When it was observed, by the observer's clock."""
     recorded_at: Timestamp = Timestamp("")
+    """When it was written to the observer's journal."""
 
 
 class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     """A transition of one component: a row of the leadership table."""
 
     component: str
+    """`resource_manager`, `dispatcher`, `rest_server` or `job`."""
     job_id: str | None
+    """The job, 32 hex digits. Null: another component."""
     kind: str
+    """`DISCOVERED`, `GRANTED`, `CHANGED`, `READDRESSED`, `REVOKED`, `RETIRED` or `OBSCURED`: docs/leader-changes.md."""
     pattern: str
+    """The same in symbols: `A->null`, `null->B`, `A->B`, `A->A'`, `?->A`, `A->?`, …"""
     before_session_id: str | None
+    """The leader session id before. Null: no leader, or not known."""
     before_address: str | None
+    """The leader's address before. Null: no leader, or not known."""
     after_session_id: str | None
+    """The leader session id afterwards. Null: no leader, or not known."""
     after_address: str | None
+    """The leader's address afterwards. Null: no leader, or not known."""
     last_known_session_id: str | None
+    """The last leader session id that this observer knew, also from before a blind period. Null: none."""
     last_known_address: str | None
+    """The address of the same. Null: none."""
     same_leader: bool
     """The leader is the last known one."""
     same_process: bool | None
+    """Whether the last known leader's process leads again. True: the same ZooKeeper session. False: another host. Null: neither decides."""
     unobserved: int | None
     """Unobserved writes (in Kubernetes: elections) between before and after. Null: not known, but at least `unobserved_at_least`."""
     vacant_seconds: float | None
-    """For how long no leader was published before this one. Null: there was no vacancy, or its beginning was not observed."""
+    """Seconds without a published leader before this one. Null: there was no vacancy, or its beginning was not observed."""
     downtime_seconds_at_least: float | None = None
-    """Lower bound of the time without a working leader before this one: a dead leader stays published for a while. Null: not known."""
+    """Lower bound of the seconds without a working leader before this one: a dead leader stays published for a while. Null: not known."""
     downtime_seconds_at_most: float | None = None
-    """Upper bound of the same, from when the store last heard of the previous leader."""
+    """Upper bound of the same, from when the store last heard of the previous leader. Null: not known."""
     view: str
+    """The connection to the store at that time: `CONNECTED`, `SUSPENDED`, `LOST` or, before the first one, `NOT_CONNECTED`."""
     reason: str | None
-    """OBSCURED: why the leader is unknown. Without a leader, in Kubernetes: the fact from which that was derived."""
+    """OBSCURED: why the leader is unknown. Without a leader, in Kubernetes: the fact from which that was derived. Null: all others."""
     written_at: Timestamp | None
+    """When the leader wrote the observed value, by the store's clock. Null: not known."""
     position: PositionRecord | None
+    """The store's own coordinates of what was observed, or of the previous leader. Null: not known."""
     episode_id: str | None = None
+    """The failover (`episodes.id`) that it is part of. Null: none."""
     unobserved_at_least: int | None = None
+    """Lower bound of `unobserved`. Null: not known."""
     elections: int | None = None
     """Leader nodes created at this path since its parent was created, or changes of the lease's holder. Null: not counted."""
     contenders: int | None = None
@@ -94,40 +128,55 @@ class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_
     """A period in which this observer could read the store (`seeing`) or not (`blind`). Availability counts covered time only."""
 
     from_: Timestamp
+    """When the period began."""
     to: Timestamp
+    """When it ended, or the time of the record if it lasts."""
     state: str
+    """`seeing` or `blind`."""
 
 
 class Contention(Record, frozen=True, kw_only=True, tag="contention"):
     """JobManagers started or stopped to contend for one leadership (up to Flink 1.14), or for that of all components."""
 
     component: str | None
-    """Null: all components."""
+    """The component (up to Flink 1.14). Null: all components."""
     contenders: int
-    """How many contend now. 1 is a leader without a standby."""
+    """How many contend now. 1: a leader without a standby."""
     contenders_before: int | None
-    """Null: not counted before."""
+    """How many contended before. Null: not counted."""
 
 
 class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     """A notification for one destination was queued, or an attempt to deliver it ended."""
 
     alert: str
+    """The names of the rules, with commas."""
     fingerprint: str
+    """The group of alerts that are notified together."""
     receiver: str
+    """The receiver of the configuration."""
     destination: str
+    """One URL of the receiver, by its number: `ops#0`. Empty: suppressed, so nothing was queued."""
     reason: str
+    """Why now, or why not: `FIRST`, `GREW`, `RESOLVED`, …: docs/notifications.md."""
     outcome: str
+    """`queued`, `delivered`, `failed`, `suppressed`, …: docs/notifications.md."""
     attempt: int
+    """The number of the attempt, from 1. 0: none was made."""
     possible_duplicate: bool
+    """Whether an earlier attempt may have arrived."""
     detail: str | None
+    """Why it was not delivered, in a line. Null: nothing to say."""
     delivery_id: str
     """The same for all attempts of one delivery."""
     queued_at: Timestamp
+    """When it was queued."""
     episode_id: str | None = None
     """The failover that it is about. Null: none, several, or none known when it was queued."""
     silence_id: str | None = None
-    """SUPPRESSED_BY_SILENCE: the silence."""
+    """SUPPRESSED_BY_SILENCE: the silence. Null: all others."""
+    service: str | None = None
+    """The service of the destination, as its URL names it: `slack`, `mailtos`, `webhook`, … Null: suppressed, or not known any more."""
 
 
 class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
@@ -136,35 +185,45 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     """
 
     opened_at: Timestamp
+    """When the first component was observed to have lost its leader."""
     closed_at: Timestamp
     """When the last component had a leader again (or its job had ended)."""
     cause: str
+    """`jobmanager_lost`, `graceful_handover`, `store_outage`, …: docs/episodes.md."""
     confidence: str
+    """`high`: no other known cause leaves these facts. `medium`: another one may."""
     facts: list[str]
     """The facts for the cause, a sentence each."""
     components: list[str]
-    """The components that failed over: `dispatcher`, …; `job` stands for all jobs."""
+    """The components that failed over: `dispatcher`, … `job` stands for all jobs."""
     jobs_affected: int
+    """Jobs that lost their leader."""
     jobs_ended: int
     """Affected jobs that ended without another leader."""
     jobs_missing: int
     """Affected jobs that had no leader when the episode was closed."""
     jobs_total: int
+    """Jobs that the cluster had."""
     vacant_seconds: float | None
-    """The longest time for which a cluster component had no published leader. Null: no vacancy was observed."""
+    """The most seconds that a cluster component had no published leader. Null: no vacancy was observed."""
     vacant_seconds_by_component: dict[str, float]
-    """The same by component; `job`: the longest of all jobs."""
+    """The same by component. `job`: of the job with the longest time."""
     downtime_seconds_at_least: float | None = None
-    """Lower bound of the longest time for which a cluster component had no working leader. Null: not known."""
+    """Lower bound of the most seconds that a cluster component had no working leader. Null: not known."""
     downtime_seconds_at_most: float | None = None
     """Upper bound of the same. Null: not known of all components."""
     before_session_id: str | None
+    """The previous leader session id: of the dispatcher, or of the first component that lost its leader. Null: not known."""
     before_address: str | None
+    """The address of the same. Null: not known."""
     before_pod: str | None = None
-    """The name of the pod of the previous leader. Null: not known. Likewise `after_pod`."""
+    """The name of the pod of the previous leader. Null: not known."""
     after_session_id: str | None
+    """The new leader session id of that component. Null: none."""
     after_address: str | None
+    """The address of the same. Null: none."""
     after_pod: str | None = None
+    """The name of the pod of the new leader. Null: not known."""
     planned: bool | None = None
     """Whether it was meant to happen: `facts` say by what. Null: nothing says so, and no FlinkDeployment of the cluster could be read."""
     failovers: int
@@ -175,8 +234,11 @@ class Annotation(Record, frozen=True, kw_only=True, tag="annotation"):
     """An operator's note about one episode, with the envelope of the episode. Its times are those of the note."""
 
     episode_id: str
+    """The failover (`episodes.id`)."""
     reason: str
+    """The note."""
     author: str | None
+    """Who wrote it. Null: not given."""
     planned: bool | None = None
     """True: the author says that the failover was planned. Null: the note does not say."""
 
@@ -185,6 +247,7 @@ class Evidence(Record, frozen=True, kw_only=True, tag="evidence"):
     """One piece of evidence of one failover, captured by this observer while it still existed, or why there is none."""
 
     episode_id: str
+    """The failover (`episodes.id`)."""
     occasion: str
     """When it was captured: `opened`, `led_again`."""
     kind: str
@@ -194,13 +257,17 @@ class Evidence(Record, frozen=True, kw_only=True, tag="evidence"):
     outcome: str
     """`captured`, `absent`, `refused`, `failed`, `lost`."""
     detail: str | None
+    """A summary, or why there is nothing, in a line. Null: nothing to say."""
     file: str | None
-    """Name in the observer's evidence folder, where it is kept for a limited time."""
+    """The file in the observer's evidence folder, where it is kept for a limited time. Null: nothing was captured."""
     size_bytes: int | None
+    """The size of the file, in bytes. Null: no file."""
     sha256: str | None
+    """The SHA-256 of the file, in hex. Null: no file."""
     attributes: dict[str, str]
     """A summary, by name."""
     asked_at: Timestamp
+    """When the capture was requested."""
 
 
 AnyRecord = TransitionRecord | Coverage | Contention | Notification | EpisodeRecord | Annotation | Evidence

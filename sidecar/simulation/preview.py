@@ -87,7 +87,7 @@ def _choose(episodes: list[str], wanted: str) -> str:
     found = {episode for episode in episodes if episode.startswith(wanted)}
     if len(found) != 1:
         what = f"{len(found)} failovers begin" if found else "no failover begins"
-        raise ReplayError(f"{what} with {clean(wanted)!r}: `timeline` shows which there are")
+        raise ReplayError(f"{what} with {clean(wanted)!r}: `episodes` lists them")
     return found.pop()
 
 

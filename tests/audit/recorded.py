@@ -13,12 +13,13 @@ from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.core.step import step
 from tests.kit import zookeeper_recordings as recordings
-from tests.kit.core_sidecar import POLICY
+from tests.kit.core_sidecar import OPS, POLICY
 
 _POLICY = replace(
     POLICY,
     observer="jm-0",
     route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND),
+    receivers={"ops": (replace(OPS, service="slack"),)},
     session_timeouts={"default": 5 * SECOND},
 )
 """The failovers of a recording follow each other faster than real ones should be notified."""

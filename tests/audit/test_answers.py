@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError, open_audit
+from sidecar.audit.catalog import ANSWERS, answer, with_comments
 from sidecar.audit.ingest import ingest
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.session import tune
-from sidecar.audit.views import ANSWERS, answer
 from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at
 from tests.audit.spooling import seal, session_id
@@ -115,7 +115,7 @@ def test_every_view_is_there_before_its_table_is(spark: SparkSession, spool: Pat
     session = opened(spark.newSession(), audit)
     for name, schema in BASE_VIEWS.items():
         view = session.table(name)
-        assert view.schema == with_event_date(schema)
+        assert view.schema == with_comments(with_event_date(schema), name)
         assert view.count() == (1 if name == "quarantine" else 0)
     for name in ANSWERS:
         assert session.table(name).count() == 0
@@ -471,30 +471,46 @@ def test_three_changes_within_an_hour_are_flapping(ask: Ask) -> None:
 
 @cluster
 def alerts(history: History) -> None:
-    """One arrives at the third attempt, with a second one behind it; one given up; one not sent; one under way; one from before the log."""
+    """One arrives at the third attempt, with a second one behind it; given up; not sent; under way; from before the log; a resend."""
     history.notified(0, "failed", 6, queued=-90, destination="old").notified(
         1, "delivered", 7, queued=-90, destination="old"
     )
     history.notified(100, "queued").notified(101, "failed", 1, queued=100).notified(103, "timed_out", 2, queued=100)
     history.notified(150, "queued").notified(160, "delivered", 3, queued=100, possible_duplicate=True)
-    history.notified(161, "delivered", 1, queued=150).notified(200, "queued", reason="RESOLVED")
+    history.notified(161, "delivered", 1, queued=150, service="slack", episode_id="e-1").notified(
+        200, "queued", reason="RESOLVED"
+    )
     history.notified(201, "gave_up", 1, queued=200, reason="RESOLVED", detail="HTTP 404")
     history.notified(200, "queued", reason="RESOLVED", destination="pager")
     history.notified(202, "not_sent", 1, queued=200, reason="RESOLVED", destination="pager", detail="nothing is sent")
     history.notified(200, "queued", observer="jm-1")
     history.notified(202, "failed", 1, queued=200, observer="jm-1", detail="refused")
+    history.notified(300, "failed", 1, queued=299, reason="RESEND", destination="am", detail="HTTP 503")
 
 
 def test_each_alert_is_delivered_given_up_or_pending(ask: Ask) -> None:
     """With how many attempts, after how long, and whether it may have arrived twice; each sidecar's own."""
     columns = "destination, observer, queued_at, reason, outcome, attempts, seconds, possible_duplicate, detail"
     assert ask("alert_deliveries", "alerts", columns) == [
+        ("am", "jm-0", 299, "RESEND", "failed", 1, 1, False, "HTTP 503"),
         ("old", "jm-0", -90, "FIRST", "delivered", 7, 91, False, None),
         ("ops#0", "jm-0", 100, "FIRST", "delivered", 3, 60, True, None),
         ("ops#0", "jm-0", 150, "FIRST", "delivered", 1, 11, False, None),
         ("ops#0", "jm-0", 200, "RESOLVED", "gave_up", 1, 1, False, "HTTP 404"),
         ("ops#0", "jm-1", 200, "FIRST", "pending", 1, None, False, "refused"),
         ("pager", "jm-0", 200, "RESOLVED", "not_sent", 1, 2, False, "nothing is sent"),
+    ]
+
+
+def test_a_delivery_names_its_service_its_failover_and_the_date_of_its_outcome(ask: Ask) -> None:
+    """Null in records of an older sidecar, for an alert of no failover, and while there is no outcome."""
+    columns = "destination, observer, queued_at, service, episode_id, CAST(event_date AS STRING)"
+    assert ask("alert_deliveries", "alerts", columns)[2:] == [
+        ("ops#0", "jm-0", 100, None, None, "2025-11-21"),
+        ("ops#0", "jm-0", 150, "slack", "e-1", "2025-11-21"),
+        ("ops#0", "jm-0", 200, None, None, "2025-11-21"),
+        ("ops#0", "jm-1", 200, None, None, None),
+        ("pager", "jm-0", 200, None, None, "2025-11-21"),
     ]
 
 

@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from sidecar.audit.catalog import ANSWERS
 from sidecar.audit.ingest import ingest
 from sidecar.audit.session import tune
 from sidecar.audit.sql import render, run_sql
-from sidecar.audit.views import ANSWERS, views_script
+from sidecar.audit.views import views_script
 from sidecar.core.records import AnyRecord, EpisodeRecord, TransitionRecord, record_id
 from tests import ROOT
 from tests.audit.recorded import records
@@ -72,6 +73,13 @@ def test_an_answer_is_what_the_log_answers(spark: SparkSession, log: str, query:
     stream = io.StringIO()
     render(run_sql(spark, log, query), "table", stream)
     assert stream.getvalue().splitlines() == answer.splitlines()
+
+
+def test_the_first_example_of_the_readme_is_a_row_of_eight_columns(spark: SparkSession, log: str) -> None:
+    """As it is typed."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
+    result = run_sql(spark, log, re.findall(r'audit sql .*?"(SELECT .*?)"', readme)[0])
+    assert (len(result.columns), sum(1 for _ in result.rows)) == (8, 10)
 
 
 def test_every_view_has_its_question_and_an_answer() -> None:

@@ -6,11 +6,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError, open_audit
+from sidecar.audit.catalog import ANSWERS
 from sidecar.audit.ingest import ingest
 from sidecar.audit.query_check import check_query
 from sidecar.audit.schema import BASE_VIEWS
 from sidecar.audit.sql import run_sql
-from sidecar.audit.views import ANSWERS, views_script
+from sidecar.audit.views import views_script
 from tests.audit.spooling import seal, transition
 
 pytestmark = pytest.mark.spark

@@ -14,11 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.catalog import catalog
 from sidecar.audit.ingest import ingest
-from sidecar.audit.schema import BASE_VIEWS
 from sidecar.audit.shell import Shell, is_complete, split
-from sidecar.audit.views import ANSWERS
 from tests.audit.spooling import NOON, coverage, seal, transition
 from tests.kit.sidecar_process import COMMAND
 from tests.kit.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
@@ -111,22 +108,22 @@ def test_there_must_be_an_audit_log(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_d_lists_what_can_be_asked(spark: SparkSession, folder: Path) -> None:
-    """Each table and view with what it is about, and each column with its type."""
+    """Each table and view with what it is about, and each column with its type and its comment."""
     asked = Asked(spark, folder, "\\d", "\\o csv", "\\d Failovers", "\\d sight;", "\\d nonsense")
     assert (
         "\nmttr              view   In a failover, for how long was no leader published, and for how long was none"
         in asked.answers
     )
-    assert "\ncolumn,type\ncluster_id,string\n" in asked.answers
-    assert "\nvacant_seconds,double\n" in asked.answers
-    assert asked.answers.endswith("column,type\ncluster_id,string\nbegan_at,timestamp\nended_at,timestamp\n")
+    assert "\ncolumn,type,comment\ncluster_id,string," in asked.answers
+    assert '\nvacant_seconds,double,"Seconds without a published leader before this one.' in asked.answers
+    assert "\nWhen was each cluster's store observed?\n" in asked.messages
+    assert asked.answers.endswith(
+        "column,type,comment\n"
+        'cluster_id,string,"Flink\'s cluster id, without slashes at its ends."\n'
+        "began_at,timestamp,When the first observer was connected.\n"
+        "ended_at,timestamp,Until when the last observer was connected.\n"
+    )
     assert "there is no table or view nonsense; \\d lists them\n" in asked.messages
-
-
-def test_the_catalog_says_what_each_is_about() -> None:
-    """In a sentence, for every table and view that there is."""
-    assert [named.name for named in catalog()] == [*BASE_VIEWS, *ANSWERS]
-    assert [named for named in catalog() if not named.about.endswith((".", "?"))] == []
 
 
 def test_the_format_can_be_changed(spark: SparkSession, folder: Path) -> None:

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sidecar.audit.catalog import ANSWERS
 from sidecar.audit.materialize import materialize
 from sidecar.audit.schema import RECORDS
 from sidecar.audit.session import own_session, spark_session
-from sidecar.audit.views import ANSWERS, register_views
+from sidecar.audit.views import register_views
 from tests.bench.stage import Table
 
 CLUSTERS = 100

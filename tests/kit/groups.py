@@ -32,6 +32,7 @@ _GROUPS: Final = {
         f"audit/test_{name}"
         for name in (
             "answers",
+            "comments",
             "cookbook",
             "queries_only",
             "report",

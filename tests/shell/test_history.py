@@ -90,9 +90,9 @@ def test_what_is_not_over_has_no_cause_yet(remembered: tuple[Path, Sidecar]) -> 
     [
         (
             ["explain", "ffff0000"],
-            "no known episode begins with 'ffff0000': `timeline` shows which there are",
+            "no known episode begins with 'ffff0000': `episodes` lists them",
         ),
-        (["explain", ""], "no known episode begins with '': `timeline` shows which there are"),
+        (["explain", ""], "no known episode begins with '': `episodes` lists them"),
         (["explain", "\x1b[2J" + JOB], "begins with '\N{REPLACEMENT CHARACTER}[2J"),
     ],
 )

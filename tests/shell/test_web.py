@@ -215,7 +215,7 @@ def test_a_wrong_number_is_a_bad_request(site: Site, remembered: Sidecar, query:
 def test_an_unknown_episode_is_not_found(site: Site, remembered: Sidecar, path: str) -> None:
     """Nor is one of which too little was named."""
     for name in ("ffffffff", "ffffffff-0000-0000-0000-000000000000"):
-        unknown = f"no known episode begins with '{name}': `timeline` shows which there are\n"
+        unknown = f"no known episode begins with '{name}': `episodes` lists them\n"
         assert site.get(path + name) == (404, unknown)
     for name in ("c", "c22", "%3Cscript%3E", "c22b*", "'", "C22B78CE"):
         status, said = site.get(path + name)

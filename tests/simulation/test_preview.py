@@ -98,7 +98,7 @@ def test_what_is_not_there_is_one_line(remembered: tuple[Path, Sidecar], tmp_pat
     config = str(folder / "config.yaml")
     unknown = command("alert", "preview", "--config", config, "--episode", "nope")
     assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert unknown.stderr == ("flink-ha-sidecar: no failover begins with 'nope': `timeline` shows which there are\n")
+    assert unknown.stderr == ("flink-ha-sidecar: no failover begins with 'nope': `episodes` lists them\n")
     remember(tmp_path / "state", two_failovers(), [])
     empty = command("alert", "preview", "--config", config, "--state-dir", str(tmp_path / "state"))
     assert (empty.returncode, empty.stdout) == (1, "")

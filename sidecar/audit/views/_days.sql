@@ -1,8 +1,15 @@
--- On each UTC day from `:begin` on, for how long was each component led and vacant, and how long did its stretches last?
+-- On each UTC day, for how long was each component led and vacant, and how long did its stretches last?
 --
--- Microseconds, summed over all jobs. `led` and `vacant`: while an observer was connected. `lasted`: in all, until the end of the day. `known`: until
--- the last coverage record of the cluster in that day, which is what counts on the last day of which anything is known.
-WITH days AS (
+-- Microseconds, summed over all jobs.
+--
+-- * cluster_id, component: as in transitions
+-- * led: Microseconds with a published leader, while an observer was connected.
+-- * vacant: Microseconds without a published leader, while an observer was connected.
+-- * lasted: Microseconds of all states, until the end of the day.
+-- * known: The part of `lasted` until the last coverage record of the cluster in that day, which is what counts on the last day of which anything
+--   is known.
+-- * event_date: The UTC day.
+WITH days AS (  -- from :begin on
   SELECT cluster_id, component, state, day, greatest(began, day * 86400000000) AS began, least(ended, (day + 1) * 86400000000) AS ended
   FROM (
     SELECT

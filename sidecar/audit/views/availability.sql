@@ -1,9 +1,16 @@
 -- On each day, for how long was each component led, vacant and unobserved?
 --
--- One row for each cluster, component and UTC day; seconds, summed over all jobs. Led: a leader is published. A dead leader counts until the
--- store detects its death (`failovers` bounds that time). Time counts as led or vacant only while an observer was connected; all other time is in
--- `unobserved_seconds` and never counts as up. `availability` is the led part of the observed time, null if there is none. Time after
--- `known_until` is not counted yet; a job counts from its first observation until it ended. A condition on `day` reads only the files of those days.
+-- One row for each cluster, component and UTC day. Time counts as led or vacant only while an observer was connected. All other time is
+-- unobserved and never counts as up. Time after `known_until` is not counted yet, and a job counts from its first observation until it ended. A
+-- condition on `day` reads only the files of those days.
+--
+-- * cluster_id, component: as in transitions
+-- * day: The UTC day.
+-- * led_seconds: Seconds with a published leader, summed over all jobs. A dead leader counts until the store detects its death (`failovers`
+--   bounds that time).
+-- * vacant_seconds: Seconds without a published leader, summed over all jobs.
+-- * unobserved_seconds: Seconds without a connected observer, or in which the entry could not be read, summed over all jobs.
+-- * availability: The led part of the observed time, from 0 to 1. Null: there is none.
 SELECT
   cluster_id,
   component,

@@ -2,11 +2,21 @@
 --
 -- One row for each leadership term that follows another leader's: the new leader of a component (of a job: `job_id`) differs from the last one
 -- known to the log or to the observer. Not a failover: the first election of a new cluster, a leader that was only unobserved, a leader that
--- returned with its old session id. An unobserved change is one: its `kind` is DISCOVERED, and it happened before `at`. `vacant_seconds`, the time
--- without a published leader, is null if no vacancy was observed, or not its beginning. A dead leader stays published until the store detects its
--- death: `downtime_seconds_at_least` and `downtime_seconds_at_most` bound the time without a working leader, null if unknown. One failed JobManager
--- is one row for each component, with one `episode_id`; `cause` is that of the episode, null while it is open, for a job that failed over by
--- itself, and if no episode was recorded. `event_date`: the UTC date of `at`; a condition on it reads only the files of those dates.
+-- returned with its old session id. A dead leader stays published until the store detects its death, so the time without a working leader has
+-- bounds. One failed JobManager is one row for each component, with one `episode_id`. A condition on `event_date` reads only the files of those
+-- dates, and for `cause` all `episodes`: one is recorded when it is over, whenever that is.
+--
+-- * cluster_id, component, job_id: as in transitions
+-- * at: When the new leader was first observed.
+-- * before_address: The previous leader's address. Null: not known.
+-- * after_address: The new leader's address.
+-- * before_session_id: The previous leader session id.
+-- * after_session_id: The new leader session id.
+-- * vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most: as in transitions
+-- * kind: `GRANTED` after a vacancy, `CHANGED` without one, `DISCOVERED` if it was unobserved: then it happened before `at`.
+-- * episode_id: as in transitions
+-- * cause: The cause of the episode. Null: it is not over, the job failed over by itself, or no episode was recorded.
+-- * event_date: The UTC date of `at`.
 SELECT
   failed_over.cluster_id,
   component,
@@ -24,4 +34,5 @@ SELECT
   cause,
   failed_over.event_date
 FROM (TABLE _closed_failovers UNION ALL TABLE _failovers) AS failed_over
-LEFT JOIN episodes ON episode_id = episodes.id
+-- Grouped, so that Spark leaves out the join if nobody asks for the cause.
+LEFT JOIN (SELECT id, min(cause) AS cause FROM episodes GROUP BY id) AS episodes ON episode_id = episodes.id

@@ -1,7 +1,15 @@
 -- Which components changed their leader repeatedly?
 --
 -- One row for each bout: three or more changes of leader, any three in a row within an hour. Leaders that return with their old session id count
--- too: two that alternate are `split` leadership.
+-- too.
+--
+-- * cluster_id, component, job_id: as in transitions
+-- * began_at: The first change of the bout.
+-- * ended_at: The last change of the bout.
+-- * changes: How many there were.
+-- * seconds: From `began_at` to `ended_at`.
+-- * leaders: The addresses of the leaders, sorted, at most ten.
+-- * split: Whether leadership was split: two JobManagers alternated.
 WITH changes AS (
   SELECT
     cluster_id, component, job_id, began_at, address, split,

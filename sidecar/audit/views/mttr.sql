@@ -1,10 +1,25 @@
 -- In a failover, for how long was no leader published, and for how long was none working?
 --
--- One row for each cluster and component, over its failovers; seconds. Failovers whose vacancy was not observed, or not from its beginning, are
--- counted in `without_duration`, and in no other figure of the time without a published leader. `p50_seconds` and `p95_seconds` are measured
--- durations. A dead leader stays published until the store detects its death: the `downtime_…` figures are the same figures of the lower and the
--- upper bounds of the time without a working leader, each over the failovers where it is known. `without_downtime` counts the failovers without
--- a known upper bound.
+-- One row for each cluster and component, over all of its failovers. `p50_…` and `p95_…` are measured durations. A dead leader stays published
+-- until the store detects its death: the `downtime_…` figures are those of the lower and of the upper bounds of the time without a working
+-- leader, each over the failovers where the bound is known.
+--
+-- * cluster_id, component: as in transitions
+-- * failovers: How many there were.
+-- * without_duration: Failovers whose vacancy was not observed, or not from its beginning. They are in none of the next four figures.
+-- * mean_seconds: Mean time without a published leader, in seconds. Null: none is known, here and below.
+-- * p50_seconds: Median of the same.
+-- * p95_seconds: 95th percentile of the same.
+-- * max_seconds: Maximum of the same.
+-- * without_downtime: Failovers without a known upper bound of the time without a working leader.
+-- * downtime_mean_seconds_at_least: Mean of the lower bounds, in seconds.
+-- * downtime_mean_seconds_at_most: Mean of the upper bounds, in seconds.
+-- * downtime_p50_seconds_at_least: Median of the lower bounds.
+-- * downtime_p50_seconds_at_most: Median of the upper bounds.
+-- * downtime_p95_seconds_at_least: 95th percentile of the lower bounds.
+-- * downtime_p95_seconds_at_most: 95th percentile of the upper bounds.
+-- * downtime_max_seconds_at_least: Maximum of the lower bounds.
+-- * downtime_max_seconds_at_most: Maximum of the upper bounds.
 SELECT
   cluster_id,
   component,

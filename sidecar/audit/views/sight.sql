@@ -1,7 +1,11 @@
 -- When was each cluster's store observed?
 --
 -- One row for each stretch in which at least one observer was connected. Observers record coverage at least once an hour, so the last row of a
--- cluster may end up to an hour ago; later time is not known yet (`known_until`).
+-- cluster may end up to an hour ago. Later time is not known yet (`known_until`).
+--
+-- * cluster_id: as in transitions
+-- * began_at: When the first observer was connected.
+-- * ended_at: Until when the last observer was connected.
 SELECT
   cluster_id,
   min(began_at) AS began_at,

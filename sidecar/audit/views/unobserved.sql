@@ -1,9 +1,18 @@
 -- What was not observed?
 --
--- `what` is BLIND, a stretch in which no observer was connected to the cluster's store; UNREADABLE, a stretch in which the entry of one component
--- could not be read; CHANGES, unobserved writes (in Kubernetes: elections), detected at `ended_at`: exactly `changes` or, if that is null,
--- `changes_at_least`. What one observer missed and another observed is not listed. The time before the first `sight` of a cluster and after its
--- last coverage record (`known_until`) is not known: an ongoing stretch appears up to an hour late.
+-- What one observer missed and another observed is not listed. The time before the first `sight` of a cluster and after its last coverage record
+-- (`known_until`) is not known: an ongoing stretch appears up to an hour late.
+--
+-- * cluster_id: as in transitions
+-- * what: `BLIND`, no observer was connected to the cluster's store. `UNREADABLE`, the entry of one component could not be read. `CHANGES`,
+--   unobserved writes (in Kubernetes: elections).
+-- * component: The component. Null: all (`BLIND`).
+-- * job_id: as in transitions
+-- * began_at: When the stretch began. Null: `CHANGES`.
+-- * ended_at: When the stretch ended, or when the writes were detected. Null: the entry could not be read when the log ended.
+-- * seconds: From `began_at` to `ended_at`. Null if one of them is null.
+-- * changes: The number of unobserved writes. Null: not known, or a stretch.
+-- * changes_at_least: Its lower bound. Null: a stretch.
 WITH gaps AS (
   SELECT
     cluster_id,

@@ -1,9 +1,19 @@
 -- What are the figures of each week, for each cluster?
 --
--- `week`: its Monday, in UTC. `failovers` counts rows of that view: one failed JobManager is one for each component. `mean_vacant_seconds` and
--- `max_vacant_seconds` are times without a published leader; `downtime_…` are bounds of the time without a working leader, as in `mttr`;
--- `without_downtime` failovers have no upper bound. `availability` is over all components and jobs, of the observed time; `unobserved` is the
--- unobserved part of all time. A condition on `week` reads only the files of those weeks.
+-- `failovers` counts rows of that view: one failed JobManager is one for each component. Alerts count in the week of their outcome. A condition
+-- on `week` reads only the files of those weeks.
+--
+-- * week: The Monday of the week, in UTC.
+-- * cluster_id: as in transitions
+-- * failovers: How many there were.
+-- * mean_vacant_seconds: Mean time without a published leader, in seconds. Null: none is known, here and below.
+-- * max_vacant_seconds: Maximum of the same.
+-- * without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, downtime_max_seconds_at_least, downtime_max_seconds_at_most:
+--   as in mttr
+-- * availability: The led part of the observed time of all components and jobs, from 0 to 1. Null: there is none.
+-- * unobserved: The unobserved part of all time, from 0 to 1. Null: no coverage is recorded.
+-- * alerts_delivered: Notifications that were delivered.
+-- * alerts_given_up: Notifications that were given up.
 WITH figures AS (
   SELECT
     cluster_id, trunc(day, 'WEEK') AS week, led_seconds, vacant_seconds, unobserved_seconds,
@@ -16,9 +26,10 @@ WITH figures AS (
   FROM failovers
   UNION ALL
   SELECT
-    cluster_id, trunc(date_from_unix_date(CAST(unix_micros(queued_at) DIV 86400000000 AS INT)), 'WEEK'), 0D, 0D, 0D, NULL,
+    cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL,
     CASE WHEN outcome = 'delivered' THEN 1L ELSE 0L END, CASE WHEN outcome = 'gave_up' THEN 1L ELSE 0L END
   FROM alert_deliveries
+  WHERE event_date IS NOT NULL
 )
 SELECT
   week,

@@ -49,5 +49,6 @@ def outcome(policy: Policy, settled: Settled, at: Moment) -> Notification:
         delivery_id=delivery.id,
         queued_at=timestamp(delivery.queued_at.wall),
         episode_id=delivery.episode_id,
+        service=policy.services().get(delivery.destination) or None,
         **envelope(policy, delivery.cluster_id, at),
     )

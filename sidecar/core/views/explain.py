@@ -55,7 +55,7 @@ def find(records: Iterable[AnyRecord], name: str, in_progress: Collection[str] =
     fitting = [episode_id for episode_id, of in found.items() if of.known]
     if len(fitting) != 1:
         what = f"{len(fitting)} episodes begin" if fitting else "no known episode begins"
-        raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `timeline` shows which there are")
+        raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `episodes` lists them")
     of = found[fitting[0]]
     return Explanation(fitting[0], of.episode, of.transitions, of.total, of.notifications, of.annotations, of.evidence)
 

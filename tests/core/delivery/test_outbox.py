@@ -163,6 +163,18 @@ def test_an_all_clear_never_overtakes_its_alarm() -> None:
     assert [n.reason for n in sidecar.notifications() if n.outcome == "delivered"] == ["FIRST", "RESOLVED"]
 
 
+def test_each_record_names_the_service_of_its_destination() -> None:
+    """From queued to delivered; null if the configuration does not know it."""
+    flink, sidecar = watching(policy=telling(replace(OPS, service="slack"), Destination("ops", 1)))
+    fails_over(flink, sidecar, "jm-b")
+    found = {(n.destination, n.outcome, n.service) for n in sidecar.notifications()}
+    assert found == {
+        (name, outcome, service)
+        for name, service in (("ops#0", "slack"), ("ops#1", None))
+        for outcome in ("queued", "delivered")
+    }
+
+
 def test_a_group_that_waits_does_not_hold_up_another_group() -> None:
     """A message that a receiver refuses again and again must not silence all others to it."""
     flink, sidecar = watching(policy=BY_ALERT)

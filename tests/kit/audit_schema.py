@@ -1,0 +1,109 @@
+"""docs/audit-schema.md, made from the records and the views. `python -m tests.kit.audit_schema` writes it; a test holds it to the code."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import fields
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from sidecar.audit import open_audit
+from sidecar.audit.catalog import ANSWERS, comments
+from sidecar.audit.closed import CLOSED_TABLES
+from sidecar.audit.comments import of_struct
+from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, with_event_date
+from sidecar.audit.session import spark_session
+from sidecar.core.records import PositionRecord, Record
+from tests import ROOT
+
+PAGE: Final = ROOT / "docs" / "audit-schema.md"
+_ENVELOPE: Final = ("type", *(field.encode_name for field in fields(Record)), EVENT_DATE)
+_BEGIN: Final = """\
+# The schema of the audit log
+
+Made from the code by `python -m tests.kit.audit_schema`. `DESCRIBE NAME` in `audit sql`, and `\\d NAME` in `audit shell`, show the same.
+
+- Types are those of Spark. A `timestamp` has microseconds, in UTC.
+- A column that has a unit names it: `…_seconds` are seconds, `…_bytes` bytes.
+- **Null.** The comment says when a column is null. A newer column is also null in records of older sidecars.
+- `event_date` is the partition column: the name of the folder. A condition on a view's `event_date`, `day` or `week` is passed on to it.
+"""
+
+
+def page(session: SparkSession) -> str:
+    """The whole page. An audit log is open in the session, which one does not matter."""
+    return _BEGIN + "".join([*_contents(), *_tables(), *_views(session), *_materialized(session)])
+
+
+def _contents() -> Iterator[str]:
+    yield "\n| name | |\n|---|---|\n"
+    for name in (*BASE_VIEWS, *ANSWERS):
+        yield f"| [{name}](#{name}) | {_linked(comments(name).about)} |\n"
+
+
+def _tables() -> Iterator[str]:
+    yield "\n## Tables\n\nFolders of Parquet files, one row for each record: [the audit log](audit.md).\n\n"
+    yield "### Every record\n\nThe first columns of every table but `quarantine`, and its last one.\n\n"
+    schema = with_event_date(BASE_VIEWS["transitions"])
+    yield from _columns(schema, {name: comments("transitions").columns[name] for name in _ENVELOPE})
+    for name, schema in BASE_VIEWS.items():
+        yield from _heading(name)
+        own = name == "quarantine"
+        yield from _columns(
+            with_event_date(schema),
+            {column: text for column, text in comments(name).columns.items() if own or column not in _ENVELOPE},
+        )
+
+
+def _views(session: SparkSession) -> Iterator[str]:
+    yield "\n## Views\n\nAnswers, computed from the tables: [the cookbook](audit-cookbook.md) has examples.\n"
+    for name in ANSWERS:
+        yield from _heading(name)
+        yield from _columns(session.table(name).schema, comments(name).columns)
+
+
+def _materialized(session: SparkSession) -> Iterator[str]:
+    yield "\n## Materialized tables\n\n[Answers about closed dates](audit.md#materialized-answers), as Parquet files for other readers.\n\n"
+    for name, closed in CLOSED_TABLES.items():
+        if name in ANSWERS:
+            left_out = [column for column in session.table(name).columns if column not in with_event_date(closed).names]
+            without = "".join(f", without `{column}`" for column in left_out)
+            yield f"- `{name}`: the columns of [the view]({'#' + name}){without}.\n"
+    for name, closed in CLOSED_TABLES.items():
+        if name not in ANSWERS:
+            yield from _heading(name)
+            yield from _columns(with_event_date(closed), comments(name).columns)
+
+
+def _heading(name: str) -> Iterator[str]:
+    about = comments(name)
+    yield f"\n### {name}\n\n{_linked(about.about)}\n\n"
+    if about.more:
+        yield f"{_linked(about.more)}\n\n"
+
+
+def _columns(schema: StructType, about: Mapping[str, str]) -> Iterator[str]:
+    yield "| column | type | |\n|---|---|---|\n"
+    for name, text in about.items():
+        kind = schema[name].dataType
+        yield f"| `{name}` | `{kind.typeName() if isinstance(kind, StructType) else kind.simpleString()}` | {_linked(text)} |\n"
+        if isinstance(kind, StructType):
+            nested = of_struct(PositionRecord).columns  # the only one
+            yield from (
+                f"| `{name}.{each.name}` | `{each.dataType.simpleString()}` | {_linked(nested[each.name])} |\n"
+                for each in kind
+            )
+
+
+def _linked(text: str) -> str:
+    return re.sub(r"docs/([\w-]+)\.md(#[\w-]+)?", r"[\1](\1.md\2)", text)
+
+
+if __name__ == "__main__":
+    with spark_session("local[2]") as spark, tempfile.TemporaryDirectory() as audit:
+        (Path(audit) / "transitions").mkdir()
+        open_audit(spark, audit)
+        PAGE.write_text(page(spark), encoding="utf-8")
