@@ -104,8 +104,8 @@ def ask(spark: SparkSession, audit: Path, query: str, *, from_scratch: bool = Fa
 def add_late(spark: SparkSession, audit: Path, day: date) -> None:
     """A segment of one cluster that comes three months late: the leader of its dispatcher was revoked, and granted, at noon."""
     spark.read.parquet(f"{audit}/transitions").where(
-        f"cluster_id = 'cluster-7' AND component = 'dispatcher' AND event_date BETWEEN '{day}' - INTERVAL 9 DAYS AND '{day}'"
-    ).limit(2).selectExpr(
+        f"cluster_id = 'cluster-7' AND component = 'dispatcher' AND event_date <= '{day}'"
+    ).orderBy("observed_at", ascending=False).limit(2).selectExpr(
         "* EXCEPT (id, observed_at, event_date)", "uuid() AS id", f"TIMESTAMP '{day} 12:00:00Z' AS observed_at"
     ).coalesce(1).write.mode("append").parquet(f"{audit}/transitions/event_date={day}")
 

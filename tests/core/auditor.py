@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
 from sidecar.core.alerting.silences import CLOCK_SKEW, PATIENCE, Documents
-from sidecar.core.delivery.outbox import Delivery, Stage
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
@@ -185,8 +185,7 @@ class Auditor:
 
     def _serve(self, policy: Policy, after: State, sent: Sequence[Delivery]) -> None:
         """What a service that keeps incidents makes of messages. What another policy had forgotten before it was sent, nobody closes."""
-        waiting = {each.fingerprint for each in after.outbox.values() if each.stage is Stage.WAITING}
-        known = after.alerts.groups.keys() | waiting
+        known = after.alerts.groups.keys() | _resolving(after)
         keeping = {each.name for found in policy.receivers.values() for each in found if each.keeps_incidents}
         for delivery in sent:
             key = self._keys.setdefault(delivery.fingerprint, delivery.incident)
@@ -210,7 +209,7 @@ class Auditor:
             for fingerprint, group in after.alerts.groups.items()
             if any(member.notified for member in group.members.values())
         }
-        going_on = firing | {delivery.fingerprint for delivery in after.outbox.values()}
+        going_on = firing | _resolving(after)
         self._open = {key: fingerprint for key, fingerprint in self._open.items() if fingerprint in going_on}
 
     def _read(self, policy: Policy, records: Sequence[Notification]) -> None:
@@ -307,6 +306,11 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
                 open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
                 if member.notified if alert.ended else open_to:
                     yield fingerprint, route, member
+
+
+def _resolving(state: State) -> set[str]:
+    """Groups whose end is in the outbox. What else waits there for a group that another policy has made forgotten ends nothing."""
+    return {each.fingerprint for each in state.outbox.values() if each.reason is Reason.RESOLVED}
 
 
 def _is_silenced(state: State, alert: Alert, at: Moment) -> bool:
