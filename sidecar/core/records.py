@@ -125,7 +125,8 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
 
 
 class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_": "from"}):
-    """A period in which this observer could read the store (`seeing`) or not (`blind`). Availability counts covered time only."""
+    """A period in which this observer could see who leads (`seeing`) or not (`blind`): the store could not be read, or there was no such
+    cluster. Availability counts covered time only."""
 
     from_: Timestamp
     """When the period began."""

@@ -64,7 +64,7 @@ def observe(
             until = observation.at.steady + observation.again_within + policy.trust_window
             draft.update(confirmed=Confirmed(observation.at, until))
         case NothingFound() if not cluster.ever_led:
-            draft.update(missing=Missing(observation.place, observation.beside))
+            store_view.nothing_found(draft, Missing(observation.place, observation.beside))
         case StoreObserved():
             draft.update(zxid=observation.zxid)
         case ConfigMapObserved():

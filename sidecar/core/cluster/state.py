@@ -70,7 +70,7 @@ def as_last_known(known: ComponentState, at: Moment) -> ComponentState:
 
 
 class Sighting(StrEnum):
-    """Whether this observer can read a cluster's store."""
+    """Whether this observer can see who leads a cluster: it can read the store, and the cluster exists."""
 
     SEEING = "seeing"
     BLIND = "blind"

@@ -7,7 +7,7 @@ from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight
-from sidecar.core.cluster.state import ComponentState, Sighting
+from sidecar.core.cluster.state import ComponentState, Missing, Sighting
 from sidecar.core.flink.leadership import (
     Blindness,
     Component,
@@ -45,10 +45,17 @@ def view_changed(draft: Draft, connection: ConnectionState) -> None:
     draft.update(view=view)
 
 
+def nothing_found(draft: Draft, missing: Missing) -> None:
+    """There is no such cluster. That covers no time, not even that since the snapshot which found nothing: nobody could see a leader."""
+    draft.update(missing=missing, view=replace(draft.state.view, sighting=Sighting.BLIND))
+
+
 def something_found(draft: Draft) -> None:
     """The cluster exists. If it did not before, its vacancies begin now."""
     if draft.state.missing:
         draft.update(missing=None)
+        if draft.state.in_sight:
+            cover(draft, Sighting.SEEING, draft.at)
         for component, known in draft.before.components.items():
             if isinstance(known.leadership, Vacant):
                 draft.keep(component, replace(known, since=draft.at))
@@ -100,8 +107,10 @@ def obscure(draft: Draft) -> None:
 
 
 def cover(draft: Draft, sighting: Sighting, until: Moment) -> None:
-    """Record the period until `until`, and begin one of `sighting`."""
+    """Record the period until `until`, and begin one of `sighting`; of BLIND, if there is no such cluster."""
     view = draft.state.view
+    if draft.state.missing:
+        sighting = Sighting.BLIND
     # The wall clock may jump back: stretches never overlap.
     until = Moment(until.steady, max(view.since.wall, until.wall))
     if view.sighting is not sighting:

@@ -47,6 +47,23 @@ def test_it_can_be_seen_that_nothing_is_there() -> None:
     }
 
 
+def test_where_nothing_ever_was_no_time_is_covered() -> None:
+    """In the audit log its availability is unknown, not 0; it is covered from the moment on in which something was found."""
+    flink, sidecar = nothing_there()
+    sidecar.waits(4000, tick=1)
+    assert {record.state for record in sidecar.coverage()} == {"blind"}
+    sidecar.is_cut_off()
+    sidecar.connects()
+    sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, "/leader/latch", ("_c_1",)))
+    sidecar.waits(4000, tick=1)
+    states = [record.state for record in sidecar.coverage()]
+    assert states == sorted(states)
+    assert states[-1] == "seeing"
+    began = [record.from_ for record in sidecar.coverage()]
+    assert began[1:] == [record.to for record in sidecar.coverage()][:-1]
+    assert flink.znodes.tree.nodes == {}
+
+
 def test_a_flink_that_is_started_later_is_watched_from_then_on() -> None:
     """It has as long as any other to elect its first leader; if it does not, that is a vacancy."""
     flink, sidecar = nothing_there()
