@@ -234,7 +234,7 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
     assert people.received == []
 
     header, row = silence(sidecars[1], "list").splitlines()
-    assert header.split() == ["ID", "Matchers", "Ends", "At", "Created", "By", "Hid", "Comment"]
+    assert header.split() == ["ID", "Matchers", "Ends", "At", "(UTC)", "Created", "By", "Hid", "Comment"]
     assert row.startswith(f"{made[:8]}  cluster_i")  # as long as 80 columns allow
     assert row.endswith("  ann         6    upgrade to 2.3")
     assert shown(sidecars[1])[0]["hid"] == 6
