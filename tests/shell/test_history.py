@@ -41,7 +41,7 @@ def test_the_timeline_is_what_was_recorded_last(remembered: tuple[Path, Sidecar]
 
 
 def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]) -> None:
-    """By the first characters of its id: when, why, from whom to whom, for how long, how many jobs, and what happened in order."""
+    """By the first characters of its id: when, why, from whom to whom, for how long, how many jobs, who was notified, what happened."""
     folder, sidecar = remembered
     episode = sidecar.episodes()[0]
     lines = told("explain", episode.id[:8], "--state-dir", str(folder))
@@ -64,8 +64,9 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
         f"           working: {working}",
         "jobs       1 of 1 failed over",
     ]
-    assert lines[11] == ""
-    assert [line.split()[1] for line in lines[12:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4
+    assert lines[11].startswith("notified   ops#0: FlinkLeaderChanged FIRST delivered at 2026-")
+    assert lines[12] == ""
+    assert [line.split()[1] for line in lines[13:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4
     (whole,) = told("explain", episode.id, "--state-dir", str(folder), "--output", "json")
     assert json.loads(whole)["episode"]["cause"] == "jobmanager_lost"
     assert len(json.loads(whole)["transitions"]) == 8
