@@ -92,8 +92,8 @@ def main(clusters: int = CLUSTERS, minutes: float = MINUTES) -> None:
         if minutes:
             lived = writers.submit(come_and_go, stage.flink, minutes * 60).result(_HOUR)
             _judged(stage, sidecar, lived, clusters)
+        renewing.result(_HOUR)  # a renewal gives a cluster its first leader back; the leases outlast what follows
         _voices(stage, sidecar, names)
-        renewing.cancel()
 
 
 def _steady(stage: Stage, sidecar: Sidecar, clusters: int, alone: float) -> None:
