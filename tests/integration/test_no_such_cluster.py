@@ -32,7 +32,7 @@ def test_zookeeper_without_the_cluster_tells_which_there_are(
     assert told.place == f"{shared_zookeeper.address}{namespace}/payements in ZooKeeper"
     assert told.beside == ("orders", "payments")
     (line,) = [line for line in caplog.messages if "no such cluster" in line]
-    assert line.endswith("clusters found beside it: orders, payments. It will be watched as soon as it exists")
+    assert line.endswith("clusters found beside it: orders, payments. Until it exists there is nothing to watch")
     flink.create(f"/payements{LEADER}", b"leader", makepath=True)
     recorder.wait_value(LEADER, b"leader")
 

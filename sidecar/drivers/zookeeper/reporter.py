@@ -89,7 +89,7 @@ class Reporter:
             names = tuple(name for name in siblings.names if name != self._where.rpartition("/")[2])
         place = f"{self._where} in ZooKeeper"
         if self._throttle.is_due(f"nothing below {self._where}"):
-            _log.warning("%s. It will be watched as soon as it exists", Missing(place, names))
+            _log.warning("%s. Until it exists there is nothing to watch", Missing(place, names))
         self._report(NothingFound(at, self._cluster_id, place, names))
 
     def _report(self, observation: ClusterObservation) -> None:
