@@ -1,7 +1,7 @@
 """Opens an existing audit log."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from typing import Final
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
 from sidecar.audit.session import own_session
-from sidecar.audit.storage import PARQUET, Storage
+from sidecar.audit.storage import Storage
 from sidecar.audit.tables import ENTRIES
 
 _DATE: Final = re.compile(rf"{EVENT_DATE}=(\d{{4}}-\d{{2}}-\d{{2}})")
@@ -47,13 +47,6 @@ def dates_before(audit: Storage, limit: date) -> list[str]:
 def table_names(audit: Storage) -> list[str]:
     """The tables that exist."""
     return [name for name in audit.names() if name in BASE_VIEWS]
-
-
-def file_sizes(audit: Storage, tables: Iterable[str]) -> Iterator[int]:
-    """The size of each file of these tables, in bytes."""
-    for table in filter(audit.is_folder, tables):
-        for file in audit.files(table, PARQUET):
-            yield audit.size(f"{table}/{file}")
 
 
 def date_of(folder: str) -> date | None:

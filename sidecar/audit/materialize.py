@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.audit_log import date_of, file_sizes, open_audit_log
+from sidecar.audit.audit_log import date_of, open_audit_log
 from sidecar.audit.closed import (
     CLOSED,
     CLOSED_TABLES,
@@ -94,7 +94,8 @@ class Closing:
         delete_unnamed(audit, self.manifest)
         self._delete_staged()
         self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
-        tune(session, file_sizes(audit, SOURCES))
+        files = (file for listed in self._listed.values() for named in listed.values() for file in named)
+        tune(session, map(audit.size, files))
 
     def close(self, target: date) -> int:
         """Close the next dates until `target`, as many as are closed at once; returns how many."""

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from sidecar import __version__
 from sidecar.audit.audit_error import AuditError, failing_to
-from sidecar.audit.audit_log import audit_folder, file_sizes
+from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.report_data import VIEWS, Findings, find
 from sidecar.audit.report_figures import notices, tiles
 from sidecar.audit.report_list import failover_list
@@ -25,7 +25,7 @@ from sidecar.audit.report_page import cards
 from sidecar.audit.report_period import Wanted, find_period
 from sidecar.audit.report_text import counted, short
 from sidecar.audit.schema import BASE_VIEWS
-from sidecar.audit.session import own_session, tune
+from sidecar.audit.session import own_session, sizes_to_read, tune
 from sidecar.audit.sql import retried
 from sidecar.audit.views import register_views
 
@@ -45,7 +45,8 @@ def write_report(spark: SparkSession, audit: str, html: Path, wanted: Wanted | N
 
     def read() -> Findings:
         register_views(session, audit, VIEWS)
-        tune(session, file_sizes(folder, BASE_VIEWS))
+        tables = map(session.table, BASE_VIEWS.keys() & VIEWS)
+        tune(session, (size for table in tables for size in sizes_to_read(table)))
         return find(session, find_period(session, folder, wanted or Wanted()))
 
     with failing_to(f"{do_what} {audit}"):

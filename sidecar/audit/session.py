@@ -15,7 +15,7 @@ from sidecar.audit.audit_error import AuditError, reason
 from sidecar.audit.jvm import Jvm
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SQL_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -104,6 +104,13 @@ def tune(session: "SparkSession", sizes: Iterable[int]) -> None:
             return
     for key, value in _SMALL_SETTINGS.items():
         session.conf.set(key, value)
+
+
+def sizes_to_read(answer: "DataFrame") -> Iterator[int]:
+    """The sizes of the tables that a query reads, as its plan knows them, or more."""
+    plan: Any = answer._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  plans have no Python API
+    leaves = plan.collectLeaves()
+    return (int(str(leaves.apply(number).stats().sizeInBytes())) for number in range(leaves.size()))
 
 
 def _silence() -> None:

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.query_check import check_query
-from sidecar.audit.session import own_session, tune
+from sidecar.audit.session import own_session, sizes_to_read, tune
 from sidecar.audit.views import register_views
 from sidecar.core.sanitize import escaped
 
@@ -83,7 +83,7 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
         session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
         named = check_query(session, query)
         answer = ask()
-        tune(session, _sizes_to_read(answer))
+        tune(session, sizes_to_read(answer))
         fields = answer.schema.fields
         return QueryResult(
             columns=[field.name for field in fields],
@@ -125,13 +125,6 @@ def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plai
     with failing_to("run the query"):
         for row in chain(*retried(begin)):
             yield [convert(value) for convert, value in zip(converters, row, strict=True)]
-
-
-def _sizes_to_read(answer: DataFrame) -> Iterator[int]:
-    """The sizes of the tables that a query reads, as its plan knows them, or more."""
-    plan: Any = answer._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  plans have no Python API
-    leaves = plan.collectLeaves()
-    return (int(str(leaves.apply(number).stats().sizeInBytes())) for number in range(leaves.size()))
 
 
 def _converter(kind: DataType) -> Callable[[Any], Plain]:

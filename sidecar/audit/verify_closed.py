@@ -7,7 +7,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.audit_error import AuditError, reason
-from sidecar.audit.audit_log import file_sizes
 from sidecar.audit.closed import (
     CARRY,
     CLOSED,
@@ -19,7 +18,7 @@ from sidecar.audit.closed import (
     unnamed,
 )
 from sidecar.audit.schema import EVENT_DATE
-from sidecar.audit.session import tune
+from sidecar.audit.session import sizes_to_read, tune
 from sidecar.audit.storage import Storage
 from sidecar.audit.views import register_views
 
@@ -93,10 +92,9 @@ def differences(session: SparkSession, audit: str) -> Iterator[str]:
 
     Late records that are not materialised yet are differences, too.
     """
-    folder = Storage(session, audit)
-    last = read_manifest(folder).last
-    tune(session, file_sizes(folder, SOURCES))
+    last = read_manifest(Storage(session, audit)).last
     stored, expected = (_views(session, audit, from_scratch=from_scratch) for from_scratch in (False, True))
+    tune(session, (size for table in SOURCES for size in sizes_to_read(session.table(table))))
     for view, day in _DAYS.items():
         rows = stored[view].withColumn("_n", F.lit(1)).unionByName(expected[view].withColumn("_n", F.lit(-1)))
         rows = rows.where(F.col(day) <= F.lit(last))  # not those without a date
@@ -107,5 +105,5 @@ def differences(session: SparkSession, audit: str) -> Iterator[str]:
 
 
 def _views(session: SparkSession, audit: str, *, from_scratch: bool) -> Mapping[str, DataFrame]:
-    register_views(session, audit, _DAYS, from_scratch=from_scratch)
+    register_views(session, audit, {*_DAYS, *SOURCES}, from_scratch=from_scratch)
     return {view: session.table(view) for view in _DAYS}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError, session, sql
+from sidecar.audit import AuditError, session
 from sidecar.audit.ingest import ingest
 from sidecar.audit.sql import OUTPUTS, Output, render, run_sql
 from sidecar.audit.views import register_views
@@ -213,5 +213,5 @@ def test_a_question_is_small_by_what_it_reads(spark: SparkSession, log: str, que
     asking = spark.newSession()
     register_views(asking, log)
     before = asking.conf.get("spark.sql.shuffle.partitions")
-    session.tune(asking, sql._sizes_to_read(asking.sql(query)))
+    session.tune(asking, session.sizes_to_read(asking.sql(query)))
     assert asking.conf.get("spark.sql.shuffle.partitions") == ("1" if small else before)
