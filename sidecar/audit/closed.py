@@ -226,16 +226,13 @@ def read_files(
 @contextmanager
 def _listing_here(session: SparkSession, audit: Storage) -> Iterator[None]:
     """On a local file system, look up files one by one, instead of in a Spark job with a task for each."""
-    before = session.conf.getAll.get(_PARALLEL_LISTING)
+    before = session.conf.get(_PARALLEL_LISTING) or ""
     if audit.local is not None:
         session.conf.set(_PARALLEL_LISTING, 1_000_000)
     try:
         yield
     finally:
-        if audit.local is not None:
-            session.conf.unset(_PARALLEL_LISTING)
-            if before is not None:
-                session.conf.set(_PARALLEL_LISTING, before)
+        session.conf.set(_PARALLEL_LISTING, before)
 
 
 def date_folder(table: str, day: date) -> str:

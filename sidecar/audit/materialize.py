@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
+from itertools import chain
 from typing import Final
 from uuid import uuid4
 
@@ -33,7 +34,7 @@ from sidecar.audit.closed import (
 )
 from sidecar.audit.fold import Fold, Folded
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
-from sidecar.audit.session import tune
+from sidecar.audit.session import sizes_to_read, tune
 from sidecar.audit.storage import PARQUET, STAGING, Storage
 
 _log = logging.getLogger("sidecar.audit")
@@ -94,8 +95,6 @@ class Closing:
         delete_unnamed(audit, self.manifest)
         self._delete_staged()
         self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
-        files = (file for listed in self._listed.values() for named in listed.values() for file in named)
-        tune(session, map(audit.size, files))
 
     def close(self, target: date) -> int:
         """Close the next dates until `target`, as many as are closed at once; returns how many."""
@@ -106,6 +105,7 @@ class Closing:
         stop = next(day for day in days(last + _DAY, target) if day == target or is_kept(day, target))
         fold = Fold(self._session, self._audit, self._listed)
         carry = read_carry(self._session, self._audit, self.manifest, self.manifest.last)
+        self._tune(days(last, stop + _DAY), carry)
         folded = fold.dates(last + _DAY, stop, carry)
         manifest = replace(
             self.manifest,
@@ -126,6 +126,7 @@ class Closing:
         if not changed:
             return 0, 0
         sources = {day: source for day, source in self.manifest.sources.items() if day not in changed}
+        self._tune(changed)
         found = self._sources(changed)
         manifest = replace(self.manifest, sources=sources | found)
         late = {day: _different(self._known(day).rows, found.get(day, Source()).rows) for day in changed}
@@ -143,6 +144,7 @@ class Closing:
         carry = read_carry(self._session, self._audit, manifest, before)
         done, carries = list[Folded](), dict[date, str]()
         for stop in sorted(day for day in manifest.carries if day >= start):
+            self._tune(days(start - _DAY, stop + _DAY), carry)
             done.append(fold.dates(start, stop, carry, since=since))
             carry = fold.carry_of(done[-1])
             if stop > late[-1] and self._is_stored(carry, stop, clusters):
@@ -165,6 +167,7 @@ class Closing:
             start = before + _DAY if before else min((*dates, base))
             fold = Fold(self._session, self._audit, self._listed)
             carry = read_carry(self._session, self._audit, self.manifest, before)
+            self._tune(days(start - _DAY, base + _DAY), carry)
             carries[base] = fold.merged_carry(fold.dates(start, base, carry, since=oldest))
         manifest = replace(
             self.manifest,
@@ -194,6 +197,11 @@ class Closing:
         files = {day: named for day, named in files.items() if named}
         self.manifest = commit(self._audit, replace(manifest, files=files, carries=kept))
         self._delete_staged()
+
+    def _tune(self, dates: Iterable[date], *carried: DataFrame) -> None:
+        """For queries that read the records of these dates, and what was carried over from the time before."""
+        files = (path for day in dates for listed in self._listed.values() for path in listed.get(day, ()))
+        tune(self._session, chain(map(self._audit.size, files), *map(sizes_to_read, carried)))
 
     def _delete_staged(self) -> None:
         for name in self._audit.names(STAGING) if self._audit.is_folder(STAGING) else []:

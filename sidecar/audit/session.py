@@ -97,13 +97,18 @@ def own_session(spark: "SparkSession") -> "SparkSession":
 
 
 def tune(session: "SparkSession", sizes: Iterable[int]) -> None:
-    """Have Spark interpret as one task what the session plans from now on, if all that it reads is small: these `sizes`, in bytes."""
+    """Have Spark interpret as one task what the session plans from now on, if all that it reads is small: these `sizes`, in bytes.
+
+    Else, what an earlier call has changed is as it was configured.
+    """
     left = _SMALL_BYTES
-    for size in sizes:
-        if (left := left - size) < 0:
-            return
+    small = all((left := left - size) >= 0 for size in sizes)
+    configured = session.sparkContext.getConf()
     for key, value in _SMALL_SETTINGS.items():
-        session.conf.set(key, value)
+        if (wanted := value if small else configured.get(key)) is None:
+            session.conf.unset(key)
+        else:
+            session.conf.set(key, wanted)
 
 
 def sizes_to_read(answer: "DataFrame") -> Iterator[int]:
