@@ -23,7 +23,7 @@ EVENT_OPEN: Final = 300 * SECOND
 def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
     message = compose(notice, policy, clusters)
-    delivery = _delivery(policy, notice, message, now)
+    delivery = delivery_of(policy, notice, message, now)
     is_over = not notice.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
@@ -43,7 +43,7 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
                 yield _closing(to_it, compose(replace(notice, reason=Reason.RESOLVED), policy, clusters))
 
 
-def _delivery(policy: Policy, notice: Notice, message: Message, now: Moment) -> Delivery:
+def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -> Delivery:
     """The delivery of a notice, without a destination."""
     return Delivery(
         id=record_id("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady),
@@ -61,7 +61,7 @@ def _delivery(policy: Policy, notice: Notice, message: Message, now: Moment) -> 
         episode_id=message.episode_id,
         parts=_parts(notice),
         owed=notice.owed(MOST_OWED),
-        incident=_incident(policy, notice),
+        incident=notice.incident,
         thread=notice.thread,
         goes_on=notice.goes_on,
         group_labels=notice.labels,
@@ -89,12 +89,6 @@ def _closing(delivery: Delivery, message: Message) -> Delivery:
         is_closing=True,
         next_at=delivery.next_at + EVENT_OPEN,
     )
-
-
-def _incident(policy: Policy, notice: Notice) -> str:
-    """The key of the notice's incident. Clusters of one id may share a service: their places and external labels tell them apart."""
-    place = policy.places.get(notice.labels.get("cluster_id", ""), "")
-    return record_id("incident", notice.fingerprint, place, *sorted(policy.external_labels.items()))
 
 
 def _parts(notice: Notice) -> tuple[Part, ...]:
