@@ -102,7 +102,7 @@ class Auditor:
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
         sent = (effect.delivery for effect in effects if isinstance(effect, Send))
-        self._serve(delivery for delivery in sent if delivery.destination != AM.name)
+        self._serve(after, (delivery for delivery in sent if delivery.destination != AM.name))
         contested = frozenset[ComponentId]().union(*(cluster.contested for cluster in after.clusters.values()))
         self._check_owed(after.alerts, contested, withdrawn_may_be=not isinstance(observation, Ticked))
         self._check_forgotten(policy, after.alerts, observation.at.steady, reloaded=reloaded)
@@ -188,10 +188,11 @@ class Auditor:
                 (lasting.discard if alert.ended else lasting.add)(alert.id)
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
-    def _serve(self, sent: Iterable[Delivery]) -> None:
-        """What a service that keeps incidents makes of messages."""
+    def _serve(self, after: State, sent: Iterable[Delivery]) -> None:
+        """What a service that keeps incidents makes of messages. One that has waited may be followed by the next of its group."""
         for delivery in sent:
             incident = delivery.destination, delivery.incident
+            behind = [each for each in after.outbox.values() if (each.destination, each.incident) == incident]
             assert ("observer" in delivery.group_labels) == (not delivery.parts), "others may have the same incident"
             if delivery.destination != PAGER.name or delivery.reason is Reason.SHRANK:
                 continue
@@ -200,7 +201,8 @@ class Auditor:
                 if not delivery.goes_on:
                     del self._open[incident]
             elif delivery.reason is Reason.RESOLVED:
-                assert not self._lasting.get(delivery.fingerprint), "closed, and something of it goes on"
+                is_last = not behind or behind[-1].id == delivery.id
+                assert not (is_last and self._lasting.get(delivery.fingerprint)), "closed, and something of it goes on"
                 self._open.pop(incident, None)
             else:
                 self._open[incident] = delivery.fingerprint
