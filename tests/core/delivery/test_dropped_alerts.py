@@ -13,7 +13,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import HandoverRead, PolicyLoaded
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from tests.kit.cluster import CLUSTER, A
-from tests.kit.core_sidecar import POLICY, Sidecar, telling, watching
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, telling, watching
 from tests.kit.fake_flink import Flink
 
 CHAT, PAGER = Destination("ops", 0), Destination("ops", 1, in_order=True, keeps_incidents=True)
@@ -133,6 +133,19 @@ def test_other_external_labels_leave_an_incident_its_key() -> None:
         sidecar.sees_changes().waits(60)
     reasons = [(each.reason.value, each.incident == key) for each in sidecar.sent if each.destination == PAGER.name]
     assert reasons == [("FIRST", True), ("RESOLVED", True), ("FIRST", False), ("RESOLVED", False), ("FIRST", False)]
+
+
+def test_an_incident_of_events_is_closed_before_the_next_one_with_another_key() -> None:
+    """Other external labels, while what closes it waits so that people are notified: nothing else would close it."""
+    flink, sidecar = watching(policy=replace(PAGED, rules=(CHANGED,)))
+    for labels in ({}, {"env": "test"}):
+        _reloads(sidecar, replace(sidecar.policy, external_labels=labels))
+        fail_over(flink, sidecar)
+        flink.elect(A)
+        sidecar.sees_changes().waits(100)
+    paged = [each for each in sidecar.sent if each.destination == PAGER.name]
+    assert [each.reason.value for each in paged] == ["FIRST", "RESOLVED", "FIRST"]
+    assert paged[0].incident == paged[1].incident != paged[2].incident
 
 
 def test_what_is_over_is_not_closed_again() -> None:
