@@ -202,7 +202,10 @@ class Auditor:
                     del self._open[incident]
             elif delivery.reason is Reason.RESOLVED:
                 is_last = not behind or behind[-1].id == delivery.id
-                assert not (is_last and self._lasting.get(delivery.fingerprint)), "closed, and something of it goes on"
+                is_current = is_last and self._keys.get(delivery.fingerprint) == delivery.incident
+                assert not (is_current and self._lasting.get(delivery.fingerprint)), (
+                    "closed, and something of it goes on"
+                )
                 self._open.pop(incident, None)
             else:
                 self._open[incident] = delivery.fingerprint

@@ -26,7 +26,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Alert, Answer, FeedAlert, Message, Request
+from sidecar.sinks.notify.message import Alert, Answer, Checked, FeedAlert, Message, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -223,18 +223,19 @@ class Notifier:
             _log.exception("could not record that delivery %s is %s", delivery.id, attempt.outcome)
 
 
-def check_endpoints(endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
-    """The problem of each unusable endpoint, by destination: one line without secrets. Sends nothing."""
+def check_endpoints(endpoints: Mapping[str, Endpoint]) -> Checked:
+    """Which endpoints are unusable, and which services they are of. Sends nothing."""
     if not endpoints:
-        return {}
+        return Checked({}, {})
     try:
         child = _sender()
     except OSError as error:
-        return dict.fromkeys(endpoints, f"could not be checked: could not start the sender: {error.strerror}")
+        problem = f"could not be checked: could not start the sender: {error.strerror}"
+        return Checked(dict.fromkeys(endpoints, problem), {})
     try:
-        return child.ask(message.written(Request(endpoints=endpoints)), _PROBLEMS, _CHECK_LIMIT)
+        return child.ask(message.written(Request(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
     except NoAnswerError as error:
-        return dict.fromkeys(endpoints, f"could not be checked: {error}")
+        return Checked(dict.fromkeys(endpoints, f"could not be checked: {error}"), {})
     finally:
         child.end()
 
@@ -278,4 +279,4 @@ def _spoken(delivery: Delivery) -> Reason:
 
 
 _ANSWER: Final = json.Decoder(Answer)
-_PROBLEMS: Final = json.Decoder(dict[str, str])
+_CHECKED: Final = json.Decoder(Checked)

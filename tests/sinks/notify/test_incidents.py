@@ -157,12 +157,21 @@ def deliver(internet: Internet, monkeypatch: pytest.MonkeyPatch) -> Callable[[Me
     return send
 
 
-@pytest.mark.parametrize("scheme", WORDS)
+NATIVE = {
+    "squadcast": f"https://api.squadcast.com/v2/incidents/api/{KEY}",
+    "incidentio": f"https://api.incident.io/v2/alert_events/http/source12?token={KEY}",
+    "splunk": f"https://alert.victorops.com/integrations/generic/20131114/alert/{KEY}/route",
+    "firehydrant": f"https://signals.firehydrant.com/v1/process/{KEY}",
+}
+"""The URLs that services themselves give out, which Apprise takes too."""
+
+
+@pytest.mark.parametrize(("scheme", "url"), [*((scheme, about[0]) for scheme, about in WORDS.items()), *NATIVE.items()])
 def test_every_message_has_the_key_of_its_incident(
-    internet: Internet, deliver: Callable[[Message], Answer], scheme: str
+    internet: Internet, deliver: Callable[[Message], Answer], scheme: str, url: str
 ) -> None:
     """In the service's own words. The texts differ; what opens and what closes does not depend on them."""
-    url, host, key, what, words = WORDS[scheme]
+    _, host, key, what, words = WORDS[scheme]
     desk = internet.services[host] = Noting(host)
     reasons = ("FIRST", "GREW", "REPEAT_INTERVAL_ELAPSED", "RESOLVED")
     for reason in reasons:
