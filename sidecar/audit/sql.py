@@ -31,6 +31,7 @@ from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.query_check import check_query
 from sidecar.audit.session import own_session, sizes_to_read, tune
 from sidecar.audit.views import register_views
+from sidecar.core.counted import counted
 from sidecar.core.sanitize import escaped
 
 Output = Literal["table", "vertical", "json", "csv"]
@@ -220,7 +221,7 @@ def _render_vertical(result: QueryResult, stream: TextIO) -> None:
 
 
 def _count(rows: int) -> str:
-    return f"({rows} row{'' if rows == 1 else 's'})\n"
+    return f"({counted(rows, 'row')})\n"
 
 
 _RENDERERS: Final[dict[Output, Callable[[QueryResult, TextIO], None]]] = {

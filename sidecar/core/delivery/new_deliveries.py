@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
 from sidecar.core.alerting.message import Message, compose
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.counted import counted
 from sidecar.core.delivery import feed
 from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
@@ -115,9 +116,7 @@ def heartbeats(
 
 
 def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: Moment) -> Delivery:
-    watched = (
-        f"{len(clusters)} cluster{'' if len(clusters) == 1 else 's'}" if policy.finds else ", ".join(policy.stores)
-    )
+    watched = counted(len(clusters), "cluster") if policy.finds else ", ".join(policy.stores)
     return Delivery(
         id=record_id("heartbeat", policy.observer, beat.destination.name, now.wall, now.steady),
         destination=beat.destination.name,
