@@ -76,13 +76,13 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     """
 
     def ask() -> DataFrame:
-        register_views(session, audit, named)
+        register_views(session, audit, asked.views, commented=asked.described)
         return session.sql(query)
 
     with failing_to("run the query"):
         session = own_session(spark)
         session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
-        named = check_query(session, query)
+        asked = check_query(session, query)
         answer = ask()
         tune(session, sizes_to_read(answer))
         fields = answer.schema.fields
