@@ -57,7 +57,7 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_total": 5,
 }
 """The fields of a template, with example values: see docs/rules.md."""
-_WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Message(Struct, frozen=True):
@@ -107,7 +107,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     """The message for `notice`."""
     rules = {rule.alert: rule for rule in policy.rules}
     alerts = _headlines(notice)
-    worst = min(alerts, key=lambda alert: _WORST_FIRST.index(rules[alert.rule].severity))
+    worst = min(alerts, key=lambda alert: WORST_FIRST.index(rules[alert.rule].severity))
     cluster = clusters.get(worst.cluster_id)
     episode = _episode(cluster, notice.alerts)
     context = _Context(

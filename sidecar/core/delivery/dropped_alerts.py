@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Group, Member, MessageAlert, Notice, Reason
-from sidecar.core.alerting.message import MOST_ALERTS, MOST_LINES, Message
+from sidecar.core.alerting.message import MOST_ALERTS, MOST_LINES, WORST_FIRST, Message
 from sidecar.core.delivery.ledger_document import DROPPED
 from sidecar.core.delivery.new_deliveries import delivery_of
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Settled
@@ -19,8 +19,6 @@ from sidecar.core.policy.policy import Policy, Severity
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import record_id
 from sidecar.core.sanitize import clean
-
-_WORST_FIRST = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 def of_change(
@@ -80,7 +78,7 @@ def _message(policy: Policy, alerts: Sequence[Alert], labels: Sequence[Labels], 
         f"[CONFIGURATION CHANGED] {clusters}: {rules} is no longer notified here",
         "\n".join(["This is no all-clear: the configuration has changed.", *lines[:MOST_LINES], *more]),
         (("alert", f"{rules} ({Reason.CONFIGURATION_CHANGED})"), ("cluster", clusters), ("observer", policy.observer)),
-        min((Severity(each["severity"]) for each in labels), key=_WORST_FIRST.index),
+        min((Severity(each["severity"]) for each in labels), key=WORST_FIRST.index),
         policy.link and f"{policy.link}/",
         alerts=tuple(
             MessageAlert(alert.id, dict(own), line, alert.began.wall, alert.ended.wall if alert.ended else now.wall)
@@ -109,7 +107,7 @@ def _labels(policy: Policy, alert: Alert) -> Labels:
     return {
         **policy.external_labels,
         "alert": alert.rule,
-        "severity": severity if severity in _WORST_FIRST else Severity.WARNING,
+        "severity": severity if severity in WORST_FIRST else Severity.WARNING,
         "cluster_id": clean(alert.cluster_id),
         **component,
         **job,
