@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar import __version__
-from sidecar.checking import mistakes
+from sidecar.checking import checked
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
@@ -71,8 +71,8 @@ def run(load: Callable[[], Settings]) -> int:
     signal.signal(signal.SIGHUP, lambda _signal, _frame: asked.set())
 
     def loaded() -> Settings:
-        settings = load()
-        for mistake in mistakes(settings):
+        settings, mistakes = checked(load())
+        for mistake in mistakes:
             raise mistake
         return settings
 

@@ -1,23 +1,35 @@
 """What `config check` and the start of a sidecar find out beyond the text of the configuration. Connects to nothing."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
+from sidecar.endpoints import AppriseUrl
 from sidecar.settings import Settings, SettingsError
 from sidecar.sinks.notify.notifier import check_endpoints
 from sidecar.sinks.spool.segment_store import segment_store
 
 
-def mistakes(settings: Settings) -> Iterator[SettingsError]:
-    """What no sidecar can run with: endpoints that cannot be sent to, a spool that cannot be used."""
-    locations = settings.locations()
-    for destination, problem in check_endpoints(settings.endpoints()).items():
-        yield SettingsError(f"{locations[destination]}: receiver {destination}: {problem}")
+def checked(settings: Settings) -> tuple[Settings, list[SettingsError]]:
+    """The settings with the services that Apprise recognizes; and what no sidecar can run with: endpoints that cannot be sent to, a spool
+    that cannot be used.
+    """
+    locations, found = settings.locations(), check_endpoints(settings.endpoints())
+    mistakes = [
+        SettingsError(f"{locations[destination]}: receiver {destination}: {problem}")
+        for destination, problem in found.problems.items()
+    ]
     try:
         segment_store(settings.spool.place, settings.observer)
     except SettingsError as error:
-        yield error
+        mistakes.append(error)
+    return settings.identified(found.natives), mistakes
+
+
+def identified(settings: Settings) -> Settings:
+    """The settings with the services that Apprise recognizes. Unusable endpoints are left as they are."""
+    endpoints = settings.endpoints().items()
+    unknown = {name: each for name, each in endpoints if isinstance(each, AppriseUrl) and each.may_be_native}
+    return settings.identified(check_endpoints(unknown).natives)
 
 
 def unwritable(folder: Path) -> str | None:

@@ -25,12 +25,19 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
     """An entry of `urls`."""
 
     url: Secret
+    native: str = ""
+    """Apprise's scheme of the service whose own URL it is (`https://hooks.slack.com/…`: `slack`). Empty: none, or Apprise was not asked."""
 
     @property
     def scheme(self) -> str:
         """In lower case; empty if there is none."""
         scheme, found, _ = self.url.reveal().strip().partition("://")
-        return scheme.lower() if found else ""
+        return self.native or (scheme.lower() if found else "")
+
+    @property
+    def may_be_native(self) -> bool:
+        """Whether only Apprise knows the service: no plugin declares these schemes."""
+        return self.scheme in {"http", "https"}
 
     @property
     def service(self) -> str:

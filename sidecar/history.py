@@ -80,6 +80,8 @@ def _components(record: AnyRecord) -> Collection[str]:
             return (record.component,)
         case Contention():
             return (record.component,) if record.component else _OF_CLUSTER
+        case Notification(component=str(component)):
+            return (component,)
         case EpisodeRecord():
             return record.components
     return ()

@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from sidecar.core.counted import counted
 from sidecar.settings import Settings, SettingsError
 from sidecar.threads import ServiceThread
 
@@ -101,12 +102,8 @@ class Reloader:
         self._report(None)
         rules = _differences([rule.alert for rule in before.rules], [rule.alert for rule in settings.rules])
         receivers = _differences([each.name for each in before.receivers], [each.name for each in settings.receivers])
-        counts = _counted(len(settings.rules), "rule"), rules, _counted(len(settings.receivers), "receiver"), receivers
+        counts = counted(len(settings.rules), "rule"), rules, counted(len(settings.receivers), "receiver"), receivers
         _log.info("reloaded: %s%s, %s%s", *counts)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _differences(before: Iterable[str], after: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ Spark executes commands immediately, also those nested inside a statement.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -26,12 +26,23 @@ _METADATA_PREFIXES: Final = ("Show", "Describe", "Explain")
 """The prefixes of commands that only return metadata."""
 _JAVA: Final = {"reflect", "java_method", "try_reflect"}
 """Functions that call any method of any Java class."""
+_NAMES: Final = {"UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedView"}
+"""What a query reads, or a command describes."""
 _INNER_PLANS: Final = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 """The attribute with the inner plan of these commands."""
 
 
-def check_query(session: SparkSession, query: str) -> set[str] | None:
-    """The tables and views that the query names, in lower case; None when it lists what exists, as SHOW does.
+class Asked(NamedTuple):
+    """What a query needs."""
+
+    views: frozenset[str] | None
+    """The tables and views that it names, in lower case. None: all, because it lists what exists, as SHOW TABLES does."""
+    described: bool
+    """Whether it asks for metadata: columns and comments, no rows."""
+
+
+def check_query(session: SparkSession, query: str) -> Asked:
+    """What the query needs.
 
     Raises AuditError when the statement is not a query, and Spark's exception when Spark cannot parse it.
     """
@@ -39,7 +50,7 @@ def check_query(session: SparkSession, query: str) -> set[str] | None:
     plan: Any = session._jsparkSession.sessionState().sqlParser().parsePlan(query)  # noqa: SLF001  the same
     statements = [_class(jvm, name) for name in _STATEMENTS]
     named = set[str]()
-    lists_names = False
+    lists_names = described = False
     for node in _nodes(jvm, plan):
         name = node.getClass().getSimpleName()
         metadata = name.startswith(_METADATA_PREFIXES)
@@ -51,10 +62,14 @@ def check_query(session: SparkSession, query: str) -> set[str] | None:
             raise AuditError(f"cannot run the query: {function} runs any code; it is not accepted")
         if name.endswith("WithUnresolvedIdentifier"):
             raise AuditError("cannot run the query: IDENTIFIER() hides the name; write the name itself")
-        if name == "UnresolvedRelation":
+        if name in _NAMES:
             named.add(str(node.multipartIdentifier().last()).lower())
-        lists_names |= metadata and name not in _INNER_PLANS
-    return None if lists_names else named
+        if metadata and name not in _INNER_PLANS:
+            described = True
+            children = node.children()
+            kinds = {children.apply(number).getClass().getSimpleName() for number in range(children.size())}
+            lists_names |= kinds.isdisjoint(_NAMES)
+    return Asked(None if lists_names else frozenset(named), described)
 
 
 def _nodes(jvm: Any, root: Any) -> Iterator[Any]:

@@ -1,10 +1,13 @@
 """How the report writes numbers, times and names."""
 
 from datetime import datetime
+from functools import partial
+from typing import Final
 
 from pyspark.sql import Row
 
 from sidecar.core.cluster.record_lines import lasted, move
+from sidecar.core.counted import counted as core_counted
 from sidecar.core.pods import spelled
 from sidecar.core.sanitize import clean
 
@@ -17,9 +20,8 @@ def short(text: str, most: int = _LABEL_CHARACTERS) -> str:
     return clean(text, most - 1)
 
 
-def counted(number: int, what: str) -> str:
-    """`1 cluster`, `2,000 clusters`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+counted: Final = partial(core_counted, thousands=True)
+"""`1 cluster`, `2,000 clusters`."""
 
 
 def seconds(value: float | None) -> str:

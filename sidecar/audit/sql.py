@@ -31,6 +31,7 @@ from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.query_check import check_query
 from sidecar.audit.session import own_session, sizes_to_read, tune
 from sidecar.audit.views import register_views
+from sidecar.core.counted import counted
 from sidecar.core.sanitize import escaped
 
 Output = Literal["table", "vertical", "json", "csv"]
@@ -75,13 +76,13 @@ def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
     """
 
     def ask() -> DataFrame:
-        register_views(session, audit, named)
+        register_views(session, audit, asked.views, commented=asked.described)
         return session.sql(query)
 
     with failing_to("run the query"):
         session = own_session(spark)
         session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
-        named = check_query(session, query)
+        asked = check_query(session, query)
         answer = ask()
         tune(session, sizes_to_read(answer))
         fields = answer.schema.fields
@@ -220,7 +221,7 @@ def _render_vertical(result: QueryResult, stream: TextIO) -> None:
 
 
 def _count(rows: int) -> str:
-    return f"({rows} row{'' if rows == 1 else 's'})\n"
+    return f"({counted(rows, 'row')})\n"
 
 
 _RENDERERS: Final[dict[Output, Callable[[QueryResult, TextIO], None]]] = {

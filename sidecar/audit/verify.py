@@ -16,6 +16,7 @@ from sidecar.audit.audit_log import date_of, open_audit_log, table_names
 from sidecar.audit.storage import INGESTING, PARQUET, STAGING, Storage
 from sidecar.audit.tables import ENTRIES, TABLES
 from sidecar.audit.verify_closed import check_closed, differences
+from sidecar.core.counted import counted
 
 _ATTEMPTS: Final = 3
 _FILE, _FOLDER = "_file", "_folder"
@@ -158,7 +159,7 @@ class _TableCheck:
 
     def _report_rows(self, rows: DataFrame, problem: str) -> None:
         for row in rows.groupBy(_FILE).agg(F.count("*").alias("n")).orderBy(_FILE).collect():
-            self._found(row[_FILE], f"{row.n:,} row{'' if row.n == 1 else 's'} {problem}")
+            self._found(row[_FILE], f"{counted(row.n, 'row', thousands=True)} {problem}")
 
     def _read(self, files: Sequence[str]) -> DataFrame:
         """The rows of the files, with the path of the file below the table, and the date of its folder."""

@@ -43,9 +43,15 @@ _ATTEMPTS: Final = 5
 
 
 def register_views(
-    spark: SparkSession, audit: str, named: Collection[str] | None = None, *, from_scratch: bool = False
+    spark: SparkSession,
+    audit: str,
+    named: Collection[str] | None = None,
+    *,
+    from_scratch: bool = False,
+    commented: bool = False,
 ) -> None:
-    """Register the views of the audit log at `audit` in the session: those `named` and their dependencies, or all, with comments.
+    """Register the views of the audit log at `audit` in the session: those `named`, if `commented` with comments, and their dependencies;
+    or all, with comments.
 
     Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. Spark takes most of a second for
     all nineteen; a query needs about three. Raises AuditError when there is no audit log.
@@ -53,11 +59,12 @@ def register_views(
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
         wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *ANSWERS} if named is None else _with_dependencies(named)
+        shown = wanted if named is None else {*named} if commented else set[str]()
         for attempts_left in reversed(range(_ATTEMPTS)):
             manifest = read_manifest(folder)
             try:
                 manifest = unclosed(manifest) if from_scratch else manifest
-                _register(spark, folder, wanted, manifest, commented=named is None)
+                _register(spark, folder, wanted, manifest, shown)
                 break
             except Exception as error:
                 # Files that a manifest names are deleted when a newer one has replaced it.
@@ -66,14 +73,14 @@ def register_views(
 
 
 def _register(
-    spark: SparkSession, folder: Storage, wanted: AbstractSet[str], manifest: Manifest, *, commented: bool
+    spark: SparkSession, folder: Storage, wanted: AbstractSet[str], manifest: Manifest, commented: AbstractSet[str]
 ) -> None:
     for name in filter(wanted.__contains__, BASE_VIEWS):
-        _create(_table(spark, folder, name), name, commented=commented)
+        _create(_table(spark, folder, name), name, commented=name in commented)
     if "sight" in wanted:  # of all dates
         spark.table("coverage").createOrReplaceTempView("_coverage")
         define(spark, "_periods")
-        define(spark, "sight", commented=commented)
+        define(spark, "sight", commented="sight" in commented)
     if not wanted.isdisjoint(_TERMS):
         for table, name in SOURCES.items():
             _open_dates(spark, folder, manifest, table).createOrReplaceTempView(name)
@@ -82,7 +89,7 @@ def _register(
         read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
     for name in filter(wanted.__contains__, (*_TERMS, *ANSWERS)):
         if name != "sight":
-            define(spark, name, manifest.begin, commented=commented and name in ANSWERS)
+            define(spark, name, manifest.begin, commented=name in commented and name in ANSWERS)
     for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
         if name.startswith("_"):
             spark.catalog.dropTempView(name)  # the views that query it stay valid

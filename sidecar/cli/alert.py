@@ -66,11 +66,12 @@ def preview(
     Sends nothing. The failover is in the journal of this sidecar, or in FILE: records or transactions, as `replay` takes them.
     """
     from sidecar import history
+    from sidecar.checking import identified
     from sidecar.settings import load
     from sidecar.simulation.preview import in_words, previews
     from sidecar.simulation.replay import replay_of, replay_of_records
 
-    settings = load(config, overrides)
+    settings = identified(load(config, overrides))
     observer, policy = overrides["observer"], settings.policy()
     if files:
         replay = replay_of(files, settings, observer, policy)

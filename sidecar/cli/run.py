@@ -57,12 +57,13 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
     from sidecar.settings import SettingsError
     from sidecar.settings import mistakes as reading
 
-    checked = reading.check(config, overrides)
-    found, settings = list(checked.mistakes), checked.settings
+    read = reading.check(config, overrides)
+    found, settings = list(read.mistakes), read.settings
     if settings:
-        found += checking.mistakes(settings)
+        settings, more = checking.checked(settings)
+        found += more
         if problem := checking.unwritable(settings.state_dir):
-            found.append(SettingsError(f"{checked.state_dir}: {problem}"))
+            found.append(SettingsError(f"{read.state_dir}: {problem}"))
     summary = _summary(settings) if settings and not found else {}
     if output == "json":
         print_value({"mistakes": [*map(str, reading.in_order(found))], **summary}, "", output)

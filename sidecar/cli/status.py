@@ -13,6 +13,7 @@ from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
 from sidecar.cli.tables import Cell, columns, print_table, print_text
+from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND, age
 from sidecar.core.pods import spelled
 from sidecar.core.views.alert_view import AlertView
@@ -131,7 +132,7 @@ def _print_leaders(cluster: ClusterStatus, width: int | None) -> None:
     rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in shown)
     print_table([header, *rows], width=width, flexible=[1], indent="  ")
     if led:
-        print_text(f"  and {led} job{'s' if led > 1 else ''} with a leader")
+        print_text(f"  and {counted(led, 'job')} with a leader")
 
 
 def _jobs_shown(leaders: Sequence[LeaderStatus], width: int | None) -> tuple[list[LeaderStatus], int]:

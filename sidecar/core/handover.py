@@ -7,6 +7,7 @@ Others can write it. It is bounded, its times may not lie in the future, its ale
 text of a message is in it: messages are composed anew.
 """
 
+import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,6 +44,9 @@ KEPT: Final = 7 * 24 * 3600 * SECOND
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clocks of two nodes may differ."""
 LONGEST_NAME: Final = 1000
+_ID: Final = re.compile(r"[0-9a-f-]{36}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_DESTINATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}#[0-9]{1,4}")
 
 _KINDS: Final = frozenset(
     {
@@ -149,7 +153,15 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     if problems or any(moment.steady > alive.steady for moment in _moments(cluster, state.alerts)):
         raise HandoverError(problems[0] if problems else "it has times that are later than itself")
     observer = clean(document.observer, LONGEST_NAME)
-    return Handover(observer, alive, document.ended, cluster, state.alerts, document.jobs_left_out)
+    alerts = replace(state.alerts, groups={key: _plausible(group) for key, group in state.alerts.groups.items()})
+    return Handover(observer, alive, document.ended, cluster, alerts, document.jobs_left_out)
+
+
+def _plausible(group: Group) -> Group:
+    """The group; unless it has only names of ours, without an incident: of what a reader's rules do not have, its names are told."""
+    names = _ID.fullmatch(group.incident), *map(_DESTINATION.fullmatch, group.opened_at)
+    rules = (_NAME.fullmatch(member.alert.rule) for member in group.members.values())
+    return group if all(names) and all(rules) else replace(group, incident="", opened_at=())
 
 
 def is_watched(known: ClusterState | None) -> bool:
@@ -159,20 +171,22 @@ def is_watched(known: ClusterState | None) -> bool:
     return known is not None and (known.ever_led or known.view.connection is not None)
 
 
-def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now: Moment) -> State:
-    """The state that goes on from the handover. If this sidecar watches the cluster already, it only learns how the failover in progress
-    began.
+def adopt(
+    policy: Policy, state: State, cluster_id: str, handover: Handover, now: Moment
+) -> tuple[State, Mapping[str, Group]]:
+    """The state that goes on from the handover, and the groups that it was left. If this sidecar watches the cluster already, it only
+    learns how the failover in progress began.
     """
     known = state.clusters.get(cluster_id)
     if not policy.watches(cluster_id):
-        return state
+        return state, {}
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
     if known and is_watched(known):
         cluster = succession.informed(known, rebased(handover.cluster.episode, by), handover.observer)
         if (pods := merged(known.pods, handover.cluster.pods)) is not known.pods:
             cluster = replace(cluster, pods=pods)
-        return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster})
+        return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     cluster = succession.take_over(rebased(handover.cluster, by), handover.observer, now)
     cluster = replace(cluster, pods=merged(cluster.pods, known.pods if known else {}))
     if known and (operated := known.operated):  # read before the handover was
@@ -185,7 +199,7 @@ def adopt(policy: Policy, state: State, cluster_id: str, handover: Handover, now
         groups=_merged(state.alerts.groups, taken.groups),
         failovers={**taken.failovers, **state.alerts.failovers},
     )
-    return replace(state, clusters={**state.clusters, cluster_id: cluster}, alerts=alerts)
+    return replace(state, clusters={**state.clusters, cluster_id: cluster}, alerts=alerts), groups
 
 
 def _term(position: Position | None) -> object:
@@ -228,7 +242,9 @@ def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery
     found = dict(groups)
     for delivery in deliveries:
         if delivery.owed:
-            known = found.get(delivery.fingerprint) or Group("", {})
+            known = found.get(delivery.fingerprint) or Group("", {}, incident=delivery.incident)
+            if delivery.reason is Reason.CONFIGURATION_CHANGED:
+                known = replace(known, opened_at=tuple({*known.opened_at, delivery.destination}))
             members = {**{member.alert.id: member for member in delivery.owed}, **_ended_meanwhile(known, delivery)}
             found[delivery.fingerprint] = replace(
                 known,

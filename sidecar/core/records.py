@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 9
+SCHEMA: Final = 10
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -178,6 +178,10 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     """SUPPRESSED_BY_SILENCE: the silence. Null: all others."""
     service: str | None = None
     """The service of the destination, as its URL names it: `slack`, `mailtos`, `webhook`, … Null: suppressed, or not known any more."""
+    component: str | None = None
+    """Suppressed: the component that the alert is about. Null: the cluster as a whole, and all others."""
+    job_id: str | None = None
+    """Suppressed: the job that the alert is about. Null: another component, or all jobs of a failover."""
 
 
 class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):

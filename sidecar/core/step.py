@@ -13,7 +13,7 @@ from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.cluster.state import ClusterState, fresh_cluster
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.delivery import new_deliveries, notification_records
+from sidecar.core.delivery import dropped_alerts, new_deliveries, notification_records
 from sidecar.core.delivery.outbox import Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
 from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send
@@ -62,9 +62,9 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _tick(policy, state, observation.at)
         case DeliverySettled() | EvidenceGathered():
             return _effect_done(policy, state, observation)
-        case Started():
-            return _start(policy, state, observation.at)
-        case PolicyLoaded() | HandoverRead() | PodNamed() | SilencesRead():
+        case Started() | PolicyLoaded() | HandoverRead():
+            return _begin(policy, state, observation)
+        case PodNamed() | SilencesRead():
             return _loaded(policy, state, observation), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
@@ -136,23 +136,40 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
-def _loaded(policy: Policy, state: State, read: PolicyLoaded | HandoverRead | PodNamed | SilencesRead) -> State:
-    """The state under another policy, going on from what another sidecar left, with the name of a pod, or with other silences."""
-    if isinstance(read, PolicyLoaded):
-        return replace(state, alerts=grouping.rerouted(state.alerts, read.policy, read.at))
+def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | HandoverRead) -> Step:
+    """The state under another policy, or going on from what another process left, perhaps under another policy. Who shows an incident is
+    told what the policy has dropped of it.
+    """
+    at, groups = observation.at, state.alerts.groups
+    effects: list[Effect] = []
+    match observation:
+        case Started():
+            state, effects = _start(policy, state, at)
+        case PolicyLoaded(policy=policy):
+            state = replace(state, alerts=grouping.rerouted(state.alerts, policy, at))
+        case HandoverRead(cluster_id=name):
+            found = handover.read(observation.content, name, at)
+            state, groups = handover.adopt(policy, state, name, found, at) if found else (state, {})
+    deliveries, lost = dropped_alerts.of_change(policy, groups, state.alerts.groups, at)
+    if deliveries:
+        outbox, given_up = queue(state.outbox, deliveries)
+        state = replace(state, outbox=outbox)
+        lost += [*(Settled(delivery, "queued", None) for delivery in deliveries), *given_up]
+    return state, [*effects, *_settled(policy, lost, at)]
+
+
+def _loaded(policy: Policy, state: State, read: PodNamed | SilencesRead) -> State:
+    """The state with the name of a pod, or with other silences."""
     if isinstance(read, SilencesRead):
         if read.document not in policy.silence_documents:
             return state
         before = state.silences.get(read.document, silences.Silences())
         learned = silences.learned(before, read.content, read.problem, policy.longest_silence, read.at)
         return replace(state, silences={**state.silences, read.document: learned})
-    if isinstance(read, PodNamed):
-        known = state.clusters.get(read.cluster_id)
-        if known is None or (named := with_pod(known.pods, read.host, read.pod)) is known.pods:
-            return state
-        return replace(state, clusters={**state.clusters, read.cluster_id: replace(known, pods=named)})
-    found = handover.read(read.content, read.cluster_id, read.at)
-    return handover.adopt(policy, state, read.cluster_id, found, read.at) if found else state
+    known = state.clusters.get(read.cluster_id)
+    if known is None or (named := with_pod(known.pods, read.host, read.pod)) is known.pods:
+        return state
+    return replace(state, clusters={**state.clusters, read.cluster_id: replace(known, pods=named)})
 
 
 def _start(policy: Policy, state: State, now: Moment) -> Step:

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import ALL_FOUND, Destination, Feed, Heartbeat, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
-from sidecar.endpoints import Endpoint
+from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.secret import Secret
 from sidecar.tls import client_context
 
@@ -375,6 +375,24 @@ class Settings(Alerting, frozen=True, kw_only=True):
         if self.ledger is LedgerMode.LOCAL:
             return frozenset()
         return frozenset({ALL_FOUND} if self.finder else {cluster.cluster_id for cluster in self.clusters})
+
+    def identified(self, natives: Mapping[str, str]) -> Self:
+        """With the schemes of services' own URLs, by destination."""
+
+        def known(name: str, endpoint: Endpoint) -> Endpoint:
+            return (
+                replace(endpoint, native=natives[name])
+                if isinstance(endpoint, AppriseUrl) and name in natives
+                else endpoint
+            )
+
+        receivers = (
+            replace(
+                each, endpoints=tuple(known(f"{each.name}#{index}", one) for index, one in enumerate(each.endpoints))
+            )
+            for each in self.receivers
+        )
+        return replace(self, receivers=tuple(receivers))
 
     def locations(self) -> dict[str, str]:
         """Where the endpoint of every destination is configured."""

@@ -1,6 +1,5 @@
 """`alert preview`: what one recorded failover looks like at each destination, under today's configuration. Nothing is sent."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -17,7 +16,6 @@ from sidecar.simulation.record_files import ReplayError
 from sidecar.simulation.replay import Replay
 
 LAST: Final = "last"
-_SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32}://)", re.IGNORECASE)
 
 
 class PreviewedAlert(Struct, frozen=True):
@@ -128,9 +126,8 @@ def _preview(delivery: Delivery, endpoint: Endpoint) -> Preview:
 def _payload(endpoint: Endpoint) -> str:
     """Without anything of a URL but its scheme."""
     match endpoint:
-        case AppriseUrl(url=url):
-            scheme = _SCHEME.match(url.reveal())
-            return f"{scheme[1].lower()} through Apprise" if scheme else "not an Apprise URL"
+        case AppriseUrl(service=service):
+            return f"{service}:// through Apprise" if service else "not an Apprise URL"
         case Slack():
             return "a message of Slack's Web API"
         case Alertmanager():

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from sidecar import __version__
 from sidecar.core.cluster.record_lines import lasted, move
+from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import SECOND, age, parsed, seconds, timestamp
 from sidecar.core.pods import spelled
@@ -122,6 +123,7 @@ _templates.filters |= {
     "clean": lambda text: clean(str(text)),
     "clock": _clock,
     "cluster_link": _cluster_link,
+    "counted": counted,
     "downtime": _downtime,
     "host": lambda address: clean(host_port(address)),
     "lasted": lambda value: seconds(round(value * SECOND)),

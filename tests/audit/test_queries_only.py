@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError, open_audit
+from sidecar.audit import AuditError, open_audit, sql
 from sidecar.audit.catalog import ANSWERS
 from sidecar.audit.ingest import ingest
-from sidecar.audit.query_check import check_query
+from sidecar.audit.query_check import Asked, check_query
 from sidecar.audit.schema import BASE_VIEWS
+from sidecar.audit.session import own_session
 from sidecar.audit.sql import run_sql
 from sidecar.audit.views import views_script
 from tests.audit.spooling import seal, transition
@@ -104,6 +105,38 @@ def test_a_query_finds_the_views_it_names(spark: SparkSession, log: str, view: s
 def test_a_view_is_found_wherever_it_is_named(spark: SparkSession, log: str, query: str) -> None:
     """In any case, and however deep."""
     assert [*run_sql(spark, log, query).rows] == [[True]]
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ("DESCRIBE Failovers", Asked(frozenset({"failovers"}), described=True)),
+        ("DESC TABLE EXTENDED mttr", Asked(frozenset({"mttr"}), described=True)),
+        ("DESCRIBE transitions kind", Asked(frozenset({"transitions"}), described=True)),
+        ("SHOW COLUMNS IN mttr", Asked(frozenset({"mttr"}), described=True)),
+        ("DESCRIBE SELECT * FROM mttr", Asked(frozenset({"mttr"}), described=False)),
+        ("EXPLAIN SELECT * FROM mttr", Asked(frozenset({"mttr"}), described=False)),
+        ("SELECT 1", Asked(frozenset(), described=False)),
+        ("SHOW TABLES", Asked(None, described=True)),
+        ("SHOW VIEWS LIKE 'm*'", Asked(None, described=True)),
+    ],
+)
+def test_a_query_needs_what_it_names(spark: SparkSession, query: str, asked: Asked) -> None:
+    """Only what lists everything needs all views."""
+    assert check_query(spark, query) == asked
+
+
+@pytest.mark.parametrize(
+    ("query", "made"), [("DESCRIBE coverage", {"coverage"}), ("SHOW VIEWS", {*BASE_VIEWS, *ANSWERS})]
+)
+def test_only_what_is_described_is_made(
+    spark: SparkSession, log: str, query: str, made: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its comments; DESCRIBE of one table takes no time for the others."""
+    session = own_session(spark)
+    monkeypatch.setattr(sql, "own_session", lambda _: session)
+    assert [*run_sql(spark, log, query).rows]
+    assert {row.viewName for row in session.sql("SHOW VIEWS").collect()} == made
 
 
 def test_spark_answers_it(spark: SparkSession, log: str) -> None:

@@ -1,7 +1,7 @@
 """An auditor of what people are told: he sees every step of one sidecar, and objects to what may never be."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 from unittest.mock import patch
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.policy import Destination, Policy
 from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import Notification, record_id
 from sidecar.core.state import State
@@ -25,6 +25,7 @@ from tests.core.feed_auditor import AM, FeedAuditor
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
 
+PAGER: Final = Destination("oncall", 1, in_order=True, keeps_incidents=True)
 K = TypeVar("K")
 Key = tuple[str, str]
 """A group and an alert in it."""
@@ -50,8 +51,8 @@ class Auditor:
         """Events: "told" or "suppressed"."""
         self._hidden: dict[Key, set[str]] = {}
         """The silences that hid an alert, as recorded."""
-        self._present: dict[Key, Alert] = {}
-        """All alerts in groups before, in and after the step."""
+        self._present: set[tuple[Key, int]] = set()
+        """All alerts in groups before, in and after the step, and when they began: one may end and begin anew in a step."""
         self._ticked_at = 0
         self._open: dict[tuple[str, str], str] = {}
         """Incidents that a service keeps open, by destination and key: their groups."""
@@ -84,20 +85,24 @@ class Auditor:
         self._listen(policy, after.alerts, just_seen=not reloaded and not isinstance(observation, Ticked))
         if reloaded:
             self._rekey(after.alerts, policy)
-            self._prune_incidents(after)
+            self._give_up(policy, before.alerts, effects)
         self._present = {
-            (fp, key): member.alert
+            ((fp, key), member.alert.began.wall)
             for alerts in (after.alerts, *flushed, before.alerts)
             for fp, group in alerts.groups.items()
             for key, member in group.members.items()
         }
-        new = (each for key, each in after.outbox.items() if key not in before.outbox)
-        queued = [each for each in new if not each.is_closing and each.reason is not Reason.RESEND]
+        new = [each for key, each in after.outbox.items() if key not in before.outbox]
+        for each in new:
+            key = self._keys.setdefault(each.fingerprint, each.incident)
+            assert key == each.incident, "an incident has another key than before"
+        beside = {Reason.RESEND, Reason.CONFIGURATION_CHANGED}
+        queued = [each for each in new if not each.is_closing and each.reason not in beside]
         self._check_quiet(policy, after, notices, observation.at)
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
         sent = (effect.delivery for effect in effects if isinstance(effect, Send))
-        self._serve(policy, after, [delivery for delivery in sent if delivery.destination != AM.name])
+        self._serve(after, (delivery for delivery in sent if delivery.destination != AM.name))
         contested = frozenset[ComponentId]().union(*(cluster.contested for cluster in after.clusters.values()))
         self._check_owed(after.alerts, contested, withdrawn_may_be=not isinstance(observation, Ticked))
         self._check_forgotten(policy, after.alerts, observation.at.steady, reloaded=reloaded)
@@ -183,34 +188,39 @@ class Auditor:
                 (lasting.discard if alert.ended else lasting.add)(alert.id)
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
-    def _serve(self, policy: Policy, after: State, sent: Sequence[Delivery]) -> None:
-        """What a service that keeps incidents makes of messages. What another policy had forgotten before it was sent, nobody closes."""
-        known = after.alerts.groups.keys() | _resolving(after)
-        keeping = {each.name for found in policy.receivers.values() for each in found if each.keeps_incidents}
+    def _serve(self, after: State, sent: Iterable[Delivery]) -> None:
+        """What a service that keeps incidents makes of messages. One that has waited may be followed by the next of its group."""
         for delivery in sent:
-            key = self._keys.setdefault(delivery.fingerprint, delivery.incident)
-            assert key == delivery.incident, "an incident has another key than before"
+            incident = delivery.destination, delivery.incident
+            behind = [each for each in after.outbox.values() if (each.destination, each.incident) == incident]
             assert ("observer" in delivery.group_labels) == (not delivery.parts), "others may have the same incident"
-            if delivery.destination in keeping and delivery.reason is Reason.RESOLVED:
-                assert not self._lasting.get(delivery.fingerprint), "closed, and something of it goes on"
-                self._open.pop((delivery.destination, key), None)
-            elif (
-                delivery.destination in keeping
-                and delivery.fingerprint in known
-                and delivery.reason is not Reason.SHRANK
-            ):
-                self._open[delivery.destination, key] = delivery.fingerprint
+            if delivery.destination != PAGER.name or delivery.reason is Reason.SHRANK:
+                continue
+            if delivery.reason is Reason.CONFIGURATION_CHANGED:
+                assert incident in self._open, "nobody was told of it"
+                if not delivery.goes_on:
+                    del self._open[incident]
+            elif delivery.reason is Reason.RESOLVED:
+                is_last = not behind or behind[-1].id == delivery.id
+                is_current = is_last and self._keys.get(delivery.fingerprint) == delivery.incident
+                assert not (is_current and self._lasting.get(delivery.fingerprint)), (
+                    "closed, and something of it goes on"
+                )
+                self._open.pop(incident, None)
+            else:
+                self._open[incident] = delivery.fingerprint
 
-    def _prune_incidents(self, after: State) -> None:
-        """Of what another policy or an empty disk has made forgotten nobody can tell the end."""
-        self._keys.clear()
-        firing = {
-            fingerprint
-            for fingerprint, group in after.alerts.groups.items()
-            if any(member.notified for member in group.members.values())
-        }
-        going_on = firing | _resolving(after)
-        self._open = {key: fingerprint for key, fingerprint in self._open.items() if fingerprint in going_on}
+    def _give_up(self, policy: Policy, before: Alerts, effects: Sequence[Effect]) -> None:
+        """Incidents at a destination that is gone: that nobody can close them is on the record."""
+        if PAGER.name in policy.incident_destinations():
+            return
+        records = (effect.record for effect in effects if isinstance(effect, Append))
+        found = {each.fingerprint for each in records if isinstance(each, Notification) and each.outcome == "gave_up"}
+        for incident, fingerprint in list(self._open.items()):
+            group = before.groups.get(fingerprint)
+            if group and any(member.notified for member in group.members.values()):
+                assert fingerprint in found, "nobody can close it, and that is not recorded"
+                del self._open[incident]
 
     def _read(self, policy: Policy, records: Sequence[Notification]) -> None:
         for record in records:
@@ -230,8 +240,8 @@ class Auditor:
         assert record.reason == Reason.SUPPRESSED_BY_SILENCE
         [key] = [
             key
-            for key, alert in self._present.items()
-            if record.id == record_id("suppressed", policy.observer, *key, alert.began.wall, silence_id)
+            for key, began in self._present
+            if record.id == record_id("suppressed", policy.observer, *key, began, silence_id)
         ]
         assert silence_id not in self._hidden.get(key, ()) or key not in self._owed, "recorded twice"
         self._hidden.setdefault(key, set()).add(silence_id)
@@ -267,6 +277,7 @@ class Auditor:
                 assert not self._lasting[fingerprint], "forgotten, and somebody believes that it lasts"
                 assert now >= self._told_at[fingerprint] + shortest, "forgotten too soon"
             self._began.discard(fingerprint)
+            self._keys.pop(fingerprint, None)
             self._lasting.pop(fingerprint)
             for key in [key for key in self._settled if key[0] == fingerprint]:
                 del self._settled[key]
@@ -306,11 +317,6 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
                 open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
                 if member.notified if alert.ended else open_to:
                     yield fingerprint, route, member
-
-
-def _resolving(state: State) -> set[str]:
-    """Groups whose end is in the outbox. What else waits there for a group that another policy has made forgotten ends nothing."""
-    return {each.fingerprint for each in state.outbox.values() if each.reason is Reason.RESOLVED}
 
 
 def _is_silenced(state: State, alert: Alert, at: Moment) -> bool:

@@ -19,7 +19,7 @@ from sidecar.clock import Clock
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import DeliverySettled
+from sidecar.core.observations import DeliverySettled, PolicyLoaded
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.endpoints import Endpoint
@@ -140,6 +140,13 @@ class Scene:
         """Called in the server's thread: the attempt of the scene waits for it."""
         self.dies = self.kill_chance > self.moments.random()
 
+    def loads(self, sidecar: Watcher, rules: tuple[Rule, ...]) -> None:
+        """The sidecar loads other rules; one that is down has them when it is up again."""
+        policy = replace(sidecar.policy, rules=rules)
+        if sidecar.now >= sidecar.down_until:
+            self._while_it_lives(sidecar, lambda: sidecar.observe(PolicyLoaded(sidecar.moment, policy)))
+        sidecar.policy = policy
+
     def outage(self, seconds: int) -> None:
         """From now on the service answers 503."""
         self.outage_until = self.now + seconds * SECOND
@@ -226,6 +233,27 @@ def one_incident(scene: Scene) -> None:
     scene.flink.elect(A)
     scene.sees()
     scene.waits(moments.choice((1, 30, 100)))
+    scene.kill_chance = 0.0
+    scene.outage_until = 0
+    scene.waits(1500, tick=10)
+
+
+def reloads(scene: Scene) -> None:
+    """The rule is removed while a vacancy is notified, comes back, and is removed for good; each sidecar loads that in its own time, with
+    faults all along.
+    """
+    moments = scene.moments
+    scene.kill_chance = 0.25
+    scene.flink.vacate()
+    scene.sees()
+    scene.waits(moments.choice((35, 45, 100)))
+    for rules in ((CHANGED,), scene.policy.rules, (CHANGED,)):
+        if moments.random() < 0.3:
+            scene.outage(moments.choice((60, 300)))
+        for each in moments.sample(scene.sidecars, len(scene.sidecars)):
+            scene.loads(each, rules)
+            scene.waits(moments.choice((0, 5, 30)))
+        scene.waits(moments.choice((0, 60, 700)))
     scene.kill_chance = 0.0
     scene.outage_until = 0
     scene.waits(1500, tick=10)

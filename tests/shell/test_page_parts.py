@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar import checking
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.views import advice
@@ -83,3 +84,18 @@ def test_the_service_of_a_receiver_is_no_secret(tmp_path: Path) -> None:
     services = load(file, {"zookeeper": "zk"}).policy().services()
     assert services == {"a#0": "slack", "a#1": "tgram", "a#2": "webhook"}
     assert AppriseUrl(Secret("aSecretWithoutAnyScheme")).service == ""
+
+
+def test_the_service_of_its_own_url_is_shown_by_its_name(tmp_path: Path) -> None:
+    """As a sidecar and the commands that show it know it: Apprise is asked once, for all that only it can know."""
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(
+        "receivers: [{name: a, urls: ['https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/T0kenInPathT0kenInPath12', 'json://x']}]\n"
+    )
+    settings = load(file, {"zookeeper": "zk"})
+    assert settings.policy().services() == {"a#0": "https", "a#1": "json"}
+    checked, mistakes = checking.checked(settings)
+    assert mistakes == []
+    for known in (checked, checking.identified(settings)):
+        assert known.policy().services() == {"a#0": "slack", "a#1": "json"}
+        assert [each.service for each in known.receivers[0].destinations()] == ["slack", "json"]

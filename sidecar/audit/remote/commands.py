@@ -149,7 +149,8 @@ def readable(
         without = set[str]()
         if query is not None and is_remote(audit):
             with failing_to("run the query"):
-                without = tables_unread(check_query(spark, query) or ())
+                asked = check_query(spark, query)
+                without = tables_unread(() if asked.described else asked.views or ())
         with reading(audit, place, without=without, again=again) as log:
             yield log
 

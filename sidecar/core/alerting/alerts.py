@@ -23,6 +23,8 @@ class Reason(StrEnum):
     """Some of its alerts are resolved, not all."""
     REPEAT_INTERVAL_ELAPSED = "REPEAT_INTERVAL_ELAPSED"
     RESOLVED = "RESOLVED"
+    CONFIGURATION_CHANGED = "CONFIGURATION_CHANGED"
+    """Alerts of an open incident that another configuration does not notify in it any more. Whether they are resolved is not known."""
     RESEND = "RESEND"
     """Everything that fires, once more, to a feed. Recorded only if it does not arrive."""
     HEARTBEAT = "HEARTBEAT"
@@ -88,6 +90,10 @@ class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
     notified_at: int | None = None
     thread: str = ""
     """Identifies its messages from the first one until it is forgotten. The same for observers that began with the same alerts."""
+    incident: str = ""
+    """The key of its incident from the first message until it is forgotten, also if another configuration would give it another one."""
+    opened_at: tuple[str, ...] = ()
+    """The names of the destinations that were last sent a message, and show its incident until they are told its end."""
 
 
 PendingKey = tuple[str, str, ComponentId | None]
@@ -148,7 +154,8 @@ class Notice(Struct, frozen=True):
     labels: dict[str, str] = {}
     """Those of the group."""
     thread: str = ""
-    """That of the group."""
+    """That of the group. Likewise `incident`."""
+    incident: str = ""
     goes_on: bool = False
     """Whether an alert of the group that was notified still fires, also if it is suppressed or cannot be observed now."""
 

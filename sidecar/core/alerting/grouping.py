@@ -140,7 +140,8 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
             if known is None and alert.ended and not is_owed:
                 continue
             if before and fingerprint not in regrouped:
-                group = replace(group, flush_at=before.flush_at, notified_at=before.notified_at, thread=before.thread)
+                shown = tuple(name for name in before.opened_at if name in policy.incident_destinations())
+                group = replace(before, route=group.route, labels=group.labels, members={}, opened_at=shown)
             waits = known is not None and group.flush_at is not None
             group = _with(group, alert, known)
             regrouped[fingerprint] = (_brought_forward if waits else _rescheduled)(group, route, now)
@@ -210,6 +211,12 @@ def _fingerprint(route: Route, labels: Labels) -> str:
     return record_id("group", route.key, route.receiver, *sorted(labels.items()))
 
 
+def _incident(policy: Policy, fingerprint: str, labels: Labels) -> str:
+    """The key of a group's incident. Clusters of one id may share a service: their places and external labels tell them apart."""
+    place = policy.places.get(labels.get("cluster_id", ""), "")
+    return record_id("incident", fingerprint, place, *sorted(policy.external_labels.items()))
+
+
 def _rescheduled(group: Group, route: Route, now: Moment) -> Group:
     """A group whose alerts have changed, with the time of its next flush."""
     if not group.members:
@@ -259,10 +266,12 @@ def _flush(
     if news or resolved or again:
         reason = _reason(group, news, resolved)
         thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in (*news, *resolved, *still)))
-        group = replace(group, thread=thread)
+        incident = group.incident or _incident(policy, fingerprint, group.labels)
+        opened_at = [each.name for each in policy.receivers.get(route.receiver, ()) if each.shows_incidents]
+        group = replace(group, thread=thread, incident=incident, opened_at=tuple(opened_at))
         goes_on = any(not m.alert.ended and (m.notified or key in open_to) for key, m in group.members.items())
         notice = Notice(
-            fingerprint, route, reason, (*news, *resolved, *still), len(news), group.labels, thread, goes_on
+            fingerprint, route, reason, (*news, *resolved, *still), len(news), group.labels, thread, incident, goes_on
         )
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert, hidden.get(key))

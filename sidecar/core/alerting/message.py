@@ -14,6 +14,7 @@ from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Verdict, is_planned, verdict
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.counted import counted
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.sanitize import clean
@@ -56,7 +57,7 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_total": 5,
 }
 """The fields of a template, with example values: see docs/rules.md."""
-_WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Message(Struct, frozen=True):
@@ -106,7 +107,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     """The message for `notice`."""
     rules = {rule.alert: rule for rule in policy.rules}
     alerts = _headlines(notice)
-    worst = min(alerts, key=lambda alert: _WORST_FIRST.index(rules[alert.rule].severity))
+    worst = min(alerts, key=lambda alert: WORST_FIRST.index(rules[alert.rule].severity))
     cluster = clusters.get(worst.cluster_id)
     episode = _episode(cluster, notice.alerts)
     context = _Context(
@@ -122,10 +123,11 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     title, problem = _title(context)
     others = len(alerts) - len(context.alerts)
     page = f"episodes/{episode.id}" if episode else ""
+    more = f", and {counted(others, 'more alert')}" if others else ""
     label = "RESOLVED" if notice.reason is Reason.RESOLVED else context.rule.severity.value.upper()
     lines = [phrases.line(rules[alert.rule], alert, context.pods) for alert in notice.alerts]
     return Message(
-        f"[{label}] {title}{f', and {others} more alert' + 's' * (others > 1) if others else ''}",
+        f"[{label}] {title}{more}",
         "\n".join([*_bounded(lines, MOST_BYTES, len(lines)), *_why(context, problem)]),
         tuple((clean(name), clean(value)) for name, value in _facts(context)),
         context.rule.severity,
@@ -175,7 +177,7 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
     if episode:
         yield "episode", episode.id
         if files := episode.gathered.files:
-            yield "evidence", f"{files} file{'s' * (files > 1)} at {policy.observer}"
+            yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
     yield from policy.external_labels.items()
 
 

@@ -8,6 +8,7 @@ from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.rules import JOBS
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.record_lines import move, working
+from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, timestamp
 from sidecar.core.pods import Pods, name_at, spelled
@@ -149,19 +150,15 @@ def _what(alerts: Sequence[Alert]) -> str:
     components = {alert.component: alert for alert in alerts if alert.component}
     if len(components) == 1:
         [(component, alert)] = components.items()
-        return _jobs(alert.count or 0) if component == JOBS else str(component)
+        return counted(alert.count or 0, "job") if component == JOBS else str(component)
     kinds = Counter(component.component is Component.JOB for component in components)
-    counted = [f"{kinds[False]} components"] if kinds[False] else []
+    texts = [f"{kinds[False]} components"] if kinds[False] else []
     if kinds[False] == len(Component) - 1:
-        counted = ["JobManager"]
+        texts = ["JobManager"]
     if kinds[True]:
         jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
-        counted.append(_jobs(sum(jobs)))
-    return " and ".join(counted) or "the cluster"
-
-
-def _jobs(number: int) -> str:
-    return "1 job" if number == 1 else f"{number} jobs"
+        texts.append(counted(sum(jobs), "job"))
+    return " and ".join(texts) or "the cluster"
 
 
 def _spelled(place: str | None, pods: Pods) -> str | None:

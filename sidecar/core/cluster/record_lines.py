@@ -106,7 +106,9 @@ def notification_line(notification: Notification) -> str:
     detail = f": {clean(notification.detail)}" if notification.detail else ""
     attempt = f" (attempt {notification.attempt})" if notification.attempt else ""
     by = f" {notification.silence_id}" if notification.silence_id else ""
-    what = f"{notification.alert} {notification.reason}{by} to {notification.destination or notification.receiver}"
+    subject = "".join(f" {clean(part)}" for part in (notification.component, notification.job_id) if part)
+    where = notification.destination or notification.receiver
+    what = f"{notification.alert}{subject} {notification.reason}{by} to {where}"
     return f"{what}: {notification.outcome}{attempt}{detail}"
 
 

@@ -21,6 +21,8 @@ LEASE_UNRENEWED: Final = 40 * SECOND
 """The same of a claim that is not renewed. Longer than its living holder needs to reach the ledger, to send, and to mark it."""
 KEPT: Final = 7 * 24 * 3600 * SECOND
 """Entries that have not changed for this long are dropped."""
+DROPPED: Final = 1
+"""In place of the time of its end: another configuration does not notify of the alert any more. It is news as soon as it fires again."""
 MOST_ALERTS: Final = 500
 """Alerts per group that are remembered as sent, the latest. Of a larger notification this many represent all."""
 MOST_INTERVALS: Final = 2
@@ -268,7 +270,7 @@ def _is_news(entry: Entry, part: Part, delivery: Delivery) -> bool:
         # A firing alert is repeated in each interval. An older entry was another alert.
         forgotten = not part.is_event and part.began - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
         return part.ended > 0 or forgotten
-    return _began_anew(entry, part)
+    return _began_anew(entry, part) and not (over == DROPPED and part.ended)
 
 
 def _sent(entry: Entry, part: Part) -> int | None:

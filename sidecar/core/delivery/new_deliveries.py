@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
 from sidecar.core.alerting.message import Message, compose
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.counted import counted
 from sidecar.core.delivery import feed
 from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
@@ -23,7 +24,7 @@ EVENT_OPEN: Final = 300 * SECOND
 def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
     message = compose(notice, policy, clusters)
-    delivery = _delivery(policy, notice, message, now)
+    delivery = delivery_of(policy, notice, message, now)
     is_over = not notice.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
@@ -43,7 +44,7 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
                 yield _closing(to_it, compose(replace(notice, reason=Reason.RESOLVED), policy, clusters))
 
 
-def _delivery(policy: Policy, notice: Notice, message: Message, now: Moment) -> Delivery:
+def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -> Delivery:
     """The delivery of a notice, without a destination."""
     return Delivery(
         id=record_id("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady),
@@ -61,7 +62,7 @@ def _delivery(policy: Policy, notice: Notice, message: Message, now: Moment) -> 
         episode_id=message.episode_id,
         parts=_parts(notice),
         owed=notice.owed(MOST_OWED),
-        incident=_incident(policy, notice),
+        incident=notice.incident,
         thread=notice.thread,
         goes_on=notice.goes_on,
         group_labels=notice.labels,
@@ -91,12 +92,6 @@ def _closing(delivery: Delivery, message: Message) -> Delivery:
     )
 
 
-def _incident(policy: Policy, notice: Notice) -> str:
-    """The key of the notice's incident. Clusters of one id may share a service: their places and external labels tell them apart."""
-    place = policy.places.get(notice.labels.get("cluster_id", ""), "")
-    return record_id("incident", notice.fingerprint, place, *sorted(policy.external_labels.items()))
-
-
 def _parts(notice: Notice) -> tuple[Part, ...]:
     """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
     if all("observer" in alert.labels for alert in notice.alerts):
@@ -121,9 +116,7 @@ def heartbeats(
 
 
 def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: Moment) -> Delivery:
-    watched = (
-        f"{len(clusters)} cluster{'' if len(clusters) == 1 else 's'}" if policy.finds else ", ".join(policy.stores)
-    )
+    watched = counted(len(clusters), "cluster") if policy.finds else ", ".join(policy.stores)
     return Delivery(
         id=record_id("heartbeat", policy.observer, beat.destination.name, now.wall, now.steady),
         destination=beat.destination.name,

@@ -28,6 +28,8 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
         queued_at=timestamp(at.wall),
         episode_id=alert.episode_id,
         silence_id=silence,
+        component=alert.component.component.value if alert.component else None,
+        job_id=alert.component.job_id if alert.component else None,
         **envelope(policy, alert.cluster_id, at),
     )
 

@@ -140,7 +140,11 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
     given_up = []
     for delivery in deliveries:
         waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_transient]
-        replaced = [other for other in waiting if other.is_closing and other.fingerprint == delivery.fingerprint]
+        closing = [other for other in waiting if other.is_closing and other.fingerprint == delivery.fingerprint]
+        replaced = [other for other in closing if other.incident == delivery.incident]
+        # Other external labels gave the group another incident: the one before is closed first.
+        now = delivery.queued_at.steady
+        grown |= {other.id: replace(other, next_at=now) for other in closing if other not in replaced}
         given_up += [Settled(grown.pop(other.id), "gave_up", _REPLACED) for other in replaced]
         waiting = [other for other in waiting if other not in replaced]
         if len(waiting) >= CAPACITY:

@@ -123,6 +123,11 @@ class Destination(Struct, frozen=True):
         """`ops#0`: stable as long as the receiver's list of URLs."""
         return f"{self.receiver}#{self.index}"
 
+    @property
+    def shows_incidents(self) -> bool:
+        """Whether it shows an incident as open until it is told the end."""
+        return self.in_order and self.send_resolved
+
 
 class Heartbeat(Struct, frozen=True):
     """A destination that gets a message at an interval while the sidecar can read the store (a dead man's switch)."""
@@ -170,6 +175,10 @@ class Policy(Struct, frozen=True):
     def services(self) -> Mapping[str, str]:
         """The service of each destination, by its name."""
         return {each.name: each.service for destinations in self.receivers.values() for each in destinations}
+
+    def incident_destinations(self) -> Mapping[str, Destination]:
+        """The destinations that show incidents, by their names."""
+        return {each.name: each for found in self.receivers.values() for each in found if each.shows_incidents}
 
     def feeds(self) -> Iterator[Destination]:
         """The destinations that get single alerts."""

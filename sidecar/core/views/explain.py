@@ -130,7 +130,7 @@ def _episode_of(record: AnyRecord) -> str | None:
 
 def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
     """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
-    last = {each.delivery_id: each for each in notifications}.values()
+    last = {each.delivery_id or each.id: each for each in notifications}.values()
     if lines := list(dict.fromkeys(map(_outcome, last))):
         more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
         yield "notified", [*lines[:MOST_LINES], *more]

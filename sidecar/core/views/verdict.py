@@ -9,6 +9,7 @@ from msgspec import Struct
 from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause, Confidence, verdict
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
+from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant
 from sidecar.core.moment import Moment, Timestamp, age, timestamp
 from sidecar.core.pods import name_at
@@ -169,7 +170,7 @@ def _led(name: str, cluster: ClusterState, firing: Sequence[AlertView]) -> Clust
     parts = ["all led", *([_standbys(number)] if number else []), *problems]
     suppressed = len(firing) - sum(alert.state == AlertState.FIRING for alert in firing)
     if suppressed:
-        parts.append(f"{suppressed} alert{'s' if suppressed > 1 else ''} silenced, inhibited or muted")
+        parts.append(f"{counted(suppressed, 'alert')} silenced, inhibited or muted")
     sentence = ", ".join(parts)
     if loud or alone:
         worst = Trigger(loud[0].trigger) if loud else Trigger.NO_STANDBY
@@ -178,7 +179,7 @@ def _led(name: str, cluster: ClusterState, firing: Sequence[AlertView]) -> Clust
 
 
 def _standbys(contenders: int) -> str:
-    return {1: "no standby", 2: "1 standby"}.get(contenders, f"{contenders - 1} standbys")
+    return "no standby" if contenders == 1 else counted(contenders - 1, "standby")
 
 
 def _named(alerts: Sequence[str]) -> list[str]:

@@ -99,6 +99,13 @@ def problem(endpoint: Endpoint) -> str | None:
     return name and f"{report.scheme}:// has no option {name}: see {_SERVICES}{report.scheme}/"
 
 
+def native(url: str) -> str:
+    """Apprise's scheme of the service that gives out such URLs; empty: of none."""
+    with suppress(Exception):  # a plugin may raise anything
+        return str((plugins.url_to_dict(url) or {}).get("schema", ""))  # type: ignore[no-untyped-call]
+    return ""
+
+
 def _unknown_option(url: str, service: NotifyBase) -> str | None:
     """The first option that neither the plugin's description nor its source names: Apprise would ignore it."""
     known = {*service.template_args, *_BASE_ARGS}
@@ -142,6 +149,8 @@ class _Report(logging.Handler):
             return f"not an Apprise URL: no scheme:// begins it, see {_SERVICES}"
         scheme = self.scheme = match[1].lower()
         service = _instantiate(scheme, self._url)
+        if scheme in {"http", "https"}:
+            self.scheme = native(self._url) or scheme
         if service is None and scheme not in plugins.N_MGR:
             return f"no service is called {scheme}://, see {_SERVICES}"
         if service is None:

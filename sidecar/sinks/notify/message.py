@@ -89,6 +89,15 @@ class Request(Struct, frozen=True, omit_defaults=True):
     endpoints: Mapping[str, Endpoint] = {}
 
 
+class Checked(Struct, frozen=True):
+    """What was found out about endpoints, by destination."""
+
+    problems: dict[str, str]
+    """One line without secrets for each unusable one."""
+    natives: dict[str, str]
+    """Apprise's scheme of each URL that a service itself gives out."""
+
+
 def written(request: Request) -> dict[str, Any]:
     """The request for the child's stdin, with its secrets."""
     built: dict[str, Any] = msgspec.to_builtins(request, enc_hook=_reveal)

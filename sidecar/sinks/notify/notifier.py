@@ -26,7 +26,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Alert, Answer, FeedAlert, Message, Request
+from sidecar.sinks.notify.message import Alert, Answer, Checked, FeedAlert, Message, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -42,6 +42,7 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIES, *map(str.upper, _PROXIES))
 
+_ENDING: Final = (Reason.RESOLVED, Reason.CONFIGURATION_CHANGED)
 _ID: Final = re.compile(r"[0-9a-f-]{36}")
 """A thread comes with a group, and a group may come from a handover, which others can write."""
 
@@ -171,7 +172,7 @@ class Notifier:
             return Attempt(permit.outcome, permit.detail)
         doubtful = delivery.possible_duplicate or permit.possible_duplicate
         outgoing = replace(delivery, possible_duplicate=doubtful)
-        goes_on = delivery.reason is Reason.RESOLVED and not permit.ends
+        goes_on = delivery.reason in _ENDING and not permit.ends
         if goes_on and delivery.in_order:  # another observer knows of an alert that fires
             outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
         with ledger.renewing(delivery, permit) as claim:
@@ -222,18 +223,19 @@ class Notifier:
             _log.exception("could not record that delivery %s is %s", delivery.id, attempt.outcome)
 
 
-def check_endpoints(endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
-    """The problem of each unusable endpoint, by destination: one line without secrets. Sends nothing."""
+def check_endpoints(endpoints: Mapping[str, Endpoint]) -> Checked:
+    """Which endpoints are unusable, and which services they are of. Sends nothing."""
     if not endpoints:
-        return {}
+        return Checked({}, {})
     try:
         child = _sender()
     except OSError as error:
-        return dict.fromkeys(endpoints, f"could not be checked: could not start the sender: {error.strerror}")
+        problem = f"could not be checked: could not start the sender: {error.strerror}"
+        return Checked(dict.fromkeys(endpoints, problem), {})
     try:
-        return child.ask(message.written(Request(endpoints=endpoints)), _PROBLEMS, _CHECK_LIMIT)
+        return child.ask(message.written(Request(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
     except NoAnswerError as error:
-        return dict.fromkeys(endpoints, f"could not be checked: {error}")
+        return Checked(dict.fromkeys(endpoints, f"could not be checked: {error}"), {})
     finally:
         child.end()
 
@@ -250,7 +252,7 @@ def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str
         delivery.title,
         f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
         seconds,
-        delivery.reason,
+        _spoken(delivery),
         delivery.severity,
         incident=delivery.incident or delivery.fingerprint,
         thread=delivery.thread if _ID.fullmatch(delivery.thread) else "",
@@ -269,5 +271,12 @@ def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str
     return message.written(Request(outgoing))
 
 
+def _spoken(delivery: Delivery) -> Reason:
+    """The reason as services know it."""
+    if delivery.reason is Reason.CONFIGURATION_CHANGED:
+        return Reason.SHRANK if delivery.goes_on else Reason.RESOLVED
+    return delivery.reason
+
+
 _ANSWER: Final = json.Decoder(Answer)
-_PROBLEMS: Final = json.Decoder(dict[str, str])
+_CHECKED: Final = json.Decoder(Checked)

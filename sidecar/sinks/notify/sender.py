@@ -1,7 +1,8 @@
 """Sends one message and ends: the short-lived child process of every attempt to deliver.
 
-One JSON line arrives on stdin: a `Request`. One JSON line leaves on stdout: an `Answer`, or the problems of the endpoints that were to be
-checked. When the parent closes stdin, this process ends. It loads little of the sidecar, and only the module of the endpoint's kind.
+One JSON line arrives on stdin: a `Request`. One JSON line leaves on stdout: an `Answer`, or what was found out about the endpoints that
+were to be checked. When the parent closes stdin, this process ends. It loads little of the sidecar, and only the module of the endpoint's
+kind.
 """
 
 from importlib import import_module
@@ -12,7 +13,7 @@ import msgspec
 from sidecar.answering import answer_once
 from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
 from sidecar.sinks.notify import message
-from sidecar.sinks.notify.message import Answer, Message
+from sidecar.sinks.notify.message import Answer, Checked, Message
 
 _MODULES: Final[dict[type[Endpoint], str]] = {
     AppriseUrl: "apprise_sender",
@@ -52,8 +53,17 @@ def _answer(**fields: Any) -> object:
     request = message.read(fields)
     if request.message:
         return msgspec.to_builtins(send(request.message))
-    found = {destination: problem(endpoint) for destination, endpoint in request.endpoints.items()}
-    return {destination: why for destination, why in found.items() if why}
+    found = {destination: (problem(endpoint), _native(endpoint)) for destination, endpoint in request.endpoints.items()}
+    problems = {destination: why for destination, (why, _) in found.items() if why}
+    return msgspec.to_builtins(Checked(problems, {name: native for name, (_, native) in found.items() if native}))
+
+
+def _native(endpoint: Endpoint) -> str:
+    """Apprise's scheme of a URL that a service itself gives out; empty: it is none."""
+    if not isinstance(endpoint, AppriseUrl) or not endpoint.may_be_native:
+        return ""
+    sender: Any = _sender(endpoint)
+    return str(sender.native(endpoint.url.reveal()))
 
 
 if __name__ == "__main__":

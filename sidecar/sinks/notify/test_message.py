@@ -33,8 +33,12 @@ def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[]
     """
     destinations = _destinations(settings, receivers)
     endpoints = {name: endpoint for name, endpoint in settings.endpoints().items() if name in destinations}
-    for name, problem in check_endpoints(endpoints).items():
+    checked = check_endpoints(endpoints)
+    for name, problem in checked.problems.items():
         raise SettingsError(f"{settings.locations()[name]}: receiver {name}: {problem}")
+    settings = settings.identified(checked.natives)
+    destinations = _destinations(settings, receivers)
+    endpoints = {name: settings.endpoints()[name] for name in destinations}
     settled: Queue[TestResult] = Queue()
     notifier = Notifier(endpoints, lambda name, attempt: settled.put(TestResult(name, attempt.outcome, attempt.detail)))
     notifier.start()

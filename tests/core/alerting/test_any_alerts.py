@@ -21,7 +21,7 @@ from sidecar.core.observations import PolicyLoaded
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, with_feeds
-from tests.core.auditor import Audited
+from tests.core.auditor import PAGER, Audited
 from tests.core.feed_auditor import AM
 from tests.kit.cluster import ALL_FOUR, CLUSTER, job_manager
 from tests.kit.core_sidecar import POLICY
@@ -112,17 +112,14 @@ inhibitions = st.builds(
     st.sampled_from([("cluster_id",), ("cluster_id", "component"), ("job_id",), ()]),
 )
 policies = st.builds(
-    lambda rules, root, inhibited, env, silenced: replace(
+    lambda rules, root, inhibited, pagers, env, silenced: replace(
         POLICY,
         rules=tuple(rules),
         route=with_feeds(keyed(replace(root, matchers=(), continues=False, mute=(), active=())), {AM.receiver}),
         inhibit_rules=tuple(inhibited),
         receivers={
             "ops": (Destination("ops", 0), Destination("ops", 1, send_resolved=False)),
-            "oncall": (
-                Destination("oncall", 0),
-                Destination("oncall", 1, in_order=True, keeps_incidents=True),
-            ),
+            "oncall": (Destination("oncall", 0), *pagers),
             AM.receiver: (AM,),
         },
         external_labels={"env": env},
@@ -133,6 +130,7 @@ policies = st.builds(
     st.lists(st.sampled_from(RULES), min_size=4, unique=True),
     routes(2),
     st.lists(inhibitions, max_size=3),
+    st.sampled_from([(PAGER,), (PAGER,), ()]),
     st.sampled_from(["prod", "test"]),
     st.sampled_from([frozenset({CLUSTER}), frozenset({CLUSTER}), frozenset[str]()]),
 )

@@ -24,6 +24,7 @@ from sidecar.core.alerting.silence_document import (
     written,
 )
 from sidecar.core.alerting.silences import CLOCK_SKEW, INTERVAL, PATIENCE, Silence, Silences
+from sidecar.core.cluster.record_lines import notification_line
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import ALL_FOUND, Policy, Store
@@ -166,6 +167,11 @@ def test_a_planned_failover_is_quiet_and_recorded() -> None:
     assert sidecar.sent == []
     assert set(hidden(sidecar)) == {("FlinkLeaderChanged", made.id)}
     assert sidecar.state.silences[CLUSTER].known[made.id].hid == len(hidden(sidecar)) == 3
+    suppressed = [each for each in sidecar.notifications() if each.outcome == "suppressed"]
+    assert sorted(map(notification_line, suppressed)) == [
+        f"FlinkLeaderChanged {component} SUPPRESSED_BY_SILENCE {made.id} to ops: suppressed"
+        for component in ("dispatcher", "resource_manager", "rest_server")
+    ]
 
 
 def test_a_known_silence_holds_while_the_store_cannot_be_read_also_after_a_restart() -> None:

@@ -273,3 +273,26 @@ def test_an_incident_of_events_is_not_closed_while_something_goes_on() -> None:
     closing = replace(told_of(replace(OVER, alert_id="closing")), is_closing=True)
     assert standing(Ledger(), closing, "b") is Standing.FREE
     assert standing(marked(Ledger(), told_of(VACANCY), "a", NOW), closing, "b") is Standing.TOLD
+
+
+def test_that_an_alert_is_dropped_is_told_once() -> None:
+    """By the first sidecar that loads the configuration. It ends the incident, if nothing else is left in it."""
+    other = replace(VACANCY, alert_id="other")
+    gone = told_of(replace(VACANCY, ended=ledger_document.DROPPED), reason=Reason.CONFIGURATION_CHANGED)
+    told = marked(Ledger(), told_of(VACANCY, other), "a", NOW)
+    assert standing(told, gone, "b") is Standing.FREE
+    assert not ends(told, gone, NOW)
+    told = marked(told, gone, "a", NOW)
+    over = told_of(OVER, reason=Reason.RESOLVED)  # of one that has not loaded it yet
+    assert {standing(told, each, "b") for each in (gone, over)} == {Standing.TOLD}
+    assert ends(told, replace(gone, parts=(replace(other, ended=ledger_document.DROPPED),)), NOW)
+
+
+def test_a_dropped_alert_that_is_notified_again_is_news() -> None:
+    """The rule is back: the incident is opened anew, and closed as any other."""
+    gone = told_of(replace(VACANCY, ended=ledger_document.DROPPED), reason=Reason.CONFIGURATION_CHANGED)
+    told = marked(marked(Ledger(), told_of(VACANCY), "a", NOW), gone, "a", NOW)
+    assert standing(told, told_of(VACANCY), "b") is Standing.FREE
+    told = marked(told, told_of(VACANCY), "b", NOW)
+    assert standing(told, told_of(VACANCY), "a") is Standing.TOLD
+    assert {standing(told, each, "a") for each in (gone, told_of(OVER))} == {Standing.FREE}

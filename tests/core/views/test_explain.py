@@ -2,6 +2,9 @@
 
 from itertools import takewhile
 
+from msgspec.structs import replace
+
+from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.views.explain import find, in_words
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.kit.cluster import B
@@ -33,6 +36,16 @@ def test_a_silenced_failover_names_the_silence_once() -> None:
     sidecar.waits(10)
     [line] = named(sidecar, "notified")
     assert line.startswith("ops: FlinkLeaderChanged SUPPRESSED_BY_SILENCE ")
+
+
+def test_alerts_of_several_rules_that_were_suppressed_are_a_line_each() -> None:
+    """None hides another."""
+    rules = (*SILENCED.rules, Rule("FlinkFlapping", Trigger.EPISODES))
+    flink, sidecar = watching(policy=replace(SILENCED, rules=rules))
+    sidecar.silenced_by(silence())
+    fail_over(flink, sidecar)
+    sidecar.waits(10)
+    assert {line.split()[1] for line in named(sidecar, "notified")} == {"FlinkLeaderChanged", "FlinkFlapping"}
 
 
 def test_what_nobody_observed_is_not_called_published() -> None:

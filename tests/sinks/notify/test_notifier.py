@@ -423,7 +423,7 @@ def test_check_endpoints_names_unusable_urls(
     caplog.set_level(logging.NOTSET)
     urls = {"web": web.url, "mail": mail.url, **{url: url for url in UNUSABLE}}
 
-    assert check_endpoints({name: apprise(url) for name, url in urls.items()}) == UNUSABLE
+    assert check_endpoints({name: apprise(url) for name, url in urls.items()}).problems == UNUSABLE
     assert web.received == []
     assert mail.received == []
     assert capfd.readouterr() == ("", "")
@@ -437,9 +437,25 @@ def test_an_option_that_a_service_does_not_have_is_named(web: HttpReceiver, mail
         "prefixed": f"{web.url}?-a=T0kenInQuery&+b=x&:c=x&method=PUT&verify=no&rto=3&T0kenInPath",
         "mail": f"{mail.url}&name=flink&reply=a@example.com",
     }
-    assert check_endpoints({name: apprise(url) for name, url in urls.items()}) == {
+    assert check_endpoints({name: apprise(url) for name, url in urls.items()}).problems == {
         "misspelled": "pagerduty:// has no option regoin: see https://appriseit.com/services/pagerduty/"
     }
+
+
+def test_the_service_of_its_own_url_is_what_apprise_says() -> None:
+    """Of any that Apprise knows, also where it keeps incidents. What no service gives out stays unusable."""
+    urls = {
+        "slack": "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/T0kenInPathT0kenInPath12",
+        "discord": "HTTPS://discord.com/api/webhooks/0123456789/T0kenInPath",
+        "squadcast": "https://api.squadcast.com/v2/incidents/api/T0kenInPath",
+        "none": "https://example.com/T0kenInPath",
+        "json": "json://127.0.0.1",
+    }
+    found = check_endpoints({name: apprise(url) for name, url in urls.items()})
+    assert found.natives == {name: name for name in ("slack", "discord", "squadcast")}
+    assert found.problems == {"none": "no service is called https://, see https://appriseit.com/services/"}
+    known = replace(apprise(urls["squadcast"]), native="squadcast")
+    assert (known.service, known.keeps_incidents, known.in_order) == ("squadcast", True, True)
 
 
 @pytest.mark.parametrize("url", UNUSABLE)
