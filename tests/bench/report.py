@@ -16,6 +16,8 @@ from sidecar.audit.session import spark_session
 from tests.bench import views
 
 _FAILOVERS = 40_000
+_DAYS = 365
+_TIME = _DAYS * views.DAY
 _CAUSES = (
     "jobmanager_lost",
     "graceful_handover",
@@ -39,7 +41,7 @@ def write_episodes(spark: SparkSession, audit: Path) -> None:
           'pekko.tcp://flink@10.0.0.1:6123/user/rpc/dispatcher_0' AS before_address,
           'pekko.tcp://flink@10.0.0.2:6123/user/rpc/dispatcher_0' AS after_address, n % 3 > 0 AND n % 6 < 4 AS planned, 1L AS failovers,
           to_date(timestamp_seconds(s + 10)) AS event_date
-        FROM (SELECT id AS n, CAST({views.BEGIN} + id * {views.YEAR} / {_FAILOVERS} AS BIGINT) AS s, 0.1D + id % 97 / 3 AS v FROM failed)
+        FROM (SELECT id AS n, CAST({views.BEGIN} + id * {_TIME} / {_FAILOVERS} AS BIGINT) AS s, 0.1D + id % 97 / 3 AS v FROM failed)
         """)  # noqa: S608  our own text
     episodes.repartition(16, "event_date").write.partitionBy("event_date").parquet(f"{audit}/episodes")
 
@@ -49,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         audit, html = Path(folder, "audit"), Path(folder, "report.html")
         with spark_session(conf={"spark.driver.memory": "3g"}) as spark:
-            views.write(spark, audit, rows)
+            views.write(spark, audit, rows, _DAYS)
             write_episodes(spark, audit)
         with spark_session(conf={"spark.driver.memory": "2g"}) as spark:
             for turn in ("cold", "warm"):
