@@ -6,8 +6,10 @@ from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from sidecar.audit import open_audit
 from sidecar.audit.catalog import ANSWERS
 from sidecar.audit.ingest import ingest
 from sidecar.audit.session import tune
@@ -89,8 +91,11 @@ def test_every_view_has_its_question_and_an_answer() -> None:
 
 
 def test_the_script_for_spark_sql_makes_every_view(spark: SparkSession, log: str) -> None:
-    """Statement by statement, without a comment that a command line might stumble over."""
-    session = spark.newSession()
+    """Statement by statement, without a comment that a command line might stumble over. Nothing can be written through them."""
+    session, opened = spark.newSession(), spark.newSession()
+    for each in (session, opened):
+        tune(each, ())
+    open_audit(opened, log)
     script = views_script(spark, log)
     assert "--" not in script
     statements = script.removesuffix(";\n").split(";\n")
@@ -99,16 +104,12 @@ def test_the_script_for_spark_sql_makes_every_view(spark: SparkSession, log: str
         session.sql(statement)
     assert session.table("failovers").count() == 36
     assert session.table("episodes").count() == 8
-    assert session.table("transitions").schema == _opened(spark, log).table("transitions").schema
-
-
-def _opened(spark: SparkSession, log: str) -> SparkSession:
-    from sidecar.audit import open_audit
-
-    session = spark.newSession()
-    tune(session, ())
-    open_audit(session, log)
-    return session
+    transitions = session.table("transitions")
+    assert transitions.schema == opened.table("transitions").schema
+    rows = transitions.count()
+    with pytest.raises(AnalysisException, match=r"UNSUPPORTED_INSERT|EXPECT_TABLE_NOT_VIEW"):
+        session.sql("INSERT INTO transitions SELECT * FROM transitions")
+    assert transitions.count() == rows > 0
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=["spark", "duckdb", "pyarrow"])

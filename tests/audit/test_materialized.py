@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sidecar.audit import AuditError
+from sidecar.audit.fold import Fold
 from sidecar.audit.ingest import ingest
 from sidecar.audit.materialize import is_kept, materialize
 from sidecar.audit.retention import expire
@@ -239,6 +241,23 @@ def test_a_damaged_or_forgotten_file_is_found(spark: SparkSession, cases: Path, 
     left.replace(torn)
     (other,) = verify(spark, str(audit)).findings
     assert re.fullmatch(rf"{torn.parent.relative_to(audit)}: \d+ rows? of another date", other)
+
+
+def test_a_small_date_of_a_long_log_is_interpreted(
+    spark: SparkSession, cases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling it would take longer than running it, however much the other dates hold."""
+    audit = tmp_path / "audit"
+    shutil.copytree(cases, audit, ignore=shutil.ignore_patterns("_closed"))
+    files = [file for table in ("transitions", "coverage") for file in (audit / table).rglob("*.parquet")]
+    assert sum(file.stat().st_size for file in files) > 1_000_000
+
+    def ending(fold: Fold, *_: object) -> None:
+        raise OSError(f"compiled: {fold._session.conf.get('spark.sql.codegen.wholeStage')}")
+
+    monkeypatch.setattr(Fold, "dates", ending)
+    with pytest.raises(AuditError, match=r": compiled: false$"):
+        materialize(spark, str(audit), before=FIRST + timedelta(days=2))
 
 
 def test_carries_are_few_and_close_enough() -> None:

@@ -215,3 +215,14 @@ def test_a_question_is_small_by_what_it_reads(spark: SparkSession, log: str, que
     before = asking.conf.get("spark.sql.shuffle.partitions")
     session.tune(asking, session.sizes_to_read(asking.sql(query)))
     assert asking.conf.get("spark.sql.shuffle.partitions") == ("1" if small else before)
+
+
+def test_after_a_small_query_a_large_one_is_compiled_as_configured(spark: SparkSession) -> None:
+    """One session serves both: `audit materialize` closes small and large dates."""
+    asking = spark.newSession()
+    names = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.sql.codegen.wholeStage")
+    configured = [asking.conf.get(name) for name in names]
+    session.tune(asking, [1000, 2000])
+    assert [asking.conf.get(name) for name in names] == ["false", "1", "false"]
+    session.tune(asking, [600_000, 600_000])
+    assert [asking.conf.get(name) for name in names] == configured

@@ -14,7 +14,17 @@ from xdist.scheduler import LoadScopeScheduling
 _GROUPS: Final = {
     "Spark, writing": tuple(
         f"audit/test_{name}"
-        for name in ("ingest", "poison", "verify", "elsewhere", "schema", "compact", "retention", "visible_ids")
+        for name in (
+            "ingest",
+            "poison",
+            "verify",
+            "elsewhere",
+            "schema",
+            "compact",
+            "retention",
+            "segment_log",
+            "visible_ids",
+        )
     ),
     "Spark, object stores": tuple(f"audit/test_{name}" for name in ("object_store", "publication", "readers")),
     "Kubernetes": (
