@@ -122,6 +122,7 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
     """
     rules = {rule.alert: rule for rule in policy.rules}
     routes = {route.key: route for route in every(policy.route)}
+    showing = policy.incident_destinations()
     regrouped = {
         fingerprint: group
         for fingerprint, group in alerts.groups.items()
@@ -140,7 +141,7 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
             if known is None and alert.ended and not is_owed:
                 continue
             if before and fingerprint not in regrouped:
-                shown = tuple(name for name in before.opened_at if name in policy.incident_destinations())
+                shown = tuple(name for name in before.opened_at if name in showing)
                 group = replace(before, route=group.route, labels=group.labels, members={}, opened_at=shown)
             waits = known is not None and group.flush_at is not None
             group = _with(group, alert, known)

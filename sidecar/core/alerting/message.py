@@ -128,7 +128,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     lines = [phrases.line(rules[alert.rule], alert, context.pods) for alert in notice.alerts]
     return Message(
         f"[{label}] {title}{more}",
-        "\n".join([*_bounded(lines, MOST_BYTES, len(lines)), *_why(context, problem)]),
+        "\n".join([*bounded(lines, MOST_BYTES, len(lines)), *_why(context, problem)]),
         tuple((clean(name), clean(value)) for name, value in _facts(context)),
         context.rule.severity,
         None if policy.link is None else f"{policy.link}/{page}",
@@ -158,7 +158,7 @@ def _why(context: _Context, problem: str | None) -> Iterator[str]:
         yield from map(clean, context.found.facts)
     if context.episode:
         known = context.episode.gathered
-        yield from _bounded(known.jobs, MOST_OF_JOBS, known.jobs_total)
+        yield from bounded(known.jobs, MOST_OF_JOBS, known.jobs_total)
     if problem:
         yield problem
 
@@ -223,7 +223,7 @@ def _jobs_line(jobs: MovedJobs) -> str:
     return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
 
 
-def _bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
+def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
     """As many lines as fit in `room` bytes and MOST_LINES, then how many of `total` are omitted."""
     for number, line in enumerate(lines):
         room -= len(line.encode())

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Group, Member, MessageAlert, Notice, Reason
-from sidecar.core.alerting.message import MOST_ALERTS, MOST_LINES, WORST_FIRST, Message
+from sidecar.core.alerting.message import MOST_ALERTS, MOST_BYTES, WORST_FIRST, Message, bounded
 from sidecar.core.delivery.ledger_document import DROPPED
 from sidecar.core.delivery.new_deliveries import delivery_of
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Settled
@@ -73,10 +73,9 @@ def _message(policy: Policy, alerts: Sequence[Alert], labels: Sequence[Labels], 
     rules = ", ".join(sorted({alert.rule for alert in alerts}))
     clusters = ", ".join(sorted({clean(alert.cluster_id) for alert in alerts}))
     lines = [*_lines(policy, alerts)]
-    more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     return Message(
         f"[CONFIGURATION CHANGED] {clusters}: {rules} is no longer notified here",
-        "\n".join(["This is no all-clear: the configuration has changed.", *lines[:MOST_LINES], *more]),
+        "\n".join(["This is no all-clear: the configuration has changed.", *bounded(lines, MOST_BYTES, len(lines))]),
         (("alert", f"{rules} ({Reason.CONFIGURATION_CHANGED})"), ("cluster", clusters), ("observer", policy.observer)),
         min((Severity(each["severity"]) for each in labels), key=WORST_FIRST.index),
         policy.link and f"{policy.link}/",
