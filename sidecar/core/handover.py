@@ -238,27 +238,42 @@ def _cut(handover: Handover, jobs: Mapping[ComponentId, ComponentState], most: i
 
 
 def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery]) -> dict[str, Group]:
-    """`groups` as if nothing in the outbox had been notified. Destinations that did get it are known by the ledger."""
+    """`groups` as if nothing in the outbox had been notified. Destinations that did get it are known by the ledger.
+
+    An incident that has not been opened yet is not closed: what opens it comes last.
+    """
     found = dict(groups)
-    for delivery in deliveries:
+    for delivery in sorted(deliveries, key=lambda each: not each.is_closing):
         if delivery.owed:
             known = found.get(delivery.fingerprint) or Group("", {}, incident=delivery.incident)
             if delivery.reason is Reason.CONFIGURATION_CHANGED:
                 known = replace(known, opened_at=tuple({*known.opened_at, delivery.destination}))
             members = {**{member.alert.id: member for member in delivery.owed}, **_ended_meanwhile(known, delivery)}
+            due = delivery.next_at if delivery.is_closing else delivery.queued_at.steady
             found[delivery.fingerprint] = replace(
                 known,
                 members={**known.members, **members},
-                flush_at=delivery.queued_at.steady,
-                notified_at=None if delivery.reason is Reason.FIRST else known.notified_at or delivery.queued_at.steady,
+                flush_at=due if known.flush_at is None else min(due, known.flush_at),
+                notified_at=_notified_at(known, delivery),
             )
     return found
 
 
+def _notified_at(group: Group, delivery: Delivery) -> int | None:
+    """When the group was notified, so that the next sidecar gives `delivery` the same reason."""
+    if delivery.is_closing:
+        return group.notified_at
+    return None if delivery.reason is Reason.FIRST else group.notified_at or delivery.queued_at.steady
+
+
 def _ended_meanwhile(group: Group, delivery: Delivery) -> dict[str, Member]:
     """What `delivery` owes, as it is now."""
-    owed = {member.alert.id: member.notified for member in delivery.owed}
-    return {key: replace(member, notified=owed[key]) for key, member in group.members.items() if key in owed}
+    owed = {member.alert.id: member for member in delivery.owed}
+    return {
+        key: replace(member, notified=owed[key].notified, closes=owed[key].closes)
+        for key, member in group.members.items()
+        if key in owed
+    }
 
 
 def _with_members(groups: Mapping[str, Group], wanted: Callable[[Member], bool]) -> dict[str, Group]:

@@ -78,6 +78,8 @@ class Member(Struct, frozen=True, rename={"notified": "told", "suppressed_by": "
     """Why it was suppressed when its group was last flushed."""
     silence: SilenceId | None = None
     """The silence that suppressed it then."""
+    closes: bool = False
+    """It only closes its incident: it was over when it was notified. Only from a handover; else a delivery waits in the outbox."""
 
 
 class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
@@ -158,9 +160,13 @@ class Notice(Struct, frozen=True):
     incident: str = ""
     goes_on: bool = False
     """Whether an alert of the group that was notified still fires, also if it is suppressed or cannot be observed now."""
+    closes: bool = False
+    """Whether it only closes an incident, whose alerts were over when they were notified."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""
+        if self.closes and not destination.keeps_incidents:
+            return False
         return destination.send_resolved or self.news > 0 or self.reason not in {Reason.RESOLVED, Reason.SHRANK}
 
     def owed(self, most: int) -> tuple[Member, ...]:

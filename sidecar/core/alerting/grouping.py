@@ -260,19 +260,22 @@ def _flush(
     suppressed_by |= dict.fromkeys(hidden, Reason.SUPPRESSED_BY_SILENCE)
     open_to = {key: member for key, member in group.members.items() if key not in suppressed_by}
     news = [m.alert for m in open_to.values() if not m.notified and (not m.alert.ended or _is_fresh(m))]
-    resolved = [m.alert for m in open_to.values() if m.notified and m.alert.ended]
+    over = [m for m in open_to.values() if m.notified and m.alert.ended]
+    goes_on = any(not m.alert.ended and (m.notified or key in open_to) for key, m in group.members.items())
+    closes = bool(over) and not (news or goes_on) and all(m.closes for m in over)
+    resolved = [m.alert for m in over if closes or not m.closes]
     still = [m.alert for m in open_to.values() if m.notified and not m.alert.ended and is_observable(m.alert, blind)]
     again = bool(still) and group.notified_at is not None and now.steady >= group.notified_at + route.repeat_interval
     notice = None
     if news or resolved or again:
-        reason = _reason(group, news, resolved)
+        reason = Reason.RESOLVED if closes else _reason(group, news, resolved)
         thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in (*news, *resolved, *still)))
         incident = group.incident or _incident(policy, fingerprint, group.labels)
         opened_at = [each.name for each in policy.receivers.get(route.receiver, ()) if each.shows_incidents]
         group = replace(group, thread=thread, incident=incident, opened_at=tuple(opened_at))
-        goes_on = any(not m.alert.ended and (m.notified or key in open_to) for key, m in group.members.items())
+        changed = *news, *resolved, *still
         notice = Notice(
-            fingerprint, route, reason, (*news, *resolved, *still), len(news), group.labels, thread, incident, goes_on
+            *(fingerprint, route, reason, changed, len(news), group.labels, thread, incident, goes_on, closes)
         )
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert, hidden.get(key))
@@ -280,11 +283,16 @@ def _flush(
         if (why := _newly_suppressed(member, suppressed_by.get(key, member.suppressed_by), hidden.get(key)))
     ]
     left = {
-        key: Member(member.alert, member.notified or key in open_to, suppressed_by.get(key), hidden.get(key))
+        key: replace(
+            member,
+            notified=member.notified or key in open_to,
+            suppressed_by=suppressed_by.get(key),
+            silence=hidden.get(key),
+        )
         for key, member in group.members.items()
         if not member.alert.ended or (member.notified and key in suppressed_by)
     }
-    notified_at = now.steady if notice else group.notified_at
+    notified_at = now.steady if notice and not closes else group.notified_at
     if not left:
         rest = None if notified_at is None else replace(group, members={}, flush_at=None, notified_at=notified_at)
         return rest, notice, suppressed

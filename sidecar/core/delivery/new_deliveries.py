@@ -39,9 +39,10 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
             if destination.feed:
                 fed = feed.of_notice(policy, clusters, notice, destination.feed)
                 to_it = replace(to_it, parts=(), alerts=(), feed=fed)
-            yield to_it
+            yield _closing(to_it, message, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
-                yield _closing(to_it, compose(replace(notice, reason=Reason.RESOLVED), policy, clusters))
+                closed = compose(replace(notice, reason=Reason.RESOLVED), policy, clusters)
+                yield _closing(to_it, closed, after=EVENT_OPEN)
 
 
 def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -> Delivery:
@@ -74,7 +75,7 @@ def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -
     )
 
 
-def _closing(delivery: Delivery, message: Message) -> Delivery:
+def _closing(delivery: Delivery, message: Message, after: int) -> Delivery:
     """Closes the incident that `delivery` opens, though all of its alerts are events that are over."""
     return replace(
         delivery,
@@ -86,9 +87,9 @@ def _closing(delivery: Delivery, message: Message) -> Delivery:
         parts=tuple(
             replace(part, alert_id=record_id("closing", part.alert_id), subjects=()) for part in delivery.parts
         ),
-        owed=(),
+        owed=tuple(replace(member, notified=True, closes=True) for member in delivery.owed),
         is_closing=True,
-        next_at=delivery.next_at + EVENT_OPEN,
+        next_at=delivery.next_at + after,
     )
 
 

@@ -57,6 +57,45 @@ def test_a_failover_that_is_over_is_closed_after_five_minutes() -> None:
     assert closing.title.startswith("[RESOLVED] ")
 
 
+def test_the_next_sidecar_closes_what_its_predecessor_opened() -> None:
+    """With an empty disk: from the handover. Once, only where it is kept open, and not before the message that opened it."""
+    flink, sidecar = watching(policy=telling(PAGER, Destination("ops", 1)))
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    opened = sidecar.sent[0]
+    sidecar.is_replaced(down_for=20).connects().waits(1200)
+    assert paged(sidecar) == [("FIRST", False), ("FIRST", False), ("RESOLVED", True)]
+    closing = sidecar.sent[-1]
+    assert (closing.destination, closing.incident) == (opened.destination, opened.incident)
+    assert {part.alert_id for part in closing.parts}.isdisjoint(part.alert_id for part in opened.parts)
+    assert sidecar.state.alerts.groups == {}
+
+
+def test_what_was_not_opened_yet_is_opened_by_the_next_sidecar_and_closed_after_five_minutes() -> None:
+    """Its predecessor could not deliver."""
+    flink, sidecar = watching(policy=PAGED)
+    sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    del sidecar.sent[:], sidecar.answers["ops#0"]
+    sidecar.is_replaced().connects().waits(EVENT_OPEN / SECOND - 10)
+    assert paged(sidecar) == [("FIRST", False)]
+    sidecar.waits(600)
+    assert paged(sidecar)[1:] == [("RESOLVED", True)]
+
+
+def test_a_newer_alert_takes_the_place_of_a_closing_that_was_handed_over() -> None:
+    """Nobody is told that the event is over: the incident goes on."""
+    flink, sidecar = watching(policy=PAGED)
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    sidecar.is_replaced().connects().waits(1)
+    flink.vacate()
+    sidecar.sees_changes().waits(900)
+    assert sidecar.sent[1].goes_on
+    assert not any(closing for _, closing in paged(sidecar))
+
+
 def test_what_closes_gives_way_to_a_newer_message() -> None:
     """Which decides when the incident ends; that is on the record."""
     flink, sidecar = watching(policy=PAGED)
