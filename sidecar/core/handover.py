@@ -248,7 +248,10 @@ def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery
             known = found.get(delivery.fingerprint) or Group("", {}, incident=delivery.incident)
             if delivery.reason is Reason.CONFIGURATION_CHANGED:
                 known = replace(known, opened_at=tuple({*known.opened_at, delivery.destination}))
-            members = {**{member.alert.id: member for member in delivery.owed}, **_ended_meanwhile(known, delivery)}
+            members = {}
+            for owed in delivery.owed:
+                member = known.members.get(owed.alert.id, owed)  # it may have ended meanwhile
+                members[owed.alert.id] = replace(member, notified=owed.notified, closes=owed.closes)
             due = delivery.next_at if delivery.is_closing else delivery.queued_at.steady
             found[delivery.fingerprint] = replace(
                 known,
@@ -264,16 +267,6 @@ def _notified_at(group: Group, delivery: Delivery) -> int | None:
     if delivery.is_closing:
         return group.notified_at
     return None if delivery.reason is Reason.FIRST else group.notified_at or delivery.queued_at.steady
-
-
-def _ended_meanwhile(group: Group, delivery: Delivery) -> dict[str, Member]:
-    """What `delivery` owes, as it is now."""
-    owed = {member.alert.id: member for member in delivery.owed}
-    return {
-        key: replace(member, notified=owed[key].notified, closes=owed[key].closes)
-        for key, member in group.members.items()
-        if key in owed
-    }
 
 
 def _with_members(groups: Mapping[str, Group], wanted: Callable[[Member], bool]) -> dict[str, Group]:

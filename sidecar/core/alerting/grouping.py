@@ -269,13 +269,17 @@ def _flush(
     notice = None
     if news or resolved or again:
         reason = Reason.RESOLVED if closes else _reason(group, news, resolved)
-        thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in (*news, *resolved, *still)))
+        included = (*news, *resolved, *still)
+        thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in included))
         incident = group.incident or _incident(policy, fingerprint, group.labels)
         opened_at = [each.name for each in policy.receivers.get(route.receiver, ()) if each.shows_incidents]
         group = replace(group, thread=thread, incident=incident, opened_at=tuple(opened_at))
-        changed = *news, *resolved, *still
         notice = Notice(
-            *(fingerprint, route, reason, changed, len(news), group.labels, thread, incident, goes_on, closes)
+            *(fingerprint, route, reason, included, len(news), group.labels),
+            thread=thread,
+            incident=incident,
+            goes_on=goes_on,
+            closes=closes,
         )
     suppressed = [
         Suppressed(fingerprint, route, why, member.alert, hidden.get(key))

@@ -85,7 +85,7 @@ def test_what_was_not_opened_yet_is_opened_by_the_next_sidecar_and_closed_after_
 
 
 def test_a_newer_alert_takes_the_place_of_a_closing_that_was_handed_over() -> None:
-    """Nobody is told that the event is over: the incident goes on."""
+    """Nobody is notified of the end of the event: the incident goes on."""
     flink, sidecar = watching(policy=PAGED)
     fail_over(flink, sidecar)
     sidecar.waits(60)
