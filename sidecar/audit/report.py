@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from sidecar import __version__
 from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.audit_log import audit_folder
+from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.report_data import VIEWS, Findings, find
 from sidecar.audit.report_figures import notices, tiles
 from sidecar.audit.report_list import failover_list
@@ -44,7 +45,7 @@ def write_report(spark: SparkSession, audit: str, html: Path, wanted: Wanted | N
     folder = audit_folder(session, audit, do_what)
 
     def read() -> Findings:
-        register_views(session, audit, VIEWS)
+        register_views(session, audit, VIEWS, recent=RecentLeadership())
         tables = map(session.table, BASE_VIEWS.keys() & VIEWS)
         tune(session, (size for table in tables for size in sizes_to_read(table)))
         return find(session, find_period(session, folder, wanted or Wanted()))

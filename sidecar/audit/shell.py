@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit.audit_error import JVM_ENDED, AuditError, StoppedError, failing_to
 from sidecar.audit.audit_log import audit_folder
 from sidecar.audit.catalog import catalog, comments
+from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.session import own_session
 from sidecar.audit.sql import OUTPUTS, Output, QueryResult, render, run_sql
 from sidecar.audit.views import register_views
@@ -69,6 +70,7 @@ class Shell:
         self._answers, self._messages = answers, messages
         self._timing = False
         self._pending = ""
+        self._recent = RecentLeadership()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="query")
 
     def run(self, lines: Iterable[str]) -> None:
@@ -94,7 +96,7 @@ class Shell:
         *complete, self._pending = split(self._pending + text)
         for statement in complete:
             if not is_blank(statement):
-                self._answer(partial(run_sql, self._spark, self._audit, statement))
+                self._answer(partial(run_sql, self._spark, self._audit, statement, self._recent))
 
     def columns(self, names: Collection[str]) -> dict[str, list[tuple[str, str, str]]]:
         """The columns of these tables and views: names, types and comments."""
@@ -144,6 +146,7 @@ class Shell:
         try:
             self._cancellable(ask)
         except AuditError as error:
+            self._recent.forget()
             if JVM_ENDED in str(error):
                 raise
             self._fail(str(error))

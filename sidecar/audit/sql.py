@@ -29,8 +29,9 @@ from pyspark.sql.types import (
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.query_check import check_query
+from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.session import own_session, sizes_to_read, tune
-from sidecar.audit.views import register_views
+from sidecar.audit.views import leadership_reads, register_views
 from sidecar.core.counted import counted
 from sidecar.core.sanitize import escaped
 
@@ -69,20 +70,23 @@ class QueryResult(Struct, frozen=True):
     """Fetched lazily, so that an answer may exceed the memory; fetching may raise AuditError. Instants are RFC 3339."""
 
 
-def run_sql(spark: SparkSession, audit: str, query: str) -> QueryResult:
+def run_sql(spark: SparkSession, audit: str, query: str, recent: RecentLeadership | None = None) -> QueryResult:
     """Query the audit log at `audit` (a path or any URL that Spark supports), in a session of its own.
 
-    The query can read only the views. Raises AuditError when there is no audit log, when the query is a command, or when Spark rejects it.
+    The query can read only the views. Queries with the same `recent` compute the recent leadership once. Raises AuditError when there is no
+    audit log, when the query is a command, or when Spark rejects it.
     """
 
     def ask() -> DataFrame:
-        register_views(session, audit, asked.views, commented=asked.described)
+        register_views(session, audit, asked.views, commented=asked.described, recent=kept)
         return session.sql(query)
 
     with failing_to("run the query"):
         session = own_session(spark)
         session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
         asked = check_query(session, query)
+        once = RecentLeadership() if leadership_reads(asked.views or ()) > 1 else None
+        kept = None if asked.described else recent or once
         answer = ask()
         tune(session, sizes_to_read(answer))
         fields = answer.schema.fields

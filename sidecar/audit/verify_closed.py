@@ -17,6 +17,7 @@ from sidecar.audit.closed import (
     read_manifest,
     unnamed,
 )
+from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import EVENT_DATE
 from sidecar.audit.session import sizes_to_read, tune
 from sidecar.audit.storage import Storage
@@ -105,5 +106,5 @@ def differences(session: SparkSession, audit: str) -> Iterator[str]:
 
 
 def _views(session: SparkSession, audit: str, *, from_scratch: bool) -> Mapping[str, DataFrame]:
-    register_views(session, audit, {*_DAYS, *SOURCES}, from_scratch=from_scratch)
+    register_views(session, audit, {*_DAYS, *SOURCES}, from_scratch=from_scratch, recent=RecentLeadership())
     return {view: session.table(view) for view in _DAYS}

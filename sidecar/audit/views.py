@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,7 @@ from sidecar.audit.closed import (
     read_manifest,
     unclosed,
 )
+from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage
 
@@ -49,12 +51,14 @@ def register_views(
     *,
     from_scratch: bool = False,
     commented: bool = False,
+    recent: RecentLeadership | None = None,
 ) -> None:
     """Register the views of the audit log at `audit` in the session: those `named`, if `commented` with comments, and their dependencies;
     or all, with comments.
 
-    Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. Spark takes most of a second for
-    all nineteen; a query needs about three. Raises AuditError when there is no audit log.
+    Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. The leadership since then is computed
+    whenever it is read or, with `recent`, kept there. Spark takes most of a second for all nineteen; a query needs about three. Raises
+    AuditError when there is no audit log.
     """
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
@@ -64,7 +68,7 @@ def register_views(
             manifest = read_manifest(folder)
             try:
                 manifest = unclosed(manifest) if from_scratch else manifest
-                _register(spark, folder, wanted, manifest, shown)
+                _register(spark, folder, wanted, manifest, shown, recent)
                 break
             except Exception as error:
                 # Files that a manifest names are deleted when a newer one has replaced it.
@@ -73,7 +77,12 @@ def register_views(
 
 
 def _register(
-    spark: SparkSession, folder: Storage, wanted: AbstractSet[str], manifest: Manifest, commented: AbstractSet[str]
+    spark: SparkSession,
+    folder: Storage,
+    wanted: AbstractSet[str],
+    manifest: Manifest,
+    commented: AbstractSet[str],
+    recent: RecentLeadership | None,
 ) -> None:
     for name in filter(wanted.__contains__, BASE_VIEWS):
         _create(_table(spark, folder, name), name, commented=name in commented)
@@ -88,7 +97,11 @@ def _register(
     for name in filter(wanted.__contains__, _CLOSED):
         read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
     for name in filter(wanted.__contains__, (*_TERMS, *ANSWERS)):
-        if name != "sight":
+        if name == "_stretches" and recent is not None:
+            fold = partial(spark.sql, _definition(name, manifest.begin))
+            rows = recent.rows(spark, manifest.begin, (*SOURCES.values(), "_carry"), fold)
+            rows.createOrReplaceTempView(name)
+        elif name != "sight":
             define(spark, name, manifest.begin, commented=name in commented and name in ANSWERS)
     for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
         if name.startswith("_"):
@@ -132,6 +145,11 @@ def tables_unread(named: Collection[str]) -> set[str]:
     return BASE_VIEWS.keys() - {name.removeprefix("_") for name in _with_dependencies(named)}
 
 
+def leadership_reads(named: Collection[str]) -> int:
+    """How many times these views read the leadership since the last closed date."""
+    return sum("_stretches" in _words(name) for name in _with_dependencies(named) & {*_TERMS, *ANSWERS})
+
+
 def _with_dependencies(named: Collection[str]) -> set[str]:
     """These views, and those that they query."""
     wanted = {*named}
@@ -139,8 +157,12 @@ def _with_dependencies(named: Collection[str]) -> set[str]:
         if name == "sight" and name in wanted:
             wanted.add("coverage")  # of all dates
         elif name in wanted:
-            wanted.update(re.findall(r"\w+", _without_comments(_definition(name))))
+            wanted.update(_words(name))
     return wanted
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"\w+", _without_comments(_definition(name)))
 
 
 def views_script(spark: SparkSession, audit: str) -> str:

@@ -16,6 +16,7 @@ from sidecar.audit import AuditError
 from sidecar.audit.fold import Fold
 from sidecar.audit.ingest import ingest
 from sidecar.audit.materialize import is_kept, materialize
+from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.retention import expire
 from sidecar.audit.session import own_session, tune
 from sidecar.audit.verify import verify
@@ -41,7 +42,7 @@ def views(spark: SparkSession, audit: Path, *, from_scratch: bool = False) -> Sp
     """A session with the views."""
     session = own_session(spark)
     tune(session, ())
-    register_views(session, str(audit), VIEWS, from_scratch=from_scratch)
+    register_views(session, str(audit), VIEWS, from_scratch=from_scratch, recent=RecentLeadership())
     return session
 
 
