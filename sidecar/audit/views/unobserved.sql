@@ -31,10 +31,8 @@ missed AS (
     job_id,
     min(observed_at) AS at,
     bool_and(kind = 'DISCOVERED') AS found_later,
-    min_by(
-      struct(unobserved AS exactly, coalesce(unobserved_at_least, unobserved) AS at_least),
-      struct(coalesce(unobserved_at_least, unobserved), unobserved IS NULL)
-    ) AS least
+    min(coalesce(unobserved_at_least, unobserved)) AS at_least,
+    min(unobserved) AS exactly
   FROM transitions
   WHERE coalesce(unobserved_at_least, unobserved) IS NOT NULL
   GROUP BY
@@ -52,7 +50,7 @@ SELECT
 FROM leadership
 WHERE state = 'UNREADABLE'
 UNION ALL
-SELECT cluster_id, 'CHANGES', component, job_id, NULL, at, NULL, least.exactly, least.at_least
+SELECT cluster_id, 'CHANGES', component, job_id, NULL, at, NULL, CASE WHEN exactly = at_least THEN exactly END, at_least
 FROM missed LEFT ANTI JOIN sight
   ON found_later AND missed.cluster_id = sight.cluster_id AND sight.began_at < missed.at AND missed.at < sight.ended_at
-WHERE least.at_least > 0
+WHERE at_least > 0
