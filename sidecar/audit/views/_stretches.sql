@@ -6,8 +6,6 @@
 WITH facts AS (
   SELECT
     'fact' AS role, cluster_id, component, job_id, observed_at AS at, recorded_at, id, kind, after_session_id AS session_id,
-    after_address AS address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least,
-    downtime_seconds_at_most, coalesce(returned, false) AS returned, coalesce(split, false) AS split, episode_id,
     CASE
       WHEN kind = 'RETIRED' THEN 'GONE'
       WHEN kind = 'OBSCURED' THEN 'UNREADABLE'
@@ -15,15 +13,21 @@ WITH facts AS (
       ELSE 'HELD'
     END AS state,
     coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version)) AS writing,
-    observed_at AS best_at, observed_at AS confirmed_at,
-    CAST(NULL AS STRUCT<session_id: STRING, address: STRING>) AS before, CAST(NULL AS BOOLEAN) AS new_term
+    observed_at AS confirmed_at, CAST(NULL AS STRUCT<session_id: STRING, address: STRING>) AS before, CAST(NULL AS BOOLEAN) AS new_term,
+    -- One column, which Spark copies as a whole: each window copies its rows.
+    struct(
+      kind, after_address AS address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least,
+      downtime_seconds_at_most, coalesce(returned, false) AS returned, coalesce(split, false) AS split, episode_id, observed_at AS at, id
+    ) AS record
   FROM _transitions
   WHERE kind <> 'OBSCURED' OR view = 'CONNECTED'  -- without a connection the time is unobserved: see `sight`
   UNION ALL
   SELECT
-    role, cluster_id, component, job_id, at, recorded_at, id, kind, session_id, address, last_known_session_id, last_known_address,
-    vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, returned, split, episode_id, state, writing, best_at,
-    confirmed_at, before, new_term
+    role, cluster_id, component, job_id, at, recorded_at, id, kind, session_id, state, writing, confirmed_at, before, new_term,
+    struct(
+      kind, address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
+      returned, split, episode_id, best_at AS at, id
+    )
   FROM _carry
   WHERE role IN ('stretch', 'judgement')
 ),
@@ -112,12 +116,8 @@ stretches AS (
     bool_or(new_term) AS new_term,
     -- R3: of several observers, prefer one that observed the beginning, and the vacancy before it, within an hour.
     min_by(
-      struct(
-        kind, address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
-        returned, split, episode_id, best_at AS at, id
-      ),
-      struct(kind = 'DISCOVERED', vacant_seconds IS NULL, downtime_seconds_at_most IS NULL, best_at, id)
-    ) FILTER (WHERE unix_micros(best_at) - unix_micros(began_at) <= 3600000000) AS best
+      record, struct(kind = 'DISCOVERED', record.vacant_seconds IS NULL, record.downtime_seconds_at_most IS NULL, record.at, id)
+    ) FILTER (WHERE unix_micros(record.at) - unix_micros(began_at) <= 3600000000) AS best
   FROM numbered
   GROUP BY cluster_id, component, job_id, nth, state, session_id, began_at
 ),
