@@ -40,8 +40,21 @@ def audit_folder(session: SparkSession, audit: str, do_what: str) -> Storage:
 
 def dates_before(audit: Storage, limit: date) -> list[str]:
     """The date folders of all tables that are older than `limit`, relative to the audit log."""
-    paths = [f"{table}/{name}" for table in table_names(audit) for name in audit.names(table)]
-    return [path for path in paths if (day := date_of(path.partition("/")[2])) is not None and day < limit]
+    return [date_folder(table, day) for table in table_names(audit) for day in dates_of(audit, table) if day < limit]
+
+
+def dates_of(audit: Storage, table: str) -> list[date]:
+    """The dates of which a table has a folder, in order; none if it does not exist."""
+    if not audit.is_folder(table):
+        return []
+    # Through the JVM, a year of names takes 0.3 s.
+    names = (path.name for path in (audit.local / table).iterdir()) if audit.local else audit.names(table)
+    return sorted(filter(None, map(date_of, names)))
+
+
+def date_folder(table: str, day: date) -> str:
+    """The folder of a date, relative to the audit log."""
+    return f"{table}/{EVENT_DATE}={day}"
 
 
 def table_names(audit: Storage) -> list[str]:

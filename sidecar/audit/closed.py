@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.schema import EVENT_DATE, with_event_date
+from sidecar.audit.schema import with_event_date
 from sidecar.audit.storage import STAGING, Storage
 
 SOURCES: Final = {"transitions": "_transitions", "coverage": "_coverage"}
@@ -218,23 +218,23 @@ def read_files(
     if not paths:
         return no_rows(session, schema)
     reader = session.read.schema(schema).option("basePath", audit.full_url(table))
-    with _listing_here(session, audit):
+    with listing_here(session, audit):
         # INSERT INTO could write to a view of the files, but not to a query over them.
         return reader.parquet(*(audit.full_url(path) for path in paths)).select("*")
 
 
 @contextmanager
-def _listing_here(session: SparkSession, audit: Storage) -> Iterator[None]:
-    """On a local file system, look up files one by one, instead of in a Spark job with a task for each."""
-    before = session.conf.get(_PARALLEL_LISTING) or ""
-    if audit.local is not None:
-        session.conf.set(_PARALLEL_LISTING, 1_000_000)
+def listing_here(session: SparkSession, audit: Storage) -> Iterator[None]:
+    """On a local file system, have Spark look up files and folders one by one, instead of in a job with a task for each."""
+    if audit.local is None:
+        yield
+        return
+    before = session.conf.get(_PARALLEL_LISTING, None)
+    session.conf.set(_PARALLEL_LISTING, 1_000_000)
     try:
         yield
     finally:
-        session.conf.set(_PARALLEL_LISTING, before)
-
-
-def date_folder(table: str, day: date) -> str:
-    """The folder of a date, relative to the audit log."""
-    return f"{table}/{EVENT_DATE}={day}"
+        if before is None:
+            session.conf.unset(_PARALLEL_LISTING)
+        else:
+            session.conf.set(_PARALLEL_LISTING, before)

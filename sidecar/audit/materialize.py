@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.audit_log import date_of, open_audit_log
+from sidecar.audit.audit_log import date_folder, date_of, dates_of, open_audit_log
 from sidecar.audit.closed import (
     CLOSED,
     CLOSED_TABLES,
@@ -25,7 +25,6 @@ from sidecar.audit.closed import (
     Manifest,
     Source,
     commit,
-    date_folder,
     days,
     delete_unnamed,
     read_carry,
@@ -177,8 +176,8 @@ class Closing:
             sources={day: source for day, source in self.manifest.sources.items() if day > base},
         )
         self._publish(manifest, [], carries)
-        for table in filter(self._audit.is_folder, CLOSED_TABLES):
-            for day in filter(None, map(date_of, self._audit.names(table))):
+        for table in CLOSED_TABLES:
+            for day in dates_of(self._audit, table):
                 if day < oldest:
                     self._audit.drop(date_folder(table, day))
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_log import date_of
+from sidecar.audit.audit_log import dates_of
 from sidecar.audit.storage import Storage
 
 DEFAULT_SINCE: Final = timedelta(days=90)
@@ -70,8 +70,7 @@ def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Perio
 
     Raises LookupError when nothing is recorded in it, or not of a cluster that is asked for.
     """
-    tables = [table for table in _RECORDING if folder.is_folder(table)]
-    recorded = [day for table in tables for name in folder.names(table) if (day := date_of(name))]
+    recorded = [day for table in _RECORDING for day in dates_of(folder, table)]
     if not recorded:
         raise LookupError("nothing is recorded in it yet")
     last = min(wanted.last or max(recorded), max(recorded))

@@ -65,7 +65,7 @@ class Storage:
 
     def full_url(self, path: str) -> str:
         """The full URL of a path in this folder."""
-        return str(self._path(path).toString())
+        return f"{self.url}/{path}"
 
     def path(self, path: str = "") -> Path:
         """A path in this folder on a local file system. Raises AuditError on any other."""

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import failing_to, is_unreadable_file
-from sidecar.audit.audit_log import audit_folder, date_of
+from sidecar.audit.audit_log import audit_folder, date_folder, dates_of
 from sidecar.audit.catalog import ANSWERS, answer, comments, with_comments
 from sidecar.audit.closed import (
     CARRY,
@@ -19,7 +19,7 @@ from sidecar.audit.closed import (
     EPOCH,
     SOURCES,
     Manifest,
-    date_folder,
+    listing_here,
     no_rows,
     read_carry,
     read_closed,
@@ -113,10 +113,8 @@ def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: 
     if manifest.last is None:
         return _table(spark, audit, table)
     first = manifest.last + timedelta(days=table != "coverage")
-    dates = filter(None, map(date_of, audit.names(table) if audit.is_folder(table) else []))
-    return read_files(
-        spark, audit, table, BASE_VIEWS[table], [date_folder(table, day) for day in dates if day >= first]
-    )
+    folders = [date_folder(table, day) for day in dates_of(audit, table) if day >= first]
+    return read_files(spark, audit, table, BASE_VIEWS[table], folders)
 
 
 def define(
@@ -147,7 +145,7 @@ def tables_unread(named: Collection[str]) -> set[str]:
 
 def leadership_reads(named: Collection[str]) -> int:
     """How many times these views read the leadership since the last closed date."""
-    return sum("_stretches" in _words(name) for name in _with_dependencies(named) & {*_TERMS, *ANSWERS})
+    return sum(_reads(name).count("_stretches") for name in _with_dependencies(named) & {*_TERMS, *ANSWERS})
 
 
 def _with_dependencies(named: Collection[str]) -> set[str]:
@@ -157,12 +155,13 @@ def _with_dependencies(named: Collection[str]) -> set[str]:
         if name == "sight" and name in wanted:
             wanted.add("coverage")  # of all dates
         elif name in wanted:
-            wanted.update(_words(name))
+            wanted.update(_reads(name))
     return wanted
 
 
-def _words(name: str) -> list[str]:
-    return re.findall(r"\w+", _without_comments(_definition(name)))
+def _reads(name: str) -> list[str]:
+    """The relations in the definition of a view. Columns may have the name of a view: `unobserved`."""
+    return re.findall(r"\b(?:FROM|JOIN|TABLE)\s+(\w+)", _without_comments(_definition(name)))
 
 
 def views_script(spark: SparkSession, audit: str) -> str:
@@ -225,6 +224,7 @@ def _table(spark: SparkSession, audit: Storage, name: str) -> DataFrame:
     """The table now: columns that an older file lacks are null, columns of a newer schema are not shown."""
     schema = with_event_date(BASE_VIEWS[name])
     if audit.is_folder(name):
-        # INSERT INTO could write to a view of the files, but not to a query over them.
-        return spark.read.schema(schema).parquet(audit.full_url(name)).select("*")
+        with listing_here(spark, audit):
+            # INSERT INTO could write to a view of the files, but not to a query over them.
+            return spark.read.schema(schema).parquet(audit.full_url(name)).select("*")
     return no_rows(spark, schema)

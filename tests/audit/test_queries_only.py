@@ -1,5 +1,6 @@
 """`audit sql` answers and changes nothing: neither the audit log nor anything else."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from sidecar.audit.query_check import Asked, check_query
 from sidecar.audit.schema import BASE_VIEWS
 from sidecar.audit.session import own_session
 from sidecar.audit.sql import run_sql
-from tests.audit.spooling import seal, transition
+from sidecar.audit.views import register_views
+from tests.audit.spooling import NOON, seal, transition
 
 pytestmark = pytest.mark.spark
 
@@ -90,6 +92,25 @@ def test_whatever_only_asks_is_taken(spark: SparkSession, query: str) -> None:
 def test_a_query_finds_the_views_it_names(spark: SparkSession, log: str, view: str) -> None:
     """Only those are made, with those that they ask."""
     assert len([*run_sql(spark, log, f"TABLE {view}").rows]) < 3
+
+
+def test_a_column_is_not_taken_for_the_view_of_its_name(spark: SparkSession, log: str) -> None:
+    """`weekly_report` has a column `unobserved`, and does not ask that view."""
+    session = own_session(spark)
+    register_views(session, log, {"weekly_report"})
+    made = {table.name for table in session.catalog.listTables()}
+    asked = {"availability", "known_until", "failovers", "episodes", "alert_deliveries", "notifications"}
+    assert made == {"weekly_report", *asked}
+
+
+def test_folders_are_listed_without_jobs(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """Spark starts one, with a task for each folder, if there are more than 32."""
+    seal(spool, "jm-0", 1, [transition(n, NOON + timedelta(days=n)) for n in range(33)])
+    ingest(spark, str(spool), str(audit))
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
+    before = jobs(None)
+    register_views(own_session(spark), str(audit))
+    assert jobs(None) == before
 
 
 @pytest.mark.parametrize(
