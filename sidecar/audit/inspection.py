@@ -47,7 +47,7 @@ class Inspection(Struct, frozen=True):
     """The reason for the quarantine: unreadable, oversized or damaged."""
     readable: bool = True
     """Whether the undamaged part can be read; False also for an oversized segment."""
-    long_lines: Sequence[LongLine] = ()
+    long_lines: tuple[LongLine, ...] = ()  # not a list: a segment without problems is equal to `Inspection()`
 
 
 def inspect(spool: Storage, urls: Sequence[str], *, with_hadoop: bool = False) -> dict[str, Inspection]:
@@ -72,7 +72,7 @@ def _inspected(spool: Storage, url: str) -> Inspection:
     except Exception as error:  # noqa: BLE001  every error is the reason
         text = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
         return Inspection(f"unreadable segment: {text}", readable=False)
-    return Inspection(f"damaged segment: {problem}" if problem else "", long_lines=lines.long)
+    return Inspection(f"damaged segment: {problem}" if problem else "", long_lines=tuple(lines.long))
 
 
 def _with_hadoop(spool: Storage, url: str, found: Inspection) -> Inspection:

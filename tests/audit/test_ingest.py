@@ -234,6 +234,20 @@ def test_large_segments_are_read_at_the_same_time(audit: Path, spool: Path, inge
     assert len([*(audit / "transitions").rglob("*.parquet")]) > 1
 
 
+def test_transitions_as_the_sidecar_writes_them_are_parsed_once(
+    spool: Path, audit: Path, ingested: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a sound segment are read the fast way: the way that keeps text and line for the quarantine takes twice the time."""
+    seal(spool, "jm-0", 1, [transition(number) for number in range(9)])
+    seal(spool, "jm-1", 1, [transition(number, job_id="1" * 32, unobserved=2) for number in range(9, 12)])
+
+    def read_segments(*_: object, **__: object) -> None:
+        raise AssertionError("sound segments were read the slow way")
+
+    monkeypatch.setattr("sidecar.audit.ingest.read_segments", read_segments)
+    assert ingested().rows == NOTHING | {"transitions": 12}
+
+
 def test_an_id_that_is_there_twice_among_many_is_written_once(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
