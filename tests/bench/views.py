@@ -1,10 +1,11 @@
-"""How long questions to the audit log take: `python -m tests.bench.views [rows of transitions, 10000000] [days, 365] [scratch]`.
+"""How long questions to the audit log take: `python -m tests.bench.views [rows of transitions, 10000000] [days, 365] [scratch] [folder=F]`.
 
 The log is made by Spark: 100 clusters with three components and 497 jobs each, watched by two observers for so long, whose leaders are
 revoked and granted in turn, evenly over the time; coverage by the hour, one outage of sight a day. Its dates are materialised but the
 last two; then every row of each answer is computed and thrown away, three times: twice as `audit sql` would, as a JVM has to compile code
 that it has never run, and once as `audit shell` does, which keeps the recent leadership. The floor is a plain scan by Spark of the columns
-of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records.
+of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records. With a folder, the
+log stays there, and is only asked the next time.
 """
 
 import re
@@ -178,13 +179,14 @@ def question(spark: SparkSession, audit: Path, days: int, table: Table) -> None:
         table.row(view, f"{first:.1f}", f"{again:.1f}", f"{in_shell:.1f}", f"{floor:.1f}", f"{again / floor:.1f}")
 
 
-def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool) -> None:
+def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, kept: Path | None) -> None:
     table = Table("what", "s", "again, s", "in a shell, s", "floor, s", "again to floor")
     with tempfile.TemporaryDirectory() as folder, spark_session(conf={"spark.driver.memory": "3g"}) as spark:
-        audit = Path(folder)
-        write(spark, audit, rows, days)
-        close(spark, audit, days, table)
-        redo(spark, audit, days, table)
+        audit = kept or Path(folder)
+        if not (audit / "transitions").exists():
+            write(spark, audit, rows, days)
+            close(spark, audit, days, table)
+            redo(spark, audit, days, table)
         question(spark, audit, days, table)
         for name in ("failovers", "availability") if from_scratch else ():
             seconds = ask(spark, audit, f"SELECT * FROM {name}", from_scratch=True)  # noqa: S608  our own text
@@ -193,4 +195,9 @@ def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool) -> None
 
 
 if __name__ == "__main__":
-    main(*map(int, filter(str.isdecimal, sys.argv[1:])), from_scratch="scratch" in sys.argv)
+    folders = [Path(given.removeprefix("folder=")) for given in sys.argv[1:] if given.startswith("folder=")]
+    main(
+        *map(int, filter(str.isdecimal, sys.argv[1:])),
+        from_scratch="scratch" in sys.argv,
+        kept=folders[0] if folders else None,
+    )
