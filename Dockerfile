@@ -37,7 +37,7 @@ RUN set -eu; \
     python3 -m venv --without-pip /opt/flink-ha-sidecar
 COPY deploy/build.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
-    /opt/tools/bin/pip install --require-hashes --only-binary :all: -r build.lock
+    /opt/tools/bin/pip install --no-deps --require-hashes --only-binary :all: -r build.lock
 
 # ---- the sidecar's dependencies ----
 # Wheels first, checked against the lock; then an installation that asks nobody. pure-sasl (of kazoo) has no wheel for Python 3: its
@@ -50,7 +50,7 @@ FROM tools AS sidecar-env
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
 COPY requirements/sidecar.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
-    /opt/tools/bin/pip wheel --require-hashes --only-binary :all: --no-binary pure-sasl --no-build-isolation \
+    /opt/tools/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary pure-sasl --no-build-isolation \
       --wheel-dir wheels -r sidecar.lock
 RUN set -eu; \
     /opt/tools/bin/pip --python /opt/flink-ha-sidecar/bin/python install --no-index --no-deps --no-compile wheels/*.whl; \
@@ -101,7 +101,7 @@ FROM sidecar-env AS audit-env
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
 COPY requirements/audit.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
-    /opt/tools/bin/pip wheel --require-hashes --only-binary :all: --no-binary pure-sasl,pyspark --no-build-isolation \
+    /opt/tools/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary pure-sasl,pyspark --no-build-isolation \
       --wheel-dir audit-wheels -r audit.lock
 RUN set -eu; \
     /opt/tools/bin/pip --python /opt/flink-ha-sidecar/bin/python install --no-index --no-deps --no-compile audit-wheels/*.whl; \

@@ -48,7 +48,9 @@ fi
 
 [ -x "$venv/bin/python" ] || { say "making $venv"; "$python" -m venv "$venv"; }
 say "installing the locked dependencies (the first time: some 600 MB, most of it Spark)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-compile -r requirements/dev.lock
+# Without dependencies: the lock names all of them, and pip would look at newer versions for one that is also named with an extra.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile -r requirements/dev.lock
+"$venv/bin/python" -m pip check --disable-pip-version-check >/dev/null || die "requirements/dev.lock is incomplete: see pip check; run make lock"
 # Bytecode is written when a module is first imported: most of what is installed never is.
 # The project itself, without asking anybody for anything: its build backend is in the lock.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
