@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.audit import class_archive
+from sidecar.audit import class_archive, compilers
 from sidecar.audit.audit_error import AuditError, reason
 from sidecar.audit.jvm import Jvm
 
@@ -39,9 +39,6 @@ _LOCAL_DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "16",
-    # Most runs are short, and spent half of their CPU time on compiling code that hardly ran (docs/audit.md: Measured). Spark's code
-    # does not fit into the 48 MB that Java reserves without its second compiler: a JVM that lives longer would compile it again and again.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
 _STOP_SECONDS: Final = 30.0
 
@@ -58,18 +55,24 @@ _SMALL_SETTINGS: Final = {
 
 @contextmanager
 def spark_session(
-    master: str | None = None, conf: Mapping[str, str] | None = None, *, write_archive: Path | None = None
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    *,
+    large: bool = False,
+    write_archive: Path | None = None,
 ) -> "Iterator[SparkSession]":
     """A Spark session with the audit's settings, on all cores of this machine unless `master` or `conf` name another master.
 
-    `master` and `conf` are those of spark-submit; `conf` overrides every default. Spark writes nothing to standard output, and writes to
-    standard error only with a `spark.log.level` in `conf`. The JVM ends with the block; then it writes the classes that it has loaded to
-    `write_archive`. Must not be nested, nor used beside another active Spark context. Raises AuditError when Spark cannot start.
+    `master` and `conf` are those of spark-submit; `conf` overrides every default. `large`: there is much to read (`compilers.is_large`).
+    Spark writes nothing to standard output, and writes to standard error only with a `spark.log.level` in `conf`. The JVM ends with the
+    block; then it writes the classes that it has loaded to `write_archive`. Must not be nested, nor used beside another active Spark
+    context. Raises AuditError when Spark cannot start.
     """
     given = dict(conf or {})
     where = master or given.get("spark.master", "local[*]")
     local = where == "local" or where.startswith("local[")
-    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else {})
+    java = {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {compilers.options(large=large)}"}
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS | java if local else {})
     environment = LOCAL_ENVIRONMENT if local else {}
     silent = "spark.log.level" not in given
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -105,7 +105,13 @@ def _register(
             define(spark, name, manifest.begin, commented=name in commented and name in ANSWERS)
     for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
         if name.startswith("_"):
-            spark.catalog.dropTempView(name)  # the views that query it stay valid
+            _drop(spark, name)
+
+
+def _drop(spark: SparkSession, name: str) -> None:
+    """Forget a view; those that query it stay valid. `spark.catalog` also looks for its plan in Spark's cache, for 40 ms."""
+    session: Any = spark._jsparkSession  # noqa: SLF001  there is no public way
+    session.sessionState().catalog().dropTempView(name)
 
 
 def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: str) -> DataFrame:

@@ -80,11 +80,12 @@ _answer_output = click.option(
 )
 
 
-def _session(master: str | None, conf: dict[str, str]) -> AbstractContextManager[Any]:
-    """A Spark session. Import audit modules inside it: only the session reports a missing Spark in one line."""
+def _session(*urls: str, master: str | None, conf: dict[str, str]) -> AbstractContextManager[Any]:
+    """A Spark session that reads these `urls`. Import audit modules inside it: only the session reports a missing Spark in one line."""
+    from sidecar.audit.compilers import is_large
     from sidecar.audit.session import spark_session
 
-    return spark_session(master, conf)
+    return spark_session(master, conf, large=is_large(*urls))
 
 
 @click.group()
@@ -99,7 +100,7 @@ def audit() -> None:
 def ingest(spool: str, audit_url: str, cache: Path | None, follow: bool, **spark_options: Any) -> None:
     """Ingest new segments. Repeat it at any time: each record is in the audit log once."""
     stop = Termination() if follow else None
-    with _session(**spark_options) as spark:
+    with _session(spool, audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import ingest as ingest_segments
 
         ingested = ingest_segments(spark, spool, audit_url, cache=cache, follow=follow, stop=stop)
@@ -124,7 +125,7 @@ def sql(
     """Query the audit log in Spark SQL. Its tables and views: docs/audit-cookbook.md."""
     if (query is None) is not print_views:
         raise click.UsageError("give either a query or --print-views")
-    with _session(**spark_options) as spark:
+    with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import readable, without_copy
         from sidecar.audit.sql import render, run_sql
         from sidecar.audit.views import views_script
@@ -146,7 +147,7 @@ def shell(
     **spark_options: Any,
 ) -> None:
     """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
-    with _session(**spark_options) as spark:
+    with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import readable
         from sidecar.audit.shell import Shell
 
@@ -178,7 +179,7 @@ def compact(
     """Merge small files, delete old data, and keep the answers of old dates. Run it once a day; readers are not disturbed."""
     if spool is not None and days is None:
         raise click.UsageError("--spool is for --keep: without it, nothing is deleted")
-    with _session(**spark_options) as spark:
+    with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import maintained
 
         with maintained(spark, audit_url, cache, spool=spool) as log:
@@ -218,7 +219,7 @@ def _compacted(log: Any, before: datetime | None, *, may_refuse: bool) -> bool:
 @_audit_options
 def materialize(audit_url: str, cache: Path | None, before: datetime | None, **spark_options: Any) -> None:
     """Keep the answers of old dates, so that views are fast. `compact` does it too; this is for storage that it refuses."""
-    with _session(**spark_options) as spark:
+    with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import maintained
 
         with maintained(spark, audit_url, cache) as log:
@@ -235,7 +236,7 @@ def _echo_materialized(done: Any) -> None:
 @_audit_options
 def verify(audit_url: str, cache: Path | None, deep: bool, **spark_options: Any) -> None:
     """Read all files and print defects. One per line; exit status 1 if there is any."""
-    with _session(**spark_options) as spark:
+    with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import readable
         from sidecar.audit.verify import verify as read_all
 
@@ -273,7 +274,7 @@ def report(
         raise click.UsageError("give either --since or --from")
     if first and last and first > last:
         raise click.UsageError("--from is later than --to")
-    with _session(**spark_options) as spark:
+    with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import readable
         from sidecar.audit.report import write_report
         from sidecar.audit.report_period import DEFAULT_SINCE, Wanted

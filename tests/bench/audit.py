@@ -57,7 +57,7 @@ class _Bench:
 
 
 def main(rows: int, dates: int, whole: bool) -> None:
-    with tempfile.TemporaryDirectory() as name, spark_session("local[2]") as spark:
+    with tempfile.TemporaryDirectory() as name, spark_session("local[2]", large=True) as spark:
         folder = Path(name)
         spool, existing = folder / "spool", folder / "existing"
         fill(spool, rows, _FIRST, dates, whole=whole)

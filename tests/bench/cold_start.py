@@ -25,9 +25,11 @@ from tests.kit.sidecar_process import COMMAND
 QUERY = "SELECT at, component, before_address, after_address, vacant_seconds FROM failovers ORDER BY at DESC LIMIT 10"
 _NO_ARCHIVE = "from sidecar.audit import class_archive; class_archive.options = lambda: ()\n"
 _COMPILED = "from sidecar.audit import session; session._SMALL_BYTES = -1\n"
+_SECOND_COMPILER = "from sidecar.audit import compilers; compilers.is_large = lambda *_: True\n"
 _MAIN = "\nfrom sidecar.cli.main import main; main()"
 WAYS = {
     "as it is": "",
+    "compiled as in a large log": _SECOND_COMPILER,
     "without the archive": _NO_ARCHIVE,
     "compiled and planned adaptively": _COMPILED,
     "neither": _NO_ARCHIVE + _COMPILED,

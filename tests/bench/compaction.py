@@ -53,7 +53,7 @@ def main(files: int = FILES) -> None:
     """The table of the readers, and what became of the files."""
     with tempfile.TemporaryDirectory(prefix="compaction-") as folder, ExitStack() as stack:
         audit = Path(folder) / "audit"
-        with spark_session("local[1]") as spark:
+        with spark_session("local[1]", large=True) as spark:
             file = pattern(Path(folder), spark)
         rows = small_files(audit, file, files)
         print(f"{files:,} files, {rows:,} rows, {_size(audit):.1f} MB")

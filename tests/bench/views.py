@@ -1,10 +1,11 @@
-"""How long questions to the audit log take: `python -m tests.bench.views [rows of transitions, 10000000] [days, 365] [scratch] [folder=F]`.
+"""How long questions to the audit log take: `python -m tests.bench.views [rows of transitions, 10000000] [days, 365] [scratch] [small] [folder=F]`.
 
 The log is made by Spark: 100 clusters with three components and 497 jobs each, watched by two observers for so long, whose leaders are
 revoked and granted in turn, evenly over the time; coverage by the hour, one outage of sight a day. Its dates are materialised but the
 last two; then every row of each answer is computed and thrown away, three times: twice as `audit sql` would, as a JVM has to compile code
 that it has never run, and once as `audit shell` does, which keeps the recent leadership. The floor is a plain scan by Spark of the columns
-of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records. With a folder, the
+of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records. With `small`, Java
+compiles as for a small log. With a folder, the
 log stays there, and is only asked the next time.
 """
 
@@ -179,9 +180,12 @@ def question(spark: SparkSession, audit: Path, days: int, table: Table) -> None:
         table.row(view, f"{first:.1f}", f"{again:.1f}", f"{in_shell:.1f}", f"{floor:.1f}", f"{again / floor:.1f}")
 
 
-def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, kept: Path | None) -> None:
+def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, small: bool, kept: Path | None) -> None:
     table = Table("what", "s", "again, s", "in a shell, s", "floor, s", "again to floor")
-    with tempfile.TemporaryDirectory() as folder, spark_session(conf={"spark.driver.memory": "3g"}) as spark:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        spark_session(conf={"spark.driver.memory": "3g"}, large=not small) as spark,
+    ):
         audit = kept or Path(folder)
         if not (audit / "transitions").exists():
             write(spark, audit, rows, days)
@@ -199,5 +203,6 @@ if __name__ == "__main__":
     main(
         *map(int, filter(str.isdecimal, sys.argv[1:])),
         from_scratch="scratch" in sys.argv,
+        small="small" in sys.argv,
         kept=folders[0] if folders else None,
     )

@@ -1,0 +1,133 @@
+"""A large run of Spark has Java's second compiler for the methods that need it; a small one has the first compiler alone."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sidecar.audit import compilers, session
+from sidecar.audit.audit_error import AuditError
+from sidecar.audit.compilers import is_large, options
+from sidecar.cli.audit import audit
+
+DIRECTIVES = Path(compilers.__file__).with_name("compiler_directives.json")
+SELECTED = [pattern.removesuffix(".*").removesuffix("*") for pattern in json.loads(DIRECTIVES.read_text())[0]["match"]]
+LARGE = 20_000_001
+START = """
+import sys
+from pathlib import Path
+from sidecar.audit import compilers
+from sidecar.audit.session import spark_session
+
+compilers._DIRECTIVES = Path(sys.argv[1])
+with spark_session("local[1]", {"spark.driver.memory": "600m"}, large=True) as spark:
+    java = spark._jvm.java.lang.management.ManagementFactory
+    print(spark.range(3).count(), *java.getRuntimeMXBean().getInputArguments(), sep="\\n")
+"""
+
+
+def fill(folder: Path, size: int) -> None:
+    """A file that takes no space on the disk."""
+    date = folder / "transitions" / "event_date=2026-11-20"
+    date.mkdir(parents=True)
+    with (date / "1.parquet").open("wb") as file:
+        file.truncate(size)
+
+
+def test_a_folder_is_large_by_the_bytes_in_it_and_below(tmp_path: Path) -> None:
+    """Those of several folders together. A folder that does not exist yet is empty; a link that leads nowhere has no size."""
+    fill(tmp_path / "log", LARGE - 1)
+    fill(tmp_path / "spool of mine", 1)
+    (tmp_path / "log" / "gone").symlink_to("nowhere")
+    log, spool, new = (str(tmp_path / name) for name in ("log", "spool of mine", "new"))
+    assert [is_large(), is_large(new), is_large(log), is_large(log, spool)] == [False, False, False, True]
+    assert is_large(f"file://{log}", Path(spool).as_uri())
+
+
+def test_so_many_files_are_large_whatever_their_size(tmp_path: Path) -> None:
+    """The start of a command does not wait until a million of them are counted."""
+    for number in range(10_000):
+        (tmp_path / str(number)).touch()
+    before = is_large(str(tmp_path))
+    (tmp_path / "one more").touch()
+    assert (before, is_large(str(tmp_path))) == (False, True)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/audit", "hdfs://name/audit", "s3a://bucket/audit"])
+def test_what_cannot_be_measured_is_taken_to_be_large(url: str, tmp_path: Path) -> None:
+    """A second of CPU time too much costs less than a long run at half the speed."""
+    assert is_large(str(tmp_path), url)
+
+
+@pytest.mark.parametrize("command", ["ingest", "sql", "shell", "compact", "materialize", "verify", "report"])
+def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ingest at its spool, too."""
+    found = list[bool]()
+
+    def started(*_: Any, large: bool) -> None:
+        found.append(large)
+        raise AuditError("no further")
+
+    monkeypatch.setattr(session, "spark_session", started)
+    more = {"ingest": ["--spool", str(tmp_path / "spool")], "sql": ["SELECT 1"], "report": ["--html", "report.html"]}
+    arguments = [command, "--audit", str(tmp_path / "log"), *more.get(command, [])]
+    CliRunner().invoke(audit, arguments)
+    fill(tmp_path / ("spool" if command == "ingest" else "log"), LARGE)
+    CliRunner().invoke(audit, arguments)
+    assert found == [False, True]
+
+
+def test_java_knows_every_directive(java: Path) -> None:
+    """It reads each of the patterns."""
+    command = [str(java), *shlex.split(options(large=True)), "-XX:+CompilerDirectivesPrint", "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    printed = [line.partition("matching:")[2].strip() for line in done.stdout.splitlines() if "matching:" in line]
+    named = {pattern for directive in json.loads(DIRECTIVES.read_text()) for pattern in [*directive["match"]]}
+    assert {pattern.strip() for line in printed for pattern in line.split(",") if pattern} >= named - {"*", "."}
+
+
+@pytest.mark.parametrize("prefix", [name for name in SELECTED if not name.startswith(("java/", "jdk/", "sun/"))])
+def test_each_directive_names_classes_that_exist(prefix: str, class_names: frozenset[str]) -> None:
+    """A newer Spark may have moved them: the option would be without effect."""
+    assert any(name.startswith(prefix) for name in class_names)
+
+
+@pytest.fixture(scope="module")
+def class_names() -> frozenset[str]:
+    """The classes of Spark's jars."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    names = set[str]()
+    for jar in (Path(spec.origin).parent / "jars").glob("*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            names.update(archive.namelist())
+    return frozenset(names)
+
+
+@pytest.mark.spark
+def test_spark_starts_with_directives_in_any_folder(tmp_path: Path) -> None:
+    """Also below one with a space and a quotation mark in its name."""
+    place = tmp_path / "o'clock at noon" / "directives.json"
+    place.parent.mkdir()
+    place.write_bytes(DIRECTIVES.read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", START, str(place)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ,
+        check=True,
+    )
+    count, *arguments = done.stdout.splitlines()
+    assert (count, done.stderr) == ("3", "")
+    assert f"-XX:CompilerDirectivesFile={place}" in arguments
+    assert not any("TieredStopAtLevel" in argument for argument in arguments)
