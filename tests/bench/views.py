@@ -1,12 +1,11 @@
-"""How long questions to the audit log take: `python -m tests.bench.views [rows of transitions, 10000000] [days, 365] [scratch] [small] [folder=F]`.
+"""How long questions to the audit log take: `python -m tests.bench.views [rows, 10000000] [days, 365] [scratch] [small] [folder=F]`.
 
 The log is made by Spark: 100 clusters with three components and 497 jobs each, watched by two observers for so long, whose leaders are
 revoked and granted in turn, evenly over the time; coverage by the hour, one outage of sight a day. Its dates are materialised but the
 last two; then every row of each answer is computed and thrown away, three times: twice as `audit sql` would, as a JVM has to compile code
 that it has never run, and once as `audit shell` does, which keeps the recent leadership. The floor is a plain scan by Spark of the columns
 of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records. With `small`, Java
-compiles as for a small log. With a folder, the
-log stays there, and is only asked the next time.
+compiles as in a small log. With a folder, the log stays there, and is only asked the next time.
 """
 
 import re
