@@ -83,7 +83,7 @@ def test_every_command_takes_a_bucket(
     spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ingest, compaction with retention, a query, a check, a report: on the command line."""
-    monkeypatch.setattr("sidecar.audit.session.spark_session", lambda *_: nullcontext(spark))
+    monkeypatch.setattr("sidecar.audit.session.spark_session", lambda *_, **__: nullcontext(spark))
     monkeypatch.setenv("FLINK_HA_SIDECAR_AUDIT_CACHE", str(tmp_path / "cache"))
     seal(bucket / "spool", "jm-0", 1, recorded("2.3.0"))
 
