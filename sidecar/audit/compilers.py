@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 _LARGE_BYTES: Final = 20_000_000
 _LARGE_FILES: Final = 10_000
@@ -18,7 +18,7 @@ def options(*, large: bool) -> str:
 
     Java's first compiler alone is best for most runs, which are short: half of their CPU time would be spent on compiling code that hardly
     runs. But it calls native code for each copy in memory and for each thread-local variable. In a large run the second compiler compiles
-    these few methods, which `compiler_directives.json` names. It needs a profile of their callers, which costs a second of CPU time.
+    these few methods, which `compiler_directives.json` names. It needs counters in all code, which cost a second of CPU time.
     """
     # The code does not fit into the 48 MB that Java reserves for the first compiler alone: a long run would compile it again and again.
     selected = f"-XX:+UnlockDiagnosticVMOptions {shlex.quote(f'-XX:CompilerDirectivesFile={_DIRECTIVES}')}"
@@ -40,10 +40,9 @@ def is_large(*urls: str) -> bool:
 
 def _folder(url: str) -> str | None:
     """The folder on this machine; None if it is elsewhere."""
-    if "://" not in url and not url.startswith("file:"):
-        return url
-    parts = urlsplit(url)
-    return unquote(parts.path) if parts.scheme == "file" else None
+    if url.startswith("file:"):
+        return unquote(url.removeprefix("file:").removeprefix("//"))
+    return None if "://" in url else url
 
 
 def _sizes(folder: str) -> Iterator[int]:

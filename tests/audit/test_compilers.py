@@ -63,7 +63,7 @@ def test_so_many_files_are_large_whatever_their_size(tmp_path: Path) -> None:
     assert (before, is_large(str(tmp_path))) == (False, True)
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/audit", "hdfs://name/audit", "s3a://bucket/audit"])
+@pytest.mark.parametrize("url", ["s3://bucket/audit", "hdfs://name/audit", "s3a://bucket/audit", "s3://[bucket/audit"])
 def test_what_cannot_be_measured_is_taken_to_be_large(url: str, tmp_path: Path) -> None:
     """A second of CPU time too much costs less than a long run at half the speed."""
     assert is_large(str(tmp_path), url)
