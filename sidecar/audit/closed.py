@@ -5,8 +5,7 @@ each time, and becomes visible by a rename (docs/adr/0029-materialised-leadershi
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from uuid import uuid4
@@ -28,7 +27,7 @@ from pyspark.sql.types import (
 
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.schema import with_event_date
-from sidecar.audit.storage import STAGING, Storage
+from sidecar.audit.storage import STAGING, Storage, listing_here
 
 SOURCES: Final = {"transitions": "_transitions", "coverage": "_coverage"}
 """The tables that the answers are made of, and the views of the part that is read."""
@@ -41,7 +40,6 @@ STAGED: Final = f"{STAGING}/closing-"
 _MANIFEST: Final = re.compile(r"manifest-(\d{12})\.json")
 _FORMAT: Final = 1
 _ATTEMPTS: Final = 5
-_PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 _TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),
@@ -221,20 +219,3 @@ def read_files(
     with listing_here(session, audit):
         # INSERT INTO could write to a view of the files, but not to a query over them.
         return reader.parquet(*(audit.full_url(path) for path in paths)).select("*")
-
-
-@contextmanager
-def listing_here(session: SparkSession, audit: Storage) -> Iterator[None]:
-    """On a local file system, have Spark look up files and folders one by one, instead of in a job with a task for each."""
-    if audit.local is None:
-        yield
-        return
-    before = session.conf.get(_PARALLEL_LISTING, None)
-    session.conf.set(_PARALLEL_LISTING, 1_000_000)
-    try:
-        yield
-    finally:
-        if before is None:
-            session.conf.unset(_PARALLEL_LISTING)
-        else:
-            session.conf.set(_PARALLEL_LISTING, before)

@@ -240,7 +240,7 @@ class _Batches:
             self._write_any(read_segments(self._session, self._spool, others, damaged))
 
     def _write_sound(self, segments: Sequence[Segment]) -> None:
-        rows, left = common_records(self._session, segments)
+        rows, left = common_records(self._session, self._spool, segments)
         self._append(rows, COMMON)
         if left.get["others"] or left.get["rejected"]:
             # After a rejection all lines are read again; the writer skips those that it has added.

@@ -13,7 +13,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from sidecar.audit.inspection import MOST_LINE_BYTES, SHOWN_CHARACTERS, Inspection
 from sidecar.audit.schema import RECORDS, any_record
 from sidecar.audit.spool import escape_pattern
-from sidecar.audit.storage import Storage
+from sidecar.audit.storage import Storage, listing_here
 
 _LEAST_CHUNK: Final = 1 << 20
 _MOST_CHUNK: Final = 8 << 20
@@ -22,17 +22,22 @@ COMMON: Final = "transition"
 """The type of record that `common_records` reads."""
 _COMMON_START: Final = f'{{"type":"{COMMON}",'
 """How the sidecar begins lines of that type."""
+_TIMES: Final = ("observed_at", "recorded_at", "to")
+"""The fields that must not be far in the future."""
 _NAME_LIMIT: Final = 100
 _TOO_LONG: Final = f"which is more than {MOST_LINE_BYTES:,}"
 _FOUND: Final = "id string, file string, line string, times long, reason string"
 
 # A line is parsed inside `{"record": …, "end": true}`: otherwise Spark parses the first value of a line and ignores the rest.
 _MISFIT: Final = "misfit"
-_WRAPPED: Final = StructType([
-    StructField("record", any_record()),
-    StructField("end", BooleanType()),
-    StructField(_MISFIT, StringType()),
-])  # fmt: skip
+
+
+def _wrapped_type(record: StructType) -> StructType:
+    end, misfit = StructField("end", BooleanType()), StructField(_MISFIT, StringType())
+    return StructType([StructField("record", record), end, misfit])
+
+
+_ANY: Final = any_record()
 
 
 class Segment(Struct, frozen=True):
@@ -43,17 +48,19 @@ class Segment(Struct, frozen=True):
     """Bytes, compressed."""
 
 
-def common_records(session: SparkSession, segments: Sequence[Segment]) -> tuple[DataFrame, Observation]:
+def common_records(session: SparkSession, spool: Storage, segments: Sequence[Segment]) -> tuple[DataFrame, Observation]:
     """The transitions whose lines begin as the sidecar writes them: most records, in half the time.
 
-    After the rows were read, the observation counts the lines that are left for `read_segments`: `others`, which begin differently, and
-    `rejected`. Reading the rows of a damaged segment fails.
+    A field that only other records have is ignored. After the rows were read, the observation counts the lines that are left for
+    `read_segments`: `others`, which begin differently, and `rejected`. Reading the rows of a damaged segment fails.
     """
-    lines = _lines(session, segments).where(F.trim("line") != "")
+    lines = _lines(session, spool, segments).where(F.trim("line") != "")
     wrapped = F.when(_is_common(), _wrapped()).otherwise('{"end":false}')
     # Faster than `from_json`, but it loses the text of lines that it cannot parse.
-    parsed = session.read.schema(_WRAPPED).json(lines.select(wrapped), columnNameOfCorruptRecord=_MISFIT)
-    good, common = _reason(parsed).isNull() & (parsed["record.type"] == COMMON), F.coalesce("end", F.lit(True))
+    reader = session.read.schema(_wrapped_type(RECORDS[COMMON]))
+    parsed = reader.json(lines.select(wrapped), columnNameOfCorruptRecord=_MISFIT)
+    good = _reason(parsed, RECORDS[COMMON]).isNull() & (parsed["record.type"] == COMMON)
+    common = F.coalesce("end", F.lit(True))
     rows, seen = parsed.select("record", good.alias("good"), common.alias("common")), Observation()
     others, rejected = F.count_if(~F.col("common")), F.count_if(F.col("common") & ~F.col("good"))
     counted = rows.observe(seen, others.alias("others"), rejected.alias("rejected"))
@@ -72,18 +79,18 @@ def read_segments(
 
     Segments whose URL is in `damaged` are read as far as possible. Reading the rows of any other damaged segment fails.
     """
-    lines = _lines(session, [segment for segment in segments if segment.url not in damaged])
+    lines = _lines(session, spool, [segment for segment in segments if segment.url not in damaged])
     if salvaged := [segment for segment in segments if segment.url in damaged]:
-        lines = lines.unionAll(_lines(session, salvaged, salvage=True))
+        lines = lines.unionAll(_lines(session, spool, salvaged, salvage=True))
     lines = lines.where(F.trim("line") != "")
     if without_common:
         lines = lines.where(~_is_common())
     # `url_decode` would decode a plus to a space.
     url = F.url_decode(F.replace(F.col("url"), F.lit("+"), F.lit("%2B")))
     file = F.substring(url, len(spool.url) + 2, 4096).alias("file")
-    parsed = F.from_json(_wrapped(), _WRAPPED, {"columnNameOfCorruptRecord": _MISFIT})
+    parsed = F.from_json(_wrapped(), _wrapped_type(_ANY), {"columnNameOfCorruptRecord": _MISFIT})
     rows = lines.withColumn("parsed", parsed)
-    return rows.select("parsed.record", file, "line", _reason(F.col("parsed")).alias("reason"))
+    return rows.select("parsed.record", file, "line", _reason(F.col("parsed"), _ANY).alias("reason"))
 
 
 def _is_common() -> Column:
@@ -94,17 +101,18 @@ def _wrapped() -> Column:
     return F.concat(F.lit('{"record":'), F.col("line"), F.lit(',"end":true}'))
 
 
-def _lines(session: SparkSession, segments: Sequence[Segment], *, salvage: bool = False) -> DataFrame:
+def _lines(session: SparkSession, spool: Storage, segments: Sequence[Segment], *, salvage: bool = False) -> DataFrame:
     """One row per line: `line`, and the encoded `url` of its segment. A partition reads adjacent segments, so it has few dates."""
     reader = session.read.options(lineSep="\n", ignoreCorruptFiles=salvage, recursiveFileLookup=True)
     # Hadoop skips longer lines instead of holding them in memory. Its limit includes the end of the line.
     reader = reader.option("mapreduce.input.linerecordreader.line.maxlength", MOST_LINE_BYTES + 1024)
     if not segments:
         return session.createDataFrame([], "line string, url string")
-    texts = [
-        reader.text([escape_pattern(segment.url) for segment in chunk]).coalesce(1)
-        for chunk in _chunks(session, segments)
-    ]
+    with listing_here(session, spool):
+        texts = [
+            reader.text([escape_pattern(segment.url) for segment in chunk]).coalesce(1)
+            for chunk in _chunks(session, segments)
+        ]
     lines = [text.select(F.col("value").alias("line"), F.col("_metadata.file_path").alias("url")) for text in texts]
     return reduce(DataFrame.unionAll, lines).where(F.octet_length("line") <= MOST_LINE_BYTES)
 
@@ -120,12 +128,12 @@ def _chunks(session: SparkSession, segments: Sequence[Segment]) -> list[list[Seg
     return [*chunks.values()]
 
 
-def _reason(parsed: Column | DataFrame) -> Column:
-    """Why a line is not a record; null for a record."""
+def _reason(parsed: Column | DataFrame, fields: StructType) -> Column:
+    """Why a line is not a record; null for a record. `fields`: those that were parsed."""
     record = parsed["record"]
     known = record["type"].isin(list(RECORDS))
     name = F.left(record["type"], F.lit(_NAME_LIMIT))
-    latest = F.greatest(record["observed_at"], record["recorded_at"], record["to"])
+    latest = F.greatest(*(record[time] for time in _TIMES if time in fields.names))
     years = F.year(record["observed_at"]).between(1970, 9999)  # the range that every reader of Parquet supports
     return (
         F.when(record.isNull() | parsed["end"].isNull(), "not one JSON object")

@@ -44,6 +44,7 @@ _BARRIER_SECONDS: Final = 1.0
 _LOCK_TIMEOUT_SECONDS: Final = {LOCK: 600.0, INGESTING: 5.0}
 """A batch or a few dates take minutes; another ingest ends soon only if it was killed."""
 _LOCK_POLL_SECONDS: Final = 0.1
+_PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 class Storage:
@@ -279,6 +280,23 @@ class Storage:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
+
+
+@contextmanager
+def listing_here(session: SparkSession, storage: Storage) -> Iterator[None]:
+    """On a local file system, have Spark look up files and folders one by one, instead of in a job with a task for each."""
+    if storage.local is None:
+        yield
+        return
+    before = session.conf.get(_PARALLEL_LISTING, None)
+    session.conf.set(_PARALLEL_LISTING, 1_000_000)
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(_PARALLEL_LISTING)
+        else:
+            session.conf.set(_PARALLEL_LISTING, before)
 
 
 def _modified(top: Path, suffix: str) -> Iterator[tuple[str, datetime]]:

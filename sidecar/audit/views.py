@@ -19,7 +19,6 @@ from sidecar.audit.closed import (
     EPOCH,
     SOURCES,
     Manifest,
-    listing_here,
     no_rows,
     read_carry,
     read_closed,
@@ -29,7 +28,7 @@ from sidecar.audit.closed import (
 )
 from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
-from sidecar.audit.storage import Storage
+from sidecar.audit.storage import Storage, listing_here
 
 _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
 """What the answers are made of, in order: about the dates that are not closed (`closed.py`), or all if none is."""

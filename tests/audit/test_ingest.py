@@ -185,8 +185,8 @@ def test_lines_that_are_no_records_go_to_the_quarantine(
 def test_what_a_later_version_wrote_is_kept_as_far_as_it_is_known(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
-    """A newer schema and an unknown field are no reason to reject a record."""
-    future = line(transition(1)).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"mood":{"of":["the","day"]}')
+    """A newer schema and an unknown field are no reason to reject a record, also if other records have another field of that name."""
+    future = line(transition(1)).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"mood":{"of":["the","day"]},"from":[]')
     seal(spool, "jm-0", 1, lines=[future])
     assert ingested().rows == NOTHING | {"transitions": 1}
     (row,) = spark.read.parquet(str(audit / "transitions")).collect()

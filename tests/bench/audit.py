@@ -1,9 +1,10 @@
-"""Ingest beside what it cannot do without: `python -m tests.bench.audit [ROWS] [DATES] [whole]`.
+"""Ingest beside what it cannot do without: `python -m tests.bench.audit [ROWS] [DATES] [whole] [once]`.
 
 The floor is Spark reading the same segments as JSON and writing them as Parquet, with the same schema and codec, and none of the promises.
 It is measured in a JVM of its own with Java's defaults, as Spark starts by itself; then it and the ingest take turns in one JVM that is
 started as `audit ingest` does. CPU time is the JVM's (DuckDB: this process's); other work on the machine changes it less.
-With `whole`, records have their null fields, as the sidecar writes them (1,000 bytes instead of 500).
+With `whole`, records have their null fields, as the sidecar writes them (1,000 bytes instead of 500). With `once`, both are measured only
+once, each in a JVM that has just started.
 """
 
 import os
@@ -11,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -27,7 +29,6 @@ from tests.bench.audit_spool import fill
 from tests.bench.stage import Table
 
 _FIRST: Final = date(2025, 10, 1)
-_TURNS: Final = ("cold", "warm", "warm")
 _JAVAS_DEFAULTS: Final = {"spark.driver.extraJavaOptions": ""}
 _EXISTING: Final = 100
 """Rows on each date that is there before."""
@@ -57,7 +58,8 @@ class _Bench:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def main(rows: int, dates: int, whole: bool) -> None:
+def main(rows: int, dates: int, *, whole: bool, once: bool) -> None:
+    turns = ("cold",) if once else ("cold", "warm", "warm")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spool, target = folder / "spool", folder / "floor"
@@ -65,38 +67,41 @@ def main(rows: int, dates: int, whole: bool) -> None:
         fill(folder / "before", dates * _EXISTING, _FIRST, dates, start=rows)
         print(f"\n{rows:,} records on {dates} dates into a log with {dates} dates\n")
         table = Table("", "s", "CPU s", "rows/s", "rows per CPU s", "bytes per row", "files")
-        rates = dict[str, list[tuple[float, float]]]()
+        rates = defaultdict[str, list[tuple[float, float]]](list)
         with spark_session("local[2]", _JAVAS_DEFAULTS) as spark:
             bench = _Bench(spark, rows, table)
-            for how in _TURNS:
+            for how in turns:
                 rate = bench.row(f"floor with Java's defaults, {how}", target, lambda: _floor(spark, spool, target))
-                rates.setdefault("the floor with Java's defaults", []).append(rate)
+                rates["the floor with Java's defaults"].append(rate)
                 shutil.rmtree(target)
+        with spark_session("local[2]") as spark:
+            ingest(spark, str(folder / "before"), str(folder / "existing"))
         with spark_session("local[2]", large=True) as spark:
-            _ingest(_Bench(spark, rows, table), spark, folder, rates)
+            bench = _Bench(spark, rows, table)
+            for how in turns:
+                if not once:
+                    rate = bench.row(f"floor, {how}", target, lambda: _floor(spark, spool, target))
+                    rates["the floor in the same JVM"].append(rate)
+                    shutil.rmtree(target)
+                rates["ingest"].append(_ingest(bench, spark, folder, how))
+            if not once:
+                shutil.rmtree(folder / "audit" / "_checkpoints")
+                _ingest(bench, spark, folder, "the same again, checkpoint lost")
+        bench.row("DuckDB", folder / "duckdb", lambda: _duckdb(spool, folder / "duckdb"), in_jvm=False)
         table.end()
-        ingests = rates.pop("ingest")
+        ingests = rates.pop("ingest")[-2:]
         for of, what in enumerate(("rows per CPU second", "rows per second")):
             for floor, found in rates.items():
-                ratio = sum(rate[of] for rate in ingests[1:]) / sum(rate[of] for rate in found[1:])
-                print(f"ingest does {ratio:.2f} of the {what} of {floor}, warm")
+                ratio = sum(rate[of] for rate in ingests) / sum(rate[of] for rate in found[-2:])
+                print(f"ingest does {ratio:.2f} of the {what} of {floor}, {turns[-1]}")
 
 
-def _ingest(bench: _Bench, spark: SparkSession, folder: Path, rates: dict[str, list[tuple[float, float]]]) -> None:
-    """The ingest and the floor in one JVM, in turn."""
-    spool, existing, target, audit = (folder / name for name in ("spool", "existing", "floor", "audit"))
-    ingest(spark, str(folder / "before"), str(existing))
-    for how in _TURNS:
-        rate = bench.row(f"floor, {how}", target, lambda: _floor(spark, spool, target))
-        rates.setdefault("the floor in the same JVM", []).append(rate)
-        shutil.rmtree(target)
+def _ingest(bench: _Bench, spark: SparkSession, folder: Path, how: str) -> tuple[float, float]:
+    audit = folder / "audit"
+    if (audit / "_checkpoints").exists() or not audit.exists():  # not where only its checkpoint was lost
         shutil.rmtree(audit, ignore_errors=True)
-        shutil.copytree(existing, audit)
-        rate = bench.row(f"audit ingest, {how}", audit, lambda: ingest(spark, str(spool), str(audit)))
-        rates.setdefault("ingest", []).append(rate)
-    shutil.rmtree(audit / "_checkpoints")
-    bench.row("the same again, checkpoint lost", audit, lambda: ingest(spark, str(spool), str(audit)))
-    bench.row("DuckDB", folder / "duckdb", lambda: _duckdb(spool, folder / "duckdb"), in_jvm=False)
+        shutil.copytree(folder / "existing", audit)
+    return bench.row(f"audit ingest, {how}", audit, lambda: ingest(spark, str(folder / "spool"), str(audit)))
 
 
 def _floor(spark: SparkSession, spool: Path, target: Path) -> None:
@@ -127,5 +132,6 @@ def _duckdb_type(spark_type: str) -> str:
 
 
 if __name__ == "__main__":
-    given = [argument for argument in sys.argv[1:] if argument != "whole"]
-    main(int(given[0]) if given else 1_000_000, int(given[1]) if len(given) > 1 else 30, "whole" in sys.argv)
+    given = [int(argument) for argument in sys.argv[1:] if argument.isdecimal()]
+    rows, dates = [*given, *(1_000_000, 30)[len(given) :]]
+    main(rows, dates, whole="whole" in sys.argv, once="once" in sys.argv)
