@@ -16,10 +16,13 @@ _DELETED: Final = "PATH_NOT_FOUND"
 JVM_ENDED: Final = "Spark's JVM was killed or has died"
 """Nothing works any more."""
 
+_NO_MEMORY: Final = "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g"
+
 _REASONS = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; run it again",
     "No space left on device": "no space is left on the device",
-    "Java heap space": "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g",
+    "Java heap space": _NO_MEMORY,
+    "GC overhead limit exceeded": _NO_MEMORY,
     "Answer from Java side is empty": JVM_ENDED,
 }
 """Messages for operators, by the fragments of Spark's messages that they replace."""

@@ -2,40 +2,87 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+import msgspec
+
+from sidecar.audit.checkpoints import SEGMENTS, checkpoint_of
+
 _LARGE_BYTES: Final = 20_000_000
 _LARGE_FILES: Final = 10_000
-_FIRST: Final = "-XX:TieredStopAtLevel=1"
+_HUGE_BYTES: Final = 200_000_000
 _DIRECTIVES: Final = Path(__file__).with_name("compiler_directives.json")
 
 
-def options(*, large: bool) -> str:
-    """The options of a JVM that reads much (`large`) or little, quoted as in a shell.
+class Run(Enum):
+    """A run of Spark, by how much it reads."""
+
+    SMALL = "small"
+    LARGE = "large"
+    HUGE = "huge"
+
+
+def options(run: Run) -> str:
+    """The options of a JVM for such a run, quoted as in a shell.
 
     Java's first compiler alone is best for most runs, which are short: half of their CPU time would be spent on compiling code that hardly
     runs. But it calls native code for each copy in memory and for each thread-local variable. In a large run the second compiler compiles
-    these few methods, which `compiler_directives.json` names. It needs counters in all code, which cost a second of CPU time.
+    these few methods, which `compiler_directives.json` names. It needs counters in all code, which cost a second of CPU time. Only in a run
+    of minutes does it pay to compile everything twice, and to collect garbage on all cores.
     """
-    # The code does not fit into the 48 MB that Java reserves for the first compiler alone: a long run would compile it again and again.
     selected = f"-XX:+UnlockDiagnosticVMOptions {shlex.quote(f'-XX:CompilerDirectivesFile={_DIRECTIVES}')}"
-    return f"{selected if large else _FIRST} -XX:ReservedCodeCacheSize=240m"
+    of_run = {
+        Run.SMALL: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        Run.LARGE: f"-XX:+UseSerialGC {selected}",
+        Run.HUGE: "-XX:+UseParallelGC",
+    }
+    # The code does not fit into the 48 MB that Java reserves for the first compiler alone: a long run would compile it again and again.
+    return f"{of_run[run]} -XX:ReservedCodeCacheSize=240m"
 
 
-def is_large(*urls: str) -> bool:
-    """Whether there is much to read at these URLs. So it is taken to be where it cannot be seen: not in a folder on this machine."""
+def run_over(*urls: str) -> Run:
+    """A run that reads some of what is at these URLs; taken to be large where that is not in a folder on this machine."""
     folders = [_folder(url) for url in urls]
     if None in folders:
-        return True
-    left = _LARGE_BYTES
-    for number, size in enumerate(size for folder in folders if folder for size in _sizes(folder)):
-        left -= size
-        if left < 0 or number >= _LARGE_FILES:
-            return True
-    return False
+        return Run.LARGE
+    return _run(size for folder in folders if folder for size in _sizes(folder))
+
+
+def run_of_ingest(spool: str, audit: str) -> Run:
+    """A run that reads every segment in a spool that the audit log does not have."""
+    folder, log = _folder(spool), _folder(audit)
+    if folder is None or log is None:
+        return Run.LARGE
+    run = _run(_sizes(folder, _ingested(folder, log)), all_are_read=True)
+    return run_over(audit) if run is Run.SMALL else run
+
+
+def _run(sizes: Iterable[int], *, all_are_read: bool = False) -> Run:
+    """A run over files of these sizes, no more of which are looked at than needed."""
+    run, total = Run.SMALL, 0
+    for number, size in enumerate(sizes):
+        total += size
+        if all_are_read and total > _HUGE_BYTES:
+            return Run.HUGE
+        if total > _LARGE_BYTES or number >= _LARGE_FILES:
+            run = Run.LARGE
+        if run is Run.LARGE and not all_are_read:
+            break
+    return run
+
+
+def _ingested(spool: str, audit: str) -> set[str]:
+    """The segments, below the spool, that the audit log has."""
+    known = set[str]()
+    for file in Path(audit, checkpoint_of(f"file:{Path(spool).absolute()}"), SEGMENTS).glob("*.json"):
+        with suppress(OSError, msgspec.MsgspecError):
+            known.update(msgspec.json.decode(file.read_bytes(), type=list[str]))
+    return known
 
 
 def _folder(url: str) -> str | None:
@@ -45,10 +92,13 @@ def _folder(url: str) -> str | None:
     return None if "://" in url else url
 
 
-def _sizes(folder: str) -> Iterator[int]:
-    """The sizes of the files in a folder and below; none if it does not exist."""
+def _sizes(folder: str, known: Collection[str] = ()) -> Iterator[int]:
+    """The sizes of the files in a folder and below, without those whose paths below it are `known`; none if it does not exist."""
     for parent, _, names in os.walk(folder):
+        below = os.path.relpath(parent, folder)
         for name in names:
+            if f"{below}/{name}" in known or (below == "." and name in known):
+                continue
             try:
                 yield os.stat(f"{parent}/{name}").st_size  # noqa: PTH116  os.walk gives names, not Paths
             except OSError:

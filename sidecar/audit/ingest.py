@@ -4,7 +4,6 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from threading import Event, Lock
 from typing import Any, Final
 
@@ -15,13 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sidecar.audit.audit_error import AuditError, StoppedError, failing_to, is_unreadable_file
+from sidecar.audit.checkpoints import CHECKPOINTS, SEGMENTS, checkpoint_of
 from sidecar.audit.inspection import Inspection, inspect
 from sidecar.audit.segment_log import SegmentLog
 from sidecar.audit.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments
 from sidecar.audit.session import own_session
 from sidecar.audit.spool import LOOK_SECONDS, SUFFIX, SpoolListing, listing, pattern
 from sidecar.audit.storage import INGESTING, Storage
-from sidecar.audit.tables import CHECKPOINTS, ENTRIES, QUARANTINE_TABLE, RECORD_TABLES, Writer
+from sidecar.audit.tables import ENTRIES, QUARANTINE_TABLE, RECORD_TABLES, Writer
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -33,8 +33,6 @@ _SETTINGS: Final = {
     # Chunks of segments are read in parallel: by default a union of single partitions is one partition.
     "spark.sql.unionOutputPartitioning": "false",
 }
-_SEGMENTS: Final = "segments"
-"""The name of the segment log in a checkpoint."""
 _POLL_SECONDS: Final = 0.1
 _FOREVER: Final = "365000d"
 _SEGMENT_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
@@ -73,11 +71,6 @@ def ingest(
             with suppress(StoppedError):
                 _play(batches, stop, follow=follow)
             return batches.result()
-
-
-def checkpoint_of(spool: Storage) -> str:
-    """The folder of a spool's checkpoint, relative to the audit log: each spool has its own."""
-    return f"{CHECKPOINTS}/ingest/{sha256(spool.url.encode()).hexdigest()[:16]}"
 
 
 def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
@@ -130,8 +123,8 @@ class _Batches:
         self._spool = spool
         self._audit = audit
         self._writer = Writer(session, audit)
-        self._checkpoint = checkpoint_of(spool)
-        self._known = SegmentLog(audit, f"{self._checkpoint}/{_SEGMENTS}")
+        self._checkpoint = checkpoint_of(spool.url)
+        self._known = SegmentLog(audit, f"{self._checkpoint}/{SEGMENTS}")
         self._working = Lock()
         self._ended = Event()
         self.failure: Exception | None = None
@@ -170,7 +163,7 @@ class _Batches:
         """Start a stream of the paths of segments. A batch reads their content, so that a damaged segment does not fail the stream."""
         # What a stream has done is in the segment log. A new stream needs no checkpoint, and may be unable to read that of a killed one.
         for name in self._audit.names(self._checkpoint) if self._audit.is_folder(self._checkpoint) else []:
-            if name != _SEGMENTS:
+            if name != SEGMENTS:
                 self._audit.delete(f"{self._checkpoint}/{name}")
         segments = (
             self._session.readStream.format("binaryFile")

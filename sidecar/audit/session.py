@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.audit import class_archive, compilers
+from sidecar.audit import class_archive
 from sidecar.audit.audit_error import AuditError, reason
+from sidecar.audit.compilers import Run, options
 from sidecar.audit.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ def spark_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     *,
-    large: bool = False,
+    run: Run = Run.SMALL,
     write_archive: Path | None = None,
 ) -> "Iterator[SparkSession]":
     """A Spark session with the audit's settings, on all cores of this machine unless `master` or `conf` name another master.
 
-    `master` and `conf` are those of spark-submit; `conf` overrides every default. `large`: there is much to read (`compilers.is_large`).
+    `master` and `conf` are those of spark-submit; `conf` overrides every default. `run`: how much is read (`compilers.run_over`).
     Spark writes nothing to standard output, and writes to standard error only with a `spark.log.level` in `conf`. The JVM ends with the
     block; then it writes the classes that it has loaded to `write_archive`. Must not be nested, nor used beside another active Spark
     context. Raises AuditError when Spark cannot start.
@@ -71,15 +72,15 @@ def spark_session(
     given = dict(conf or {})
     where = master or given.get("spark.master", "local[*]")
     local = where == "local" or where.startswith("local[")
-    java = {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {compilers.options(large=large)}"}
+    java = {"spark.driver.extraJavaOptions": options(run)}
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS | java if local else {})
     environment = LOCAL_ENVIRONMENT if local else {}
     silent = "spark.log.level" not in given
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="spark-session-") as folder:
         settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | given | {"spark.master": where}
-        options = class_archive.writing(write_archive) if write_archive else class_archive.options()
-        jvm = Jvm(settings, options, environment, Path(folder), output, silent=silent)
+        archive = class_archive.writing(write_archive) if write_archive else class_archive.options()
+        jvm = Jvm(settings, archive, environment, Path(folder), output, silent=silent)
         gateway = session = None
         try:
             gateway = jvm.connect()

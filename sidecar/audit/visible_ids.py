@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.audit_error import is_unreadable_file, reason
+from sidecar.audit.checkpoints import IDS
 from sidecar.audit.schema import EVENT_DATE
 from sidecar.audit.spool import escape_pattern
 from sidecar.audit.storage import PARQUET, STAGING, Storage
@@ -26,8 +27,6 @@ _log = logging.getLogger("sidecar.audit")
 
 HASH: Final = "xxhash64(id) AS hash"
 """Eight bytes instead of 36. Two ids may share a hash, so a match has to be verified."""
-IDS: Final = "_checkpoints/ids"
-"""The folder of the index, with a folder for each table."""
 _COVERED: Final = "_covered.json"
 """The file that completes a part. Spark does not read names with an underscore."""
 _SCHEMA: Final = f"hash long, {EVENT_DATE} date"

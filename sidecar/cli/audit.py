@@ -80,12 +80,17 @@ _answer_output = click.option(
 )
 
 
-def _session(*urls: str, master: str | None, conf: dict[str, str]) -> AbstractContextManager[Any]:
-    """A Spark session that reads these `urls`. Import audit modules inside it: only the session reports a missing Spark in one line."""
-    from sidecar.audit.compilers import is_large
+def _session(
+    audit_url: str, *, spool: str | None = None, master: str | None, conf: dict[str, str]
+) -> AbstractContextManager[Any]:
+    """A Spark session for an audit log, and the `spool` that is ingested.
+
+    Import audit modules inside it: only the session reports a missing Spark in one line.
+    """
+    from sidecar.audit.compilers import run_of_ingest, run_over
     from sidecar.audit.session import spark_session
 
-    return spark_session(master, conf, large=is_large(*urls))
+    return spark_session(master, conf, run=run_over(audit_url) if spool is None else run_of_ingest(spool, audit_url))
 
 
 @click.group()
@@ -100,7 +105,7 @@ def audit() -> None:
 def ingest(spool: str, audit_url: str, cache: Path | None, follow: bool, **spark_options: Any) -> None:
     """Ingest new segments. Repeat it at any time: each record is in the audit log once."""
     stop = Termination() if follow else None
-    with _session(spool, audit_url, **spark_options) as spark:
+    with _session(audit_url, spool=spool, **spark_options) as spark:
         from sidecar.audit.remote.commands import ingest as ingest_segments
 
         ingested = ingest_segments(spark, spool, audit_url, cache=cache, follow=follow, stop=stop)

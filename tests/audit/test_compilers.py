@@ -1,4 +1,4 @@
-"""A large run of Spark has Java's second compiler for the methods that need it; a small one has the first compiler alone."""
+"""A small run of Spark has Java's first compiler alone, a large one the second for the methods that need it, a huge one for all."""
 
 import json
 import os
@@ -13,24 +13,29 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from sidecar.audit import compilers, session
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.compilers import is_large, options
+from sidecar.audit.compilers import Run, options, run_of_ingest, run_over
+from sidecar.audit.ingest import ingest
 from sidecar.cli.audit import audit
+from tests.audit.spooling import seal, transition
 
 DIRECTIVES = Path(compilers.__file__).with_name("compiler_directives.json")
 PATTERNS = json.loads(DIRECTIVES.read_text())[0]["match"]
 OF_JAVA = ("java/", "jdk/", "sun/")
 LARGE = 20_000_001
+HUGE = 200_000_001
 START = """
 import sys
 from pathlib import Path
 from sidecar.audit import compilers
+from sidecar.audit.compilers import Run
 from sidecar.audit.session import spark_session
 
 compilers._DIRECTIVES = Path(sys.argv[1])
-with spark_session("local[1]", {"spark.driver.memory": "600m"}, large=True) as spark:
+with spark_session("local[1]", {"spark.driver.memory": "600m"}, run=Run.LARGE) as spark:
     java = spark._jvm.java.lang.management.ManagementFactory
     print(spark.range(3).count(), *java.getRuntimeMXBean().getInputArguments(), sep="\\n")
 """
@@ -47,49 +52,83 @@ def fill(folder: Path, size: int) -> None:
 def test_a_folder_is_large_by_the_bytes_in_it_and_below(tmp_path: Path) -> None:
     """Those of several folders together. A folder that does not exist yet is empty; a link that leads nowhere has no size."""
     fill(tmp_path / "log", LARGE - 1)
-    fill(tmp_path / "spool of mine", 1)
+    fill(tmp_path / "log of mine", 1)
     (tmp_path / "log" / "gone").symlink_to("nowhere")
-    log, spool, new = (str(tmp_path / name) for name in ("log", "spool of mine", "new"))
-    assert [is_large(), is_large(new), is_large(log), is_large(log, spool)] == [False, False, False, True]
-    assert is_large(f"file://{log}", Path(spool).as_uri())
+    log, other, new = (str(tmp_path / name) for name in ("log", "log of mine", "new"))
+    assert [run_over(*urls) for urls in ((), (new,), (log,))] == [Run.SMALL] * 3
+    assert run_over(log, other) is Run.LARGE
+    assert run_over(f"file://{log}", Path(other).as_uri()) is Run.LARGE
 
 
 def test_so_many_files_are_large_whatever_their_size(tmp_path: Path) -> None:
     """The start of a command does not wait until a million of them are counted."""
     for number in range(10_000):
         (tmp_path / str(number)).touch()
-    before = is_large(str(tmp_path))
+    before = run_over(str(tmp_path))
     (tmp_path / "one more").touch()
-    assert (before, is_large(str(tmp_path))) == (False, True)
+    assert (before, run_over(str(tmp_path))) == (Run.SMALL, Run.LARGE)
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/audit", "hdfs://name/audit", "s3a://bucket/audit", "s3://[bucket/audit"])
 def test_what_cannot_be_measured_is_taken_to_be_large(url: str, tmp_path: Path) -> None:
     """A second of CPU time too much costs less than a long run at half the speed."""
-    assert is_large(str(tmp_path), url)
+    assert run_over(url) is Run.LARGE
+    assert {run_of_ingest(str(tmp_path), url), run_of_ingest(url, str(tmp_path))} == {Run.LARGE}
+
+
+@pytest.mark.parametrize(
+    ("size", "run"), [(LARGE - 1, Run.SMALL), (LARGE, Run.LARGE), (HUGE - 1, Run.LARGE), (HUGE, Run.HUGE)]
+)
+def test_an_ingest_is_as_large_as_its_spool(size: int, run: Run, tmp_path: Path) -> None:
+    """It reads each new segment. A question reads a part of a log: no log makes it huge."""
+    fill(tmp_path / "spool", size)
+    assert run_of_ingest(str(tmp_path / "spool"), str(tmp_path / "log")) is run
+    assert run_over(str(tmp_path / "spool")) is (Run.LARGE if size >= LARGE else Run.SMALL)
+
+
+def test_an_ingest_into_a_large_log_is_large(tmp_path: Path) -> None:
+    """It compares its ids with all that the log has."""
+    fill(tmp_path / "log", HUGE)
+    assert run_of_ingest(str(tmp_path / "spool"), str(tmp_path / "log")) is Run.LARGE
+
+
+@pytest.mark.spark
+def test_segments_that_were_ingested_do_not_count(
+    spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spool keeps them for days. With a damaged list of them they count again."""
+    segment = seal(spool, "jm-0", 1, [transition(number) for number in range(9)])
+    monkeypatch.setattr(compilers, "_HUGE_BYTES", segment.stat().st_size - 1)
+    before = run_of_ingest(str(spool), str(audit))
+    ingest(spark, str(spool), str(audit))
+    behind = [run_of_ingest(url, str(audit)) for url in (str(spool), f"{spool}/", spool.as_uri())]
+    assert (before, behind) == (Run.HUGE, [Run.SMALL] * 3)
+    for file in audit.glob("_checkpoints/ingest/*/segments/*.json"):
+        file.write_text("[")
+    assert run_of_ingest(str(spool), str(audit)) is Run.HUGE
 
 
 @pytest.mark.parametrize("command", ["ingest", "sql", "shell", "compact", "materialize", "verify", "report"])
 def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ingest at its spool, too."""
-    found = list[bool]()
+    found = list[Run]()
 
-    def started(*_: Any, large: bool) -> None:
-        found.append(large)
+    def started(*_: Any, run: Run) -> None:
+        found.append(run)
         raise AuditError("no further")
 
     monkeypatch.setattr(session, "spark_session", started)
     more = {"ingest": ["--spool", str(tmp_path / "spool")], "sql": ["SELECT 1"], "report": ["--html", "report.html"]}
     arguments = [command, "--audit", str(tmp_path / "log"), *more.get(command, [])]
     CliRunner().invoke(audit, arguments)
-    fill(tmp_path / ("spool" if command == "ingest" else "log"), LARGE)
+    fill(tmp_path / ("spool" if command == "ingest" else "log"), HUGE)
     CliRunner().invoke(audit, arguments)
-    assert found == [False, True]
+    assert found == [Run.SMALL, Run.HUGE if command == "ingest" else Run.LARGE]
 
 
 def test_java_knows_every_directive(java: Path) -> None:
     """It reads each of the patterns."""
-    command = [str(java), *shlex.split(options(large=True)), "-XX:+CompilerDirectivesPrint", "-version"]
+    command = [str(java), *shlex.split(options(Run.LARGE)), "-XX:+CompilerDirectivesPrint", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     lists = [line.partition("matching: ")[2] for line in done.stdout.splitlines() if "matching: " in line]
     assert {pattern for patterns in lists for pattern in patterns.strip().split(", ")} == {*PATTERNS, "*.*"}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.audit.audit_error import reason
+
 START = """
 import sys
 from sidecar.audit import AuditError
@@ -87,6 +89,12 @@ def test_a_missing_or_old_java_is_one_line(tmp_path: Path) -> None:
     old.chmod(0o755)
     done = start(tmp_path, "local[1]", environment={"JAVA_HOME": str(tmp_path)})
     assert (done.stdout, done.stderr) == (f"{needs} {old} is Java 8: {remedy}\n", "")
+
+
+@pytest.mark.parametrize("problem", ["Java heap space", "GC overhead limit exceeded"])
+def test_a_lack_of_memory_says_what_to_do(problem: str) -> None:
+    """In the words of either garbage collector."""
+    assert reason(MemoryError(f"java.lang.OutOfMemoryError: {problem}")).endswith("--conf spark.driver.memory=2g")
 
 
 def test_importing_the_package_does_not_import_spark(tmp_path: Path) -> None:

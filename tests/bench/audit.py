@@ -22,6 +22,7 @@ import duckdb
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from sidecar.audit.compilers import run_of_ingest
 from sidecar.audit.ingest import ingest
 from sidecar.audit.schema import EVENT_DATE, RECORDS
 from sidecar.audit.session import SQL_SETTINGS, spark_session
@@ -76,7 +77,7 @@ def main(rows: int, dates: int, *, whole: bool, once: bool) -> None:
                 shutil.rmtree(target)
         with spark_session("local[2]") as spark:
             ingest(spark, str(folder / "before"), str(folder / "existing"))
-        with spark_session("local[2]", large=True) as spark:
+        with spark_session("local[2]", run=run_of_ingest(str(spool), str(folder / "existing"))) as spark:
             bench = _Bench(spark, rows, table)
             for how in turns:
                 if not once:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.audit.compact import compact
+from sidecar.audit.compilers import Run
 from sidecar.audit.session import own_session, spark_session
 from tests.bench.ingest_rounds import write_rows
 from tests.bench.stage import Table
@@ -22,7 +23,7 @@ _LOGS: Final = [(20, 3, 600_000), (365, 3, 300)]
 def main(logs: list[tuple[int, int, int]]) -> None:
     """A row for each log. A small one before them warms the JVM up."""
     table = Table("dates", "files", "rows", "s", "CPU s", "rows/s", "dates/s")
-    with spark_session("local[2]", large=True) as spark:
+    with spark_session("local[2]", run=Run.LARGE) as spark:
         ticks = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/stat")  # type: ignore[union-attr]
 
         def cpu() -> float:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from sidecar.audit.compilers import Run
 from sidecar.audit.ingest import ingest
 from sidecar.audit.session import spark_session
 from tests.audit.spooling import seal, transition
@@ -53,7 +54,7 @@ def main(files: int = FILES) -> None:
     """The table of the readers, and what became of the files."""
     with tempfile.TemporaryDirectory(prefix="compaction-") as folder, ExitStack() as stack:
         audit = Path(folder) / "audit"
-        with spark_session("local[1]", large=True) as spark:
+        with spark_session("local[1]", run=Run.LARGE) as spark:
             file = pattern(Path(folder), spark)
         rows = small_files(audit, file, files)
         print(f"{files:,} files, {rows:,} rows, {_size(audit):.1f} MB")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from sidecar.audit.compilers import Run
 from sidecar.audit.report import write_report
 from sidecar.audit.session import spark_session
 from tests.bench import views
@@ -50,10 +51,10 @@ def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory() as folder:
         audit, html = Path(folder, "audit"), Path(folder, "report.html")
-        with spark_session(conf={"spark.driver.memory": "3g"}, large=True) as spark:
+        with spark_session(conf={"spark.driver.memory": "3g"}, run=Run.LARGE) as spark:
             views.write(spark, audit, rows, _DAYS)
             write_episodes(spark, audit)
-        with spark_session(conf={"spark.driver.memory": "2g"}, large=True) as spark:
+        with spark_session(conf={"spark.driver.memory": "2g"}, run=Run.LARGE) as spark:
             for turn in ("cold", "warm"):
                 before, began = _jobs(spark), time.monotonic()
                 write_report(spark, str(audit), html)

@@ -19,6 +19,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.catalog import ANSWERS
+from sidecar.audit.compilers import Run
 from sidecar.audit.materialize import materialize
 from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import RECORDS
@@ -183,7 +184,7 @@ def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, small: 
     table = Table("what", "s", "again, s", "in a shell, s", "floor, s", "again to floor")
     with (
         tempfile.TemporaryDirectory() as folder,
-        spark_session(conf={"spark.driver.memory": "3g"}, large=not small) as spark,
+        spark_session(conf={"spark.driver.memory": "3g"}, run=Run.SMALL if small else Run.LARGE) as spark,
     ):
         audit = kept or Path(folder)
         if not (audit / "transitions").exists():

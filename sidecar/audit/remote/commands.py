@@ -10,9 +10,10 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, StoppedError, failing_to
+from sidecar.audit.checkpoints import checkpoint_of
 from sidecar.audit.compact import CompactResult
 from sidecar.audit.compact import compact as compact_tables
-from sidecar.audit.ingest import IngestResult, checkpoint_of
+from sidecar.audit.ingest import IngestResult
 from sidecar.audit.ingest import ingest as ingest_spool
 from sidecar.audit.materialize import MaterializeResult
 from sidecar.audit.materialize import materialize as materialize_answers
@@ -137,7 +138,7 @@ class _FromObjects(_Rounds):
     def _forget_copy(self, source: SpoolCopy, log: Writable) -> None:
         """Delete the checkpoint of the copied segments: the next ones may have the same names."""
         target = Storage(self.spark, log.url)
-        target.delete(checkpoint_of(Storage(self.spark, str(source.folder))))
+        target.delete(checkpoint_of(Storage(self.spark, str(source.folder)).url))
 
 
 @contextmanager
