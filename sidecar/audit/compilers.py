@@ -45,12 +45,10 @@ def options(run: Run) -> str:
     return f"{of_run[run]} -XX:ReservedCodeCacheSize=240m"
 
 
-def run_over(*urls: str) -> Run:
-    """A run that reads some of what is at these URLs; taken to be large where that is not in a folder on this machine."""
-    folders = [_folder(url) for url in urls]
-    if None in folders:
-        return Run.LARGE
-    return _run(size for folder in folders if folder for size in _sizes(folder))
+def run_over(url: str) -> Run:
+    """A run that reads some of what is at this URL; taken to be large where that is not a folder on this machine."""
+    folder = _folder(url)
+    return Run.LARGE if folder is None else _run(_sizes(folder))
 
 
 def run_of_ingest(spool: str, audit: str) -> Run:
@@ -79,7 +77,8 @@ def _run(sizes: Iterable[int], *, all_are_read: bool = False) -> Run:
 def _ingested(spool: str, audit: str) -> set[str]:
     """The segments, below the spool, that the audit log has."""
     known = set[str]()
-    for file in Path(audit, checkpoint_of(f"file:{Path(spool).absolute()}"), SEGMENTS).glob("*.json"):
+    folder = Path(audit, checkpoint_of(f"file:{Path(spool).absolute()}"), SEGMENTS)
+    for file in filter(Path.is_file, folder.glob("*.json")):
         with suppress(OSError, msgspec.MsgspecError):
             known.update(msgspec.json.decode(file.read_bytes(), type=list[str]))
     return known

@@ -50,14 +50,13 @@ def fill(folder: Path, size: int) -> None:
 
 
 def test_a_folder_is_large_by_the_bytes_in_it_and_below(tmp_path: Path) -> None:
-    """Those of several folders together. A folder that does not exist yet is empty; a link that leads nowhere has no size."""
-    fill(tmp_path / "log", LARGE - 1)
-    fill(tmp_path / "log of mine", 1)
-    (tmp_path / "log" / "gone").symlink_to("nowhere")
-    log, other, new = (str(tmp_path / name) for name in ("log", "log of mine", "new"))
-    assert [run_over(*urls) for urls in ((), (new,), (log,))] == [Run.SMALL] * 3
-    assert run_over(log, other) is Run.LARGE
-    assert run_over(f"file://{log}", Path(other).as_uri()) is Run.LARGE
+    """A folder that does not exist yet is empty; a link that leads nowhere has no size."""
+    log = tmp_path / "log of mine"
+    fill(log, LARGE - 1)
+    (log / "gone").symlink_to("nowhere")
+    assert {run_over(str(log)), run_over(str(tmp_path / "new"))} == {Run.SMALL}
+    (log / "one more").write_bytes(b"!")
+    assert {run_over(url) for url in (str(log), f"file://{log}", log.as_uri())} == {Run.LARGE}
 
 
 def test_so_many_files_are_large_whatever_their_size(tmp_path: Path) -> None:
