@@ -61,7 +61,7 @@ def run_of_ingest(spool: str, audit: str) -> Run:
 
 
 def _run(sizes: Iterable[int], *, all_are_read: bool = False) -> Run:
-    """A run over files of these sizes, no more of which are looked at than needed."""
+    """How large a run over files of these sizes is. Stops counting when that is known."""
     run, total = Run.SMALL, 0
     for number, size in enumerate(sizes):
         total += size
@@ -75,9 +75,9 @@ def _run(sizes: Iterable[int], *, all_are_read: bool = False) -> Run:
 
 
 def _ingested(spool: str, audit: str) -> set[str]:
-    """The segments, below the spool, that the audit log has."""
+    """The segments, below the spool, that the audit log has. Reads them without Spark, which has not started yet."""
     known = set[str]()
-    folder = Path(audit, checkpoint_of(f"file:{Path(spool).absolute()}"), SEGMENTS)
+    folder = Path(audit, checkpoint_of(f"file:{spool}"), SEGMENTS)
     for file in filter(Path.is_file, folder.glob("*.json")):
         with suppress(OSError, msgspec.MsgspecError):
             known.update(msgspec.json.decode(file.read_bytes(), type=list[str]))
@@ -85,20 +85,19 @@ def _ingested(spool: str, audit: str) -> set[str]:
 
 
 def _folder(url: str) -> str | None:
-    """The folder on this machine; None if it is elsewhere."""
+    """The absolute path of the folder on this machine; None if it is elsewhere."""
     if url.startswith("file:"):
-        return unquote(url.removeprefix("file:").removeprefix("//"))
-    return None if "://" in url else url
+        url = unquote(url.removeprefix("file:").removeprefix("//"))
+    elif "://" in url:
+        return None
+    return str(Path(url).absolute())
 
 
 def _sizes(folder: str, known: Collection[str] = ()) -> Iterator[int]:
     """The sizes of the files in a folder and below, without those whose paths below it are `known`; none if it does not exist."""
     for parent, _, names in os.walk(folder):
-        below = os.path.relpath(parent, folder)
-        for name in names:
-            if f"{below}/{name}" in known or (below == "." and name in known):
+        for path in (f"{parent}/{name}" for name in names):
+            if path.removeprefix(f"{folder}/") in known:
                 continue
-            try:
-                yield os.stat(f"{parent}/{name}").st_size  # noqa: PTH116  os.walk gives names, not Paths
-            except OSError:
-                continue
+            with suppress(OSError):
+                yield os.stat(path).st_size  # noqa: PTH116  os.walk gives names, not Paths

@@ -30,13 +30,6 @@ _FOUND: Final = "id string, file string, line string, times long, reason string"
 
 # A line is parsed inside `{"record": …, "end": true}`: otherwise Spark parses the first value of a line and ignores the rest.
 _MISFIT: Final = "misfit"
-
-
-def _wrapped_type(record: StructType) -> StructType:
-    end, misfit = StructField("end", BooleanType()), StructField(_MISFIT, StringType())
-    return StructType([StructField("record", record), end, misfit])
-
-
 _ANY: Final = any_record()
 
 
@@ -99,6 +92,11 @@ def _is_common() -> Column:
 
 def _wrapped() -> Column:
     return F.concat(F.lit('{"record":'), F.col("line"), F.lit(',"end":true}'))
+
+
+def _wrapped_type(record: StructType) -> StructType:
+    end, misfit = StructField("end", BooleanType()), StructField(_MISFIT, StringType())
+    return StructType([StructField("record", record), end, misfit])
 
 
 def _lines(session: SparkSession, spool: Storage, segments: Sequence[Segment], *, salvage: bool = False) -> DataFrame:

@@ -59,11 +59,11 @@ class _Bench:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def main(rows: int, dates: int, *, whole: bool, once: bool) -> None:
+def main(rows: int = 1_000_000, dates: int = 30, *, whole: bool, once: bool) -> None:
     turns = ("cold",) if once else ("cold", "warm", "warm")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spool, target = folder / "spool", folder / "floor"
+        spool, target, existing, audit = (folder / name for name in ("spool", "floor", "existing", "audit"))
         fill(spool, rows, _FIRST, dates, whole=whole)
         fill(folder / "before", dates * _EXISTING, _FIRST, dates, start=rows)
         print(f"\n{rows:,} records on {dates} dates into a log with {dates} dates\n")
@@ -76,18 +76,21 @@ def main(rows: int, dates: int, *, whole: bool, once: bool) -> None:
                 rates["the floor with Java's defaults"].append(rate)
                 shutil.rmtree(target)
         with spark_session("local[2]") as spark:
-            ingest(spark, str(folder / "before"), str(folder / "existing"))
-        with spark_session("local[2]", run=run_of_ingest(str(spool), str(folder / "existing"))) as spark:
+            ingest(spark, str(folder / "before"), str(existing))
+        with spark_session("local[2]", run=run_of_ingest(str(spool), str(existing))) as spark:
             bench = _Bench(spark, rows, table)
             for how in turns:
                 if not once:
                     rate = bench.row(f"floor, {how}", target, lambda: _floor(spark, spool, target))
                     rates["the floor in the same JVM"].append(rate)
                     shutil.rmtree(target)
-                rates["ingest"].append(_ingest(bench, spark, folder, how))
+                shutil.rmtree(audit, ignore_errors=True)
+                shutil.copytree(existing, audit)
+                rate = bench.row(f"audit ingest, {how}", audit, lambda: ingest(spark, str(spool), str(audit)))
+                rates["ingest"].append(rate)
             if not once:
-                shutil.rmtree(folder / "audit" / "_checkpoints")
-                _ingest(bench, spark, folder, "the same again, checkpoint lost")
+                shutil.rmtree(audit / "_checkpoints")
+                bench.row("the same again, checkpoint lost", audit, lambda: ingest(spark, str(spool), str(audit)))
         bench.row("DuckDB", folder / "duckdb", lambda: _duckdb(spool, folder / "duckdb"), in_jvm=False)
         table.end()
         ingests = rates.pop("ingest")[-2:]
@@ -95,14 +98,6 @@ def main(rows: int, dates: int, *, whole: bool, once: bool) -> None:
             for floor, found in rates.items():
                 ratio = sum(rate[of] for rate in ingests) / sum(rate[of] for rate in found[-2:])
                 print(f"ingest does {ratio:.2f} of the {what} of {floor}, {turns[-1]}")
-
-
-def _ingest(bench: _Bench, spark: SparkSession, folder: Path, how: str) -> tuple[float, float]:
-    audit = folder / "audit"
-    if (audit / "_checkpoints").exists() or not audit.exists():  # not where only its checkpoint was lost
-        shutil.rmtree(audit, ignore_errors=True)
-        shutil.copytree(folder / "existing", audit)
-    return bench.row(f"audit ingest, {how}", audit, lambda: ingest(spark, str(folder / "spool"), str(audit)))
 
 
 def _floor(spark: SparkSession, spool: Path, target: Path) -> None:
@@ -133,6 +128,4 @@ def _duckdb_type(spark_type: str) -> str:
 
 
 if __name__ == "__main__":
-    given = [int(argument) for argument in sys.argv[1:] if argument.isdecimal()]
-    rows, dates = [*given, *(1_000_000, 30)[len(given) :]]
-    main(rows, dates, whole="whole" in sys.argv, once="once" in sys.argv)
+    main(*map(int, filter(str.isdecimal, sys.argv[1:])), whole="whole" in sys.argv, once="once" in sys.argv)
