@@ -23,7 +23,6 @@ _REASONS = {
     "No space left on device": "no space is left on the device",
     "Java heap space": _NO_MEMORY,
     "GC overhead limit exceeded": _NO_MEMORY,
-    "Answer from Java side is empty": JVM_ENDED,
 }
 """Messages for operators, by the fragments of Spark's messages that they replace."""
 
@@ -63,10 +62,14 @@ def is_unreadable_file(error: Exception) -> bool:
 
 def reason(error: Exception) -> str:
     """The reason in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
-    if isinstance(error, ConnectionError):  # Python connects only to the JVM
+    # Python connects only to the JVM. The class of Py4J is told by its name, because Py4J need not be installed.
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return JVM_ENDED
     java = getattr(error, "java_exception", None)
-    text = _root_cause(java) if java is not None else str(error)
+    try:
+        text = _root_cause(java) if java is not None else str(error)
+    except Exception:  # noqa: BLE001  the JVM died after it had thrown the exception; Py4J raises many types
+        return JVM_ENDED
     for fragment, replacement in _REASONS.items():
         if fragment in text:
             return replacement

@@ -223,16 +223,56 @@ def test_at_a_terminal_there_is_a_prompt(folder: Path, tmp_path: Path) -> None:
 
 def test_from_a_pipe_it_ends_with_its_spark(folder: Path) -> None:
     """When the JVM is killed: one line, exit status 1."""
+    with _piped(folder) as shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdin.write("SELECT 1 AS a;\n")
+        shell.stdin.flush()
+        assert [shell.stdout.readline() for _ in range(2)] == ["a\n", "1\n"]
+        os.kill(_jvm_of(shell), signal.SIGKILL)
+        _ends_in_one_line(shell)
+
+
+def test_from_a_pipe_it_ends_with_its_spark_that_it_is_connecting_to(folder: Path) -> None:
+    """The kernel accepts a connection for the JVM, which is killed before it reads from it."""
+    with _piped(folder) as shell:
+        assert shell.stdin is not None
+        assert shell.stderr is not None
+        shell.stdin.write("\\timing\n")
+        shell.stdin.flush()
+        assert shell.stderr.readline() == "Timing is on.\n"
+        jvm = _jvm_of(shell)
+        os.kill(jvm, signal.SIGSTOP)
+        try:
+            shell.stdin.write("SELECT 1;\n")
+            shell.stdin.flush()
+            assert until(lambda: _unread_by_peers(shell.pid) > 0, PATIENCE_SECONDS)
+        finally:
+            os.kill(jvm, signal.SIGKILL)
+        _ends_in_one_line(shell)
+
+
+def _piped(folder: Path) -> "subprocess.Popen[str]":
     command = [*COMMAND, "audit", "shell", "--audit", str(folder / "audit"), "--output", "csv", "--master", "local[2]"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("SELECT 1 AS a;\n")
-        process.stdin.flush()
-        assert [process.stdout.readline() for _ in range(2)] == ["a\n", "1\n"]
-        (jvm,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(jvm), signal.SIGKILL)
-        output, errors = process.communicate("SELECT 2;\nSELECT 3;\n", timeout=PATIENCE_SECONDS)
-    assert (output, process.returncode) == ("", 1)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def _jvm_of(shell: "subprocess.Popen[str]") -> int:
+    (jvm,) = Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()
+    return int(jvm)
+
+
+def _ends_in_one_line(shell: "subprocess.Popen[str]") -> None:
+    output, errors = shell.communicate("SELECT 2;\nSELECT 3;\n", timeout=PATIENCE_SECONDS)
+    assert (output, shell.returncode) == ("", 1)
     assert errors == "flink-ha-sidecar: cannot run the query: Spark's JVM was killed or has died\n"
+
+
+def _unread_by_peers(process: int) -> int:
+    """How many bytes of those that a process has sent over TCP on this machine were not read."""
+    links = [str(descriptor.readlink()) for descriptor in Path(f"/proc/{process}/fd").iterdir()]
+    lines = [line for table in ("tcp", "tcp6") for line in Path("/proc/net", table).read_text().splitlines()[1:]]
+    sockets = [line.replace(":", " ").split() for line in lines]
+    own = {(socket[2], socket[4]) for socket in sockets if f"socket:[{socket[13]}]" in links}
+    return sum(int(socket[7], 16) for socket in sockets if (socket[4], socket[2]) in own)
