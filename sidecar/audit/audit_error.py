@@ -1,5 +1,6 @@
 """AuditError, and the translation of Spark's exceptions to it."""
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,17 +18,21 @@ JVM_ENDED: Final = "Spark's JVM was killed or has died"
 """Nothing works any more."""
 
 _NO_MEMORY: Final = "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g"
+_NO_SPACE: Final = "no space is left on the device"
 
 _REASONS = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; run it again",
-    "No space left on device": "no space is left on the device",
+    "No space left on device": _NO_SPACE,
     "Java heap space": _NO_MEMORY,
     "GC overhead limit exceeded": _NO_MEMORY,
 }
 """Messages for operators, by the fragments of Spark's messages that they replace."""
 
-_NO_ANSWER = re.compile(r"An error occurred while calling [\w.$]+")
-"""All that Py4J says of a call whose connection broke."""
+_OF_THE_MACHINE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+"""Errors of the operating system that any file would cause."""
+
+_NO_ANSWER = re.compile(r"An error occurred while calling [\w.$]+|[\w.$]+ does not exist in the JVM")
+"""All that Py4J says of a call, or of a class, when its connection broke."""
 
 _CLUTTER = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: | SQLSTATE: \w{5}")
 
@@ -58,6 +63,14 @@ def failing_to(do_what: str) -> Iterator[None]:
 def is_unreadable_file(error: Exception) -> bool:
     """Whether Spark raised `error` because it could not read a file."""
     return any(error_class in str(error) for error_class in (FILE_UNREADABLE, _DELETED))
+
+
+def defect(error: Exception) -> str:
+    """Why a file cannot be read, in one line. Raises `error` if it says nothing about the file: so no sound file is called damaged."""
+    why = reason(error)
+    if why in (JVM_ENDED, _NO_MEMORY, _NO_SPACE) or getattr(error, "errno", None) in _OF_THE_MACHINE:
+        raise error
+    return why
 
 
 def reason(error: Exception) -> str:

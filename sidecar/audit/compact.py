@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, failing_to, reason
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, defect, failing_to
 from sidecar.audit.audit_log import dates_before, open_audit_log
 from sidecar.audit.storage import PARQUET, STAGING, Storage
 from sidecar.audit.tables import TABLES
@@ -139,7 +139,7 @@ def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | N
     try:
         rows = session.read.option("mergeSchema", True).parquet(audit.full_url(path))
     except Exception as error:
-        raise _UnfitError(_damaged_footer(audit, path, files) or reason(error)) from error
+        raise _UnfitError(_damaged_footer(audit, path, files) or defect(error)) from error
     staged = f"{STAGING}/{uuid4()}"
     with failing_to(f"compact {audit.full_url(path)}"):
         order = TABLES[path.partition("/")[0]].order
@@ -180,7 +180,7 @@ def _damaged_footer(audit: Storage, path: str, files: Iterable[str]) -> str | No
         try:
             audit.parquet_schema(f"{path}/{file}")
         except Exception as error:  # noqa: BLE001  every error of the reader is damage
-            return f"{file}: {reason(error)}"
+            return f"{file}: {defect(error)}"
     return None
 
 
@@ -211,7 +211,7 @@ def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> d
         one.write.options(**options).parquet(target)
     except Exception as error:
         if FILE_UNREADABLE in str(error):
-            raise _UnfitError(reason(error)) from error
+            raise _UnfitError(defect(error)) from error
         raise
     if read.get["rows"] != read.get["ids"]:
         raise _UnfitError("it contains rows without an id")

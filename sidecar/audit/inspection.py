@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.audit.audit_error import reason
+from sidecar.audit.audit_error import defect
 from sidecar.audit.storage import Storage
 
 MOST_LINE_BYTES: Final = 4 << 20
@@ -70,7 +70,8 @@ def _inspected(spool: Storage, url: str) -> Inspection:
     except _OversizedError:
         return Inspection(f"oversized segment: {_OVERSIZED}", readable=False)
     except Exception as error:  # noqa: BLE001  every error is the reason
-        text = error.strerror if isinstance(error, OSError) and error.strerror else reason(error)
+        why = defect(error)
+        text = error.strerror if isinstance(error, OSError) and error.strerror else why
         return Inspection(f"unreadable segment: {text}", readable=False)
     return Inspection(f"damaged segment: {problem}" if problem else "", long_lines=tuple(lines.long))
 
@@ -80,7 +81,7 @@ def _with_hadoop(spool: Storage, url: str, found: Inspection) -> Inspection:
     try:
         damage = spool.damage(spool.relative(url))
     except Exception as error:  # noqa: BLE001  every error is the reason
-        return Inspection(f"unreadable segment: {reason(error)}", readable=False)
+        return Inspection(f"unreadable segment: {defect(error)}", readable=False)
     return found if damage is None else replace(found, problem=f"damaged segment: {damage}")
 
 

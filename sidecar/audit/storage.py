@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError
+from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError, defect
 
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 PARQUET: Final = ".parquet"
@@ -275,7 +275,8 @@ class Storage:
                 with closing(codec.createInputStream(stream)) as decompressed:
                     consume(decompressed)
             except Exception as error:  # noqa: BLE001  every error of the codec is damage
-                return str(error.java_exception.getMessage()) if hasattr(error, "java_exception") else str(error)
+                why = defect(error)
+                return str(error.java_exception.getMessage()) if hasattr(error, "java_exception") else why
         return None
 
     def _path(self, path: str) -> Any:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.audit_error import reason
+from sidecar.audit.audit_error import defect
 from sidecar.audit.audit_log import date_of, open_audit_log, table_names
 from sidecar.audit.storage import INGESTING, PARQUET, STAGING, Storage
 from sidecar.audit.tables import ENTRIES, TABLES
@@ -109,7 +109,7 @@ class _TableCheck:
         try:
             schema = self._audit.parquet_schema(f"{self._name}/{path}")
         except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
-            self._found(path, f"unreadable: {reason(error)}")
+            self._found(path, f"unreadable: {defect(error)}")
             return False
         if schema is None:
             self._found(path, "not of an audit log: no ingest wrote it")
@@ -139,7 +139,7 @@ class _TableCheck:
                 rows.agg(F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))).collect()
         except Exception as error:  # noqa: BLE001  see _footer_fits
             if len(files) == 1:
-                self._found(files[0], f"unreadable: {reason(error)}")
+                self._found(files[0], f"unreadable: {defect(error)}")
                 return []
             half = len(files) // 2
             return self._readable(files[:half]) + self._readable(files[half:])

@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.audit_error import AuditError, reason
+from sidecar.audit.audit_error import AuditError, defect
 from sidecar.audit.closed import (
     CARRY,
     CLOSED,
@@ -40,7 +40,7 @@ def check_closed(session: SparkSession, audit: Storage) -> tuple[int, int, list[
         try:
             manifest = read_manifest(audit)
         except Exception as error:  # noqa: BLE001  every error is reported, and the tables of records are checked
-            return 0, 0, [f"{CLOSED}: {error if isinstance(error, AuditError) else reason(error)}"]
+            return 0, 0, [f"{CLOSED}: {error if isinstance(error, AuditError) else defect(error)}"]
         rows, findings = _checked(session, audit, manifest)
         if not findings or read_manifest(audit).number == manifest.number:
             break
@@ -74,7 +74,7 @@ def _read(session: SparkSession, audit: Storage, table: str, files: Sequence[str
         return int(rows.agg(F.count("*"), every).collect()[0][0])
     except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
         if len(files) == 1:
-            findings.append(f"{files[0]}: unreadable: {reason(error)}; delete {CLOSED} and materialize again")
+            findings.append(f"{files[0]}: unreadable: {defect(error)}; delete {CLOSED} and materialize again")
             return 0
     half = len(files) // 2
     return sum(_read(session, audit, table, part, findings) for part in (files[:half], files[half:]))

@@ -1,15 +1,17 @@
 """Whatever a spool contains, its good records are ingested, and the quarantine lists the rest."""
 
+import errno
 import gzip
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sidecar.audit import AuditError, inspection
 from sidecar.audit.ingest import IngestResult, ingest
 from sidecar.audit.inspection import Inspection, inspect
 from sidecar.audit.retention import expire
@@ -214,3 +216,21 @@ def assert_quarantined(spark: SparkSession, audit: Path, expected: Found) -> Non
     assert len(found) == len(expected)
     for (file, text, reason), (its_file, its_text, its_reason) in zip(found, sorted(expected), strict=True):
         assert (file, text, reason[: len(its_reason)]) == (its_file, its_text, its_reason)
+
+
+def test_a_segment_is_not_blamed_for_a_lack_of_file_descriptors(
+    spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ingest fails, and the next one finds the segment sound."""
+    records = [transition(1)]
+    seal(spool, "jm-0", 1, records)
+
+    def exhausted(*_: object) -> Never:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(inspection, "_unpack", exhausted)
+    with pytest.raises(AuditError, match="Too many open files"):
+        ingest(spark, str(spool), str(audit))
+    monkeypatch.undo()
+    assert ingest(spark, str(spool), str(audit)).quarantined == 0
+    assert ids_seen(spark, audit, "transitions") == ids(records)

@@ -6,11 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from py4j.java_gateway import GatewayParameters, JavaGateway
-from py4j.protocol import Py4JJavaError
-
-from sidecar.audit.audit_error import JVM_ENDED, reason
-from sidecar.lab.processes import free_port
 
 START = """
 import sys
@@ -92,19 +87,6 @@ def test_a_missing_or_old_java_is_one_line(tmp_path: Path) -> None:
     old.chmod(0o755)
     done = start(tmp_path, "local[1]", environment={"JAVA_HOME": str(tmp_path)})
     assert (done.stdout, done.stderr) == (f"{needs} {old} is Java 8: {remedy}\n", "")
-
-
-@pytest.mark.parametrize("problem", ["Java heap space", "GC overhead limit exceeded"])
-def test_a_lack_of_memory_says_what_to_do(problem: str) -> None:
-    """In the words of either garbage collector."""
-    assert reason(MemoryError(f"java.lang.OutOfMemoryError: {problem}")).endswith("--conf spark.driver.memory=2g")
-
-
-def test_an_exception_of_a_jvm_that_has_died_since_says_so() -> None:
-    """Java is asked for its message, and no longer answers."""
-
-    thrown = JavaGateway(gateway_parameters=GatewayParameters(port=free_port())).entry_point
-    assert reason(Py4JJavaError("An error occurred while calling o0.count.\n", thrown)) == JVM_ENDED
 
 
 def test_importing_the_package_does_not_import_spark(tmp_path: Path) -> None:

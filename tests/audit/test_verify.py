@@ -26,6 +26,22 @@ from tests.audit.spooling import ids, ids_seen, seal, transition
 
 pytestmark = pytest.mark.spark
 
+KILLED = """
+import os, pathlib, signal
+from sidecar.audit.storage import Storage
+from sidecar.cli.main import main
+
+def killing(_, path):
+    (jvm,) = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    os.kill(int(jvm), signal.SIGKILL)
+    Storage.parquet_schema = look
+    return look(_, path)
+
+look, Storage.parquet_schema = Storage.parquet_schema, killing
+main()
+"""
+"""A command whose JVM is killed in the moment in which it looks at its first file."""
+
 
 def contents(folder: Path) -> dict[Path, bytes]:
     """Every file below a folder."""
@@ -171,3 +187,13 @@ def test_a_full_disk_is_one_clear_line(
     assert ingest(spark, str(log.spool), str(target)).rows["transitions"] == len(records)
     assert compact(spark, str(target), before=(YESTERDAY - timedelta(days=2)).date()).dates == 1
     assert ids_seen(spark, target, "transitions") == sorted([*log.ids, *ids(records)])
+
+
+def test_with_a_dead_jvm_no_file_is_called_unreadable(log: Log) -> None:
+    """It says that it cannot see, in one line, and nothing about what it would have seen."""
+    arguments = ["audit", "verify", "--audit", str(log.audit), "--master", "local[1]"]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"flink-ha-sidecar: cannot verify {log.audit}: Spark's JVM was killed or has died\n"
