@@ -1,11 +1,11 @@
-"""How long questions to the audit log take: `python -m tests.bench.views [rows, 10000000] [days, 365] [scratch] [small] [folder=F]`.
+"""How long questions to the audit log take: `python -m tests.bench.views [rows, 10000000] [days, 365] [scratch] [small | huge] [folder=F]`.
 
 The log is made by Spark: 100 clusters with three components and 497 jobs each, watched by two observers for so long, whose leaders are
 revoked and granted in turn, evenly over the time; coverage by the hour, one outage of sight a day. Its dates are materialised but the
 last two; then every row of each answer is computed and thrown away, three times: twice as `audit sql` would, as a JVM has to compile code
 that it has never run, and once as `audit shell` does, which keeps the recent leadership. The floor is a plain scan by Spark of the columns
 of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records. With `small`, Java
-compiles as in a small log. With a folder, the log stays there, and is only asked the next time.
+compiles as in a small log; with `huge`, as where minutes are expected. With a folder, the log stays there, and is only asked the next time.
 """
 
 import re
@@ -79,14 +79,16 @@ def write(spark: SparkSession, audit: Path, rows: int, days: int) -> None:
         ("coverage", coverage, "coverage"),
         ("notifications", notifications, "notification"),
     ):
-        _as_written(made, record).write.partitionBy("event_date").parquet(f"{audit}/{table}")
+        _as_written(made, record, max(16, rows // 1_000_000)).write.partitionBy("event_date").parquet(
+            f"{audit}/{table}"
+        )
 
 
-def _as_written(made: DataFrame, record: str) -> DataFrame:
+def _as_written(made: DataFrame, record: str, tasks: int) -> DataFrame:
     names = [name for name in RECORDS[record].names if name in made.columns]
     quoted = [f"`{name}`" for name in names]
     dated = made.selectExpr(*quoted, "to_date(observed_at) AS event_date")
-    return dated.repartition(16, "event_date").sortWithinPartitions("event_date", "cluster_id", "observed_at")
+    return dated.repartition(tasks, "event_date").sortWithinPartitions("event_date", "cluster_id", "observed_at")
 
 
 def timed(what: Callable[[], object]) -> float:
@@ -180,11 +182,11 @@ def question(spark: SparkSession, audit: Path, days: int, table: Table) -> None:
         table.row(view, f"{first:.1f}", f"{again:.1f}", f"{in_shell:.1f}", f"{floor:.1f}", f"{again / floor:.1f}")
 
 
-def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, small: bool, kept: Path | None) -> None:
+def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, run: Run, kept: Path | None) -> None:
     table = Table("what", "s", "again, s", "in a shell, s", "floor, s", "again to floor")
     with (
         tempfile.TemporaryDirectory() as folder,
-        spark_session(conf={"spark.driver.memory": "3g"}, run=Run.SMALL if small else Run.LARGE) as spark,
+        spark_session(conf={"spark.driver.memory": "3g"}, run=run) as spark,
     ):
         audit = kept or Path(folder)
         if not (audit / "transitions").exists():
@@ -203,6 +205,6 @@ if __name__ == "__main__":
     main(
         *map(int, filter(str.isdecimal, sys.argv[1:])),
         from_scratch="scratch" in sys.argv,
-        small="small" in sys.argv,
+        run=next((run for run in Run if run.value in sys.argv), Run.LARGE),
         kept=folders[0] if folders else None,
     )
