@@ -5,7 +5,8 @@ revoked and granted in turn, evenly over the time; coverage by the hour, one out
 last two; then every row of each answer is computed and thrown away, three times: twice as `audit sql` would, as a JVM has to compile code
 that it has never run, and once as `audit shell` does, which keeps the recent leadership. The floor is a plain scan by Spark of the columns
 of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records. With `small`, Java
-compiles as in a small log; with `huge`, as where minutes are expected. With a folder, the log stays there, and is only asked the next time.
+compiles as in a small log; with `huge`, as where minutes are expected. With a folder, the log stays there, and
+the next run makes only what is missing.
 """
 
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.catalog import ANSWERS
+from sidecar.audit.closed import CLOSED
 from sidecar.audit.compilers import Run
 from sidecar.audit.materialize import materialize
 from sidecar.audit.recent import RecentLeadership
@@ -191,6 +193,7 @@ def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, run: Ru
         audit = kept or Path(folder)
         if not (audit / "transitions").exists():
             write(spark, audit, rows, days)
+        if not (audit / CLOSED).exists():
             close(spark, audit, days, table)
             redo(spark, audit, days, table)
         question(spark, audit, days, table)
