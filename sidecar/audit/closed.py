@@ -4,14 +4,12 @@ A date is closed when the next one is over too. Readers read exactly the files t
 each time, and becomes visible by a rename (docs/adr/0029-materialised-leadership.md).
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import Final
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -26,19 +24,12 @@ from pyspark.sql.types import (
 )
 
 from sidecar.audit.audit_error import AuditError
+from sidecar.audit.manifest import CLOSED, FORMAT, MANIFEST, Manifest
 from sidecar.audit.schema import with_event_date
 from sidecar.audit.storage import STAGING, Storage, listing_here
 
-SOURCES: Final = {"transitions": "_transitions", "coverage": "_coverage"}
-"""The tables that the answers are made of, and the views of the part that is read."""
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""Before every record."""
-CLOSED: Final = "_closed"
-"""The folder of the manifests and carries."""
 STAGED: Final = f"{STAGING}/closing-"
 """The beginning of the paths of what is not visible yet."""
-_MANIFEST: Final = re.compile(r"manifest-(\d{12})\.json")
-_FORMAT: Final = 1
 _ATTEMPTS: Final = 5
 
 _TYPES: Final[dict[str, DataType]] = {
@@ -89,54 +80,10 @@ CARRY: Final = _schema(
 """What of the time until the end of a date matters afterwards (`views/_carry_on.sql`)."""
 
 
-class Source(Struct, frozen=True):
-    """What was read of one date."""
-
-    files: Mapping[str, str] = {}
-    """A digest of the file names, by table: if it is unchanged, so are the rows."""
-    rows: Mapping[str, Sequence[int]] = {}
-    """The numbers of transitions and of coverage records, by cluster."""
-
-
-class Manifest(Struct, frozen=True):
-    """What is materialised."""
-
-    format: int = _FORMAT
-    number: int = 0
-    base: date | None = None
-    """What happened until the end of this date has expired; its carry remains."""
-    last: date | None = None
-    """The last closed date."""
-    files: Mapping[date, Mapping[str, str]] = {}
-    """The file of each table, by date; none if there are no rows."""
-    carries: Mapping[date, str] = {}
-    """The file with what matters after the end of a date."""
-    sources: Mapping[date, Source] = {}
-
-    @property
-    def begin(self) -> datetime:
-        """The end of the last closed date."""
-        return start_of(self.last + timedelta(days=1)) if self.last else EPOCH
-
-    def named(self) -> set[str]:
-        """Every file, relative to the audit log."""
-        return {*self.carries.values()} | {file for files in self.files.values() for file in files.values()}
-
-
-def start_of(day: date) -> datetime:
-    """Midnight, UTC."""
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
-def days(first: date, last: date) -> list[date]:
-    """The dates from `first` to `last`."""
-    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
-
-
 def read_manifest(audit: Storage) -> Manifest:
     """The newest manifest; an empty one if there is none. Raises AuditError if a newer version wrote it."""
     for attempts_left in reversed(range(_ATTEMPTS)):
-        names = [name for name in audit.names(CLOSED) if _MANIFEST.fullmatch(name)] if audit.is_folder(CLOSED) else []
+        names = [name for name in audit.names(CLOSED) if MANIFEST.fullmatch(name)] if audit.is_folder(CLOSED) else []
         if not names:
             return Manifest()
         try:
@@ -147,7 +94,7 @@ def read_manifest(audit: Storage) -> Manifest:
             continue  # a newer one has replaced it
         break
     found = msgspec.json.decode(content, type=Manifest)
-    if found.format != _FORMAT:
+    if found.format != FORMAT:
         raise AuditError(f"cannot read {audit.full_url(CLOSED)}: a newer version wrote it")
     return found
 

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from datetime import date
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -12,10 +13,13 @@ from urllib.parse import unquote
 import msgspec
 
 from sidecar.audit.checkpoints import SEGMENTS, checkpoint_of
+from sidecar.audit.manifest import CLOSED, MANIFEST, SOURCES, Manifest
 
 _LARGE_BYTES: Final = 20_000_000
 _LARGE_FILES: Final = 10_000
-_HUGE_BYTES: Final = 200_000_000
+_HUGE_SPOOL_BYTES: Final = 200_000_000
+_HUGE_DATES_BYTES: Final = 100_000_000
+"""Of Parquet, which is a tenth as large as lines."""
 _DIRECTIVES: Final = Path(__file__).with_name("compiler_directives.json")
 
 
@@ -56,20 +60,31 @@ def run_of_ingest(spool: str, audit: str) -> Run:
     folder, log = _folder(spool), _folder(audit)
     if folder is None or log is None:
         return Run.LARGE
-    run = _run(_sizes(folder, _ingested(folder, log)), all_are_read=True)
-    return run_over(audit) if run is Run.SMALL else run
+    return _run_of_new(_sizes(folder, _ingested(folder, log)), _HUGE_SPOOL_BYTES, log)
 
 
-def _run(sizes: Iterable[int], *, all_are_read: bool = False) -> Run:
-    """How large a run over files of these sizes is. Stops counting when that is known."""
+def run_of_materialization(audit: str) -> Run:
+    """A run that reads every record of the dates that are not closed."""
+    log = _folder(audit)
+    return Run.LARGE if log is None else _run_of_new(_sizes_of_open_dates(log), _HUGE_DATES_BYTES, log)
+
+
+def _run_of_new(new: Iterable[int], huge: int, log: str) -> Run:
+    """How large a run is that reads all of the `new` files, and some of the log."""
+    run = _run(new, huge)
+    return _run(_sizes(log)) if run is Run.SMALL else run
+
+
+def _run(sizes: Iterable[int], huge: int | None = None) -> Run:
+    """How large a run over files of these sizes is. Stops counting when that is known. `huge`: for how many bytes it takes minutes."""
     run, total = Run.SMALL, 0
     for number, size in enumerate(sizes):
         total += size
-        if all_are_read and total > _HUGE_BYTES:
+        if huge is not None and total > huge:
             return Run.HUGE
         if total > _LARGE_BYTES or number >= _LARGE_FILES:
             run = Run.LARGE
-        if run is Run.LARGE and not all_are_read:
+        if run is Run.LARGE and huge is None:
             break
     return run
 
@@ -82,6 +97,22 @@ def _ingested(spool: str, audit: str) -> set[str]:
         with suppress(OSError, msgspec.MsgspecError):
             known.update(msgspec.json.decode(file.read_bytes(), type=list[str]))
     return known
+
+
+def _sizes_of_open_dates(log: str) -> Iterator[int]:
+    """The sizes of the files that a materialization reads of the dates after the last closed one."""
+    last = _last_closed(log)
+    for folder in (folder for table in SOURCES for folder in Path(log, table).glob("*=*")):
+        if last is None or folder.name.partition("=")[2] > str(last):
+            yield from _sizes(str(folder))
+
+
+def _last_closed(log: str) -> date | None:
+    """The last closed date; None also if it cannot be read. Without Spark, which has not started yet."""
+    manifests = sorted(file for file in Path(log, CLOSED).glob("*") if MANIFEST.fullmatch(file.name))
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(manifests[-1].read_bytes(), type=Manifest).last if manifests else None
+    return None
 
 
 def _folder(url: str) -> str | None:

@@ -13,18 +13,8 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.closed import (
-    CARRY,
-    CLOSED_TABLES,
-    ORDER,
-    STAGED,
-    Manifest,
-    days,
-    read_carry,
-    read_closed,
-    read_files,
-    start_of,
-)
+from sidecar.audit.closed import CARRY, CLOSED_TABLES, ORDER, STAGED, read_carry, read_closed, read_files
+from sidecar.audit.manifest import Manifest, days, start_of
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
 from sidecar.audit.storage import PARQUET, Storage
 from sidecar.audit.views import define

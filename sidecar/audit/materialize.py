@@ -17,21 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.audit_log import date_folder, date_of, dates_of, open_audit_log
-from sidecar.audit.closed import (
-    CLOSED,
-    CLOSED_TABLES,
-    SOURCES,
-    STAGED,
-    Manifest,
-    Source,
-    commit,
-    days,
-    delete_unnamed,
-    read_carry,
-    read_files,
-    read_manifest,
-)
+from sidecar.audit.closed import CLOSED_TABLES, STAGED, commit, delete_unnamed, read_carry, read_files, read_manifest
 from sidecar.audit.fold import Fold, Folded
+from sidecar.audit.manifest import CLOSED, SOURCES, Manifest, Source, days
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE
 from sidecar.audit.session import sizes_to_read, tune
 from sidecar.audit.storage import PARQUET, STAGING, Storage

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from sidecar.audit.checkpoints import CHECKPOINTS
-from sidecar.audit.closed import CLOSED, CLOSED_TABLES
+from sidecar.audit.closed import CLOSED_TABLES
+from sidecar.audit.manifest import CLOSED
 from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, QUARANTINE, RECORDS, table_of, with_event_date
 from sidecar.audit.storage import INGESTING, LOCK, PARQUET, REPLACED, STAGING, Storage
 from sidecar.audit.visible_ids import HASH, VisibleIds

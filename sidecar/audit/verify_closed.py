@@ -7,16 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.audit_error import AuditError, defect
-from sidecar.audit.closed import (
-    CARRY,
-    CLOSED,
-    CLOSED_TABLES,
-    SOURCES,
-    Manifest,
-    read_closed,
-    read_manifest,
-    unnamed,
-)
+from sidecar.audit.closed import CARRY, CLOSED_TABLES, read_closed, read_manifest, unnamed
+from sidecar.audit.manifest import CLOSED, SOURCES, Manifest
 from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import EVENT_DATE
 from sidecar.audit.session import sizes_to_read, tune

@@ -16,9 +16,6 @@ from sidecar.audit.catalog import ANSWERS, answer, comments, with_comments
 from sidecar.audit.closed import (
     CARRY,
     CLOSED_TABLES,
-    EPOCH,
-    SOURCES,
-    Manifest,
     no_rows,
     read_carry,
     read_closed,
@@ -26,6 +23,7 @@ from sidecar.audit.closed import (
     read_manifest,
     unclosed,
 )
+from sidecar.audit.manifest import EPOCH, SOURCES, Manifest
 from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.storage import Storage, listing_here

@@ -81,16 +81,22 @@ _answer_output = click.option(
 
 
 def _session(
-    audit_url: str, *, spool: str | None = None, master: str | None, conf: dict[str, str]
+    audit_url: str, *, spool: str | None = None, closes: bool = False, master: str | None, conf: dict[str, str]
 ) -> AbstractContextManager[Any]:
-    """A Spark session for an audit log, and the `spool` that is ingested.
+    """A Spark session for an audit log, and the `spool` that is ingested. `closes`: for a command that materializes.
 
     Import audit modules inside it: only the session reports a missing Spark in one line.
     """
-    from sidecar.audit.compilers import run_of_ingest, run_over
+    from sidecar.audit.compilers import run_of_ingest, run_of_materialization, run_over
     from sidecar.audit.session import spark_session
 
-    return spark_session(master, conf, run=run_over(audit_url) if spool is None else run_of_ingest(spool, audit_url))
+    if spool is not None:
+        run = run_of_ingest(spool, audit_url)
+    elif closes:
+        run = run_of_materialization(audit_url)
+    else:
+        run = run_over(audit_url)
+    return spark_session(master, conf, run=run)
 
 
 @click.group()
@@ -184,7 +190,7 @@ def compact(
     """Merge small files, delete old data, and keep the answers of old dates. Run it once a day; readers are not disturbed."""
     if spool is not None and days is None:
         raise click.UsageError("--spool is for --keep: without it, nothing is deleted")
-    with _session(audit_url, **spark_options) as spark:
+    with _session(audit_url, closes=True, **spark_options) as spark:
         from sidecar.audit.remote.commands import maintained
 
         with maintained(spark, audit_url, cache, spool=spool) as log:
@@ -224,7 +230,7 @@ def _compacted(log: Any, before: datetime | None, *, may_refuse: bool) -> bool:
 @_audit_options
 def materialize(audit_url: str, cache: Path | None, before: datetime | None, **spark_options: Any) -> None:
     """Keep the answers of old dates, so that views are fast. `compact` does it too; this is for storage that it refuses."""
-    with _session(audit_url, **spark_options) as spark:
+    with _session(audit_url, closes=True, **spark_options) as spark:
         from sidecar.audit.remote.commands import maintained
 
         with maintained(spark, audit_url, cache) as log:

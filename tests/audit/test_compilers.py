@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import zipfile
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,9 +18,11 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import compilers, session
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.compilers import Run, options, run_of_ingest, run_over
+from sidecar.audit.compilers import Run, options, run_of_ingest, run_of_materialization, run_over
 from sidecar.audit.ingest import ingest
+from sidecar.audit.materialize import materialize
 from sidecar.cli.audit import audit
+from tests.audit.conftest import YESTERDAY
 from tests.audit.spooling import seal, transition
 
 DIRECTIVES = Path(compilers.__file__).with_name("compiler_directives.json")
@@ -27,6 +30,7 @@ PATTERNS = json.loads(DIRECTIVES.read_text())[0]["match"]
 OF_JAVA = ("java/", "jdk/", "sun/")
 LARGE = 20_000_001
 HUGE = 200_000_001
+HUGE_DATES = 100_000_001
 START = """
 import sys
 from pathlib import Path
@@ -73,6 +77,7 @@ def test_what_cannot_be_measured_is_taken_to_be_large(url: str, tmp_path: Path) 
     """A second of CPU time too much costs less than a long run at half the speed."""
     assert run_over(url) is Run.LARGE
     assert {run_of_ingest(str(tmp_path), url), run_of_ingest(url, str(tmp_path))} == {Run.LARGE}
+    assert run_of_materialization(url) is Run.LARGE
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ def test_segments_that_were_ingested_do_not_count(
 ) -> None:
     """A spool keeps them for days. With a damaged list of them they count again."""
     segment = seal(spool, "jm-0", 1, [transition(number) for number in range(9)])
-    monkeypatch.setattr(compilers, "_HUGE_BYTES", segment.stat().st_size - 1)
+    monkeypatch.setattr(compilers, "_HUGE_SPOOL_BYTES", segment.stat().st_size - 1)
     before = run_of_ingest(str(spool), str(audit))
     ingest(spark, str(spool), str(audit))
     behind = [run_of_ingest(url, str(audit)) for url in (str(spool), f"{spool}/", spool.as_uri())]
@@ -105,6 +110,32 @@ def test_segments_that_were_ingested_do_not_count(
     for file in audit.glob("_checkpoints/ingest/*/segments/*.json"):
         file.write_text("[")
     assert run_of_ingest(str(spool), str(audit)) is Run.HUGE
+
+
+@pytest.mark.parametrize(
+    ("size", "run"),
+    [(LARGE - 1, Run.SMALL), (LARGE, Run.LARGE), (HUGE_DATES - 1, Run.LARGE), (HUGE_DATES, Run.HUGE)],
+)
+def test_a_materialization_is_as_large_as_what_was_never_closed(size: int, run: Run, tmp_path: Path) -> None:
+    """It reads each record of those dates."""
+    fill(tmp_path, size)
+    assert run_of_materialization(str(tmp_path)) is run
+
+
+@pytest.mark.spark
+def test_dates_that_are_closed_do_not_count(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """With a damaged manifest they count again."""
+    seal(spool, "jm-0", 1, [transition(number, YESTERDAY - timedelta(days=9)) for number in range(9)])
+    ingest(spark, str(spool), str(audit))
+    (day,) = (audit / "transitions").iterdir()
+    with (day / "ballast").open("wb") as file:
+        file.truncate(HUGE_DATES)
+    before = run_of_materialization(str(audit))
+    materialize(spark, str(audit))
+    behind = run_of_materialization(audit.as_uri())
+    (manifest,) = audit.glob("_closed/manifest-*.json")
+    manifest.write_text("[")
+    assert (before, behind, run_of_materialization(str(audit))) == (Run.HUGE, Run.LARGE, Run.HUGE)
 
 
 @pytest.mark.parametrize("command", ["ingest", "sql", "shell", "compact", "materialize", "verify", "report"])
@@ -122,7 +153,7 @@ def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatc
     CliRunner().invoke(audit, arguments)
     fill(tmp_path / ("spool" if command == "ingest" else "log"), HUGE)
     CliRunner().invoke(audit, arguments)
-    assert found == [Run.SMALL, Run.HUGE if command == "ingest" else Run.LARGE]
+    assert found == [Run.SMALL, Run.HUGE if command in {"ingest", "compact", "materialize"} else Run.LARGE]
 
 
 def test_java_knows_every_directive(java: Path) -> None:

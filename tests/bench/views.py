@@ -20,8 +20,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.catalog import ANSWERS
-from sidecar.audit.closed import CLOSED
 from sidecar.audit.compilers import Run
+from sidecar.audit.manifest import CLOSED
 from sidecar.audit.materialize import materialize
 from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import RECORDS

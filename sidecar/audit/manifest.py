@@ -1,0 +1,62 @@
+"""The manifest of the materialised answers: which dates are closed, and from what. Readable without Spark."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+CLOSED: Final = "_closed"
+"""The folder of the manifests and carries."""
+MANIFEST: Final = re.compile(r"manifest-(\d{12})\.json")
+"""The name of a manifest: the newest has the highest number."""
+FORMAT: Final = 1
+SOURCES: Final = {"transitions": "_transitions", "coverage": "_coverage"}
+"""The tables that the answers are made of, and the views of the part that is read."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before every record."""
+
+
+class Source(Struct, frozen=True):
+    """What was read of one date."""
+
+    files: Mapping[str, str] = {}
+    """A digest of the file names, by table: if it is unchanged, so are the rows."""
+    rows: Mapping[str, Sequence[int]] = {}
+    """The numbers of transitions and of coverage records, by cluster."""
+
+
+class Manifest(Struct, frozen=True):
+    """What is materialised."""
+
+    format: int = FORMAT
+    number: int = 0
+    base: date | None = None
+    """What happened until the end of this date has expired; its carry remains."""
+    last: date | None = None
+    """The last closed date."""
+    files: Mapping[date, Mapping[str, str]] = {}
+    """The file of each table, by date; none if there are no rows."""
+    carries: Mapping[date, str] = {}
+    """The file with what matters after the end of a date."""
+    sources: Mapping[date, Source] = {}
+
+    @property
+    def begin(self) -> datetime:
+        """The end of the last closed date."""
+        return start_of(self.last + timedelta(days=1)) if self.last else EPOCH
+
+    def named(self) -> set[str]:
+        """Every file, relative to the audit log."""
+        return {*self.carries.values()} | {file for files in self.files.values() for file in files.values()}
+
+
+def start_of(day: date) -> datetime:
+    """Midnight, UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def days(first: date, last: date) -> list[date]:
+    """The dates from `first` to `last`."""
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
