@@ -19,7 +19,6 @@ _LARGE_BYTES: Final = 20_000_000
 _LARGE_FILES: Final = 10_000
 _HUGE_SPOOL_BYTES: Final = 200_000_000
 _HUGE_DATES_BYTES: Final = 100_000_000
-"""Of Parquet, which is a tenth as large as lines."""
 _DIRECTIVES: Final = Path(__file__).with_name("compiler_directives.json")
 
 
@@ -109,7 +108,8 @@ def _sizes_of_open_dates(log: str) -> Iterator[int]:
 
 def _last_closed(log: str) -> date | None:
     """The last closed date; None also if it cannot be read. Without Spark, which has not started yet."""
-    manifests = sorted(file for file in Path(log, CLOSED).glob("*") if MANIFEST.fullmatch(file.name))
+    found = filter(Path.is_file, Path(log, CLOSED).glob("*.json"))  # whoever opens a pipe waits for ever
+    manifests = sorted(file for file in found if MANIFEST.fullmatch(file.name))
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(manifests[-1].read_bytes(), type=Manifest).last if manifests else None
     return None

@@ -124,7 +124,7 @@ def test_a_materialization_is_as_large_as_what_was_never_closed(size: int, run: 
 
 @pytest.mark.spark
 def test_dates_that_are_closed_do_not_count(spark: SparkSession, spool: Path, audit: Path) -> None:
-    """With a damaged manifest they count again."""
+    """With a damaged manifest they count again. What is no file is not waited for."""
     seal(spool, "jm-0", 1, [transition(number, YESTERDAY - timedelta(days=9)) for number in range(9)])
     ingest(spark, str(spool), str(audit))
     (day,) = (audit / "transitions").iterdir()
@@ -135,6 +135,7 @@ def test_dates_that_are_closed_do_not_count(spark: SparkSession, spool: Path, au
     behind = run_of_materialization(audit.as_uri())
     (manifest,) = audit.glob("_closed/manifest-*.json")
     manifest.write_text("[")
+    os.mkfifo(audit / "_closed" / f"manifest-{2:012}.json")
     assert (before, behind, run_of_materialization(str(audit))) == (Run.HUGE, Run.LARGE, Run.HUGE)
 
 
