@@ -75,7 +75,7 @@ def defect(error: Exception) -> str:
 
 def reason(error: Exception) -> str:
     """The reason in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
-    # Python connects only to the JVM. The class of Py4J is told by its name, because Py4J need not be installed.
+    # Python connects only to the JVM. Py4J's class is compared by name, because Py4J need not be installed.
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return JVM_ENDED
     java = getattr(error, "java_exception", None)

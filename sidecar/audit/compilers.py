@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from sidecar.audit.checkpoints import SEGMENTS, checkpoint_of
 from sidecar.audit.manifest import CLOSED, MANIFEST, SOURCES, Manifest
 
+_T = TypeVar("_T")
 _LARGE_BYTES: Final = 20_000_000
 _LARGE_FILES: Final = 10_000
 _HUGE_SPOOL_BYTES: Final = 200_000_000
@@ -89,30 +90,31 @@ def _run(sizes: Iterable[int], huge: int | None = None) -> Run:
 
 
 def _ingested(spool: str, audit: str) -> set[str]:
-    """The segments, below the spool, that the audit log has. Reads them without Spark, which has not started yet."""
-    known = set[str]()
-    folder = Path(audit, checkpoint_of(f"file:{spool}"), SEGMENTS)
-    for file in filter(Path.is_file, folder.glob("*.json")):
-        with suppress(OSError, msgspec.MsgspecError):
-            known.update(msgspec.json.decode(file.read_bytes(), type=list[str]))
-    return known
+    """The segments, below the spool, that the audit log has."""
+    lists = Path(audit, checkpoint_of(f"file:{spool}"), SEGMENTS).glob("*.json")
+    return {path for paths in _decoded(lists, list[str]) for path in paths}
 
 
 def _sizes_of_open_dates(log: str) -> Iterator[int]:
     """The sizes of the files that a materialization reads of the dates after the last closed one."""
     last = _last_closed(log)
-    for folder in (folder for table in SOURCES for folder in Path(log, table).glob("*=*")):
-        if last is None or folder.name.partition("=")[2] > str(last):
-            yield from _sizes(str(folder))
+    for table in SOURCES:
+        for folder in Path(log, table).glob("*=*"):
+            if last is None or folder.name.partition("=")[2] > str(last):
+                yield from _sizes(str(folder))
 
 
 def _last_closed(log: str) -> date | None:
-    """The last closed date; None also if it cannot be read. Without Spark, which has not started yet."""
-    found = filter(Path.is_file, Path(log, CLOSED).glob("*.json"))  # whoever opens a pipe waits for ever
-    manifests = sorted(file for file in found if MANIFEST.fullmatch(file.name))
-    with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(manifests[-1].read_bytes(), type=Manifest).last if manifests else None
-    return None
+    """The last closed date; None also if the newest manifest cannot be read."""
+    manifests = sorted(file for file in Path(log, CLOSED).glob("*.json") if MANIFEST.fullmatch(file.name))
+    return next((manifest.last for manifest in _decoded(manifests[-1:], Manifest)), None)
+
+
+def _decoded(files: Iterable[Path], kind: type[_T]) -> Iterator[_T]:
+    """The JSON in these files, without those that cannot be read. Spark has not started yet."""
+    for file in filter(Path.is_file, files):  # reading a pipe would block
+        with suppress(OSError, msgspec.MsgspecError):
+            yield msgspec.json.decode(file.read_bytes(), type=kind)
 
 
 def _folder(url: str) -> str | None:

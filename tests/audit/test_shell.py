@@ -224,10 +224,8 @@ def test_at_a_terminal_there_is_a_prompt(folder: Path, tmp_path: Path) -> None:
 def test_from_a_pipe_it_ends_with_its_spark(folder: Path) -> None:
     """When the JVM is killed: one line, exit status 1."""
     with _piped(folder) as shell:
-        assert shell.stdin is not None
         assert shell.stdout is not None
-        shell.stdin.write("SELECT 1 AS a;\n")
-        shell.stdin.flush()
+        _enter(shell, "SELECT 1 AS a;")
         assert [shell.stdout.readline() for _ in range(2)] == ["a\n", "1\n"]
         os.kill(_jvm_of(shell), signal.SIGKILL)
         _ends_in_one_line(shell)
@@ -236,16 +234,13 @@ def test_from_a_pipe_it_ends_with_its_spark(folder: Path) -> None:
 def test_from_a_pipe_it_ends_with_its_spark_that_it_is_connecting_to(folder: Path) -> None:
     """The kernel accepts a connection for the JVM, which is killed before it reads from it."""
     with _piped(folder) as shell:
-        assert shell.stdin is not None
         assert shell.stderr is not None
-        shell.stdin.write("\\timing\n")
-        shell.stdin.flush()
+        _enter(shell, "\\timing")
         assert shell.stderr.readline() == "Timing is on.\n"
         jvm = _jvm_of(shell)
         os.kill(jvm, signal.SIGSTOP)
         try:
-            shell.stdin.write("SELECT 1;\n")
-            shell.stdin.flush()
+            _enter(shell, "SELECT 1;")
             assert until(lambda: _unread_by_peers(shell.pid) > 0, PATIENCE_SECONDS)
         finally:
             os.kill(jvm, signal.SIGKILL)
@@ -256,6 +251,11 @@ def _piped(folder: Path) -> "subprocess.Popen[str]":
     command = [*COMMAND, "audit", "shell", "--audit", str(folder / "audit"), "--output", "csv", "--master", "local[2]"]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def _enter(shell: "subprocess.Popen[str]", line: str) -> None:
+    assert shell.stdin is not None
+    print(line, file=shell.stdin, flush=True)
 
 
 def _jvm_of(shell: "subprocess.Popen[str]") -> int:
