@@ -1,9 +1,12 @@
 """Recursive persistent watches, what they cannot miss, and what is done where they fail."""
 
 import random
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -12,6 +15,8 @@ from sidecar.core.observations import NodeObserved, PlaceRemoved
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.records import TransitionRecord
 from sidecar.drivers.zookeeper import persistent
+from sidecar.drivers.zookeeper.connection import Connection
+from sidecar.drivers.zookeeper.handler import Handler
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch, writer
 from tests.kit.cluster import DISPATCHER, A, B, JobManager, job_manager
@@ -239,6 +244,43 @@ def test_an_old_server_is_watched_path_by_path(
             recorder.wait_value(path, None)
     old_flink.create("/leader/latch/_c_1", b"", makepath=True)
     recorder.wait_names("/leader/latch", "_c_1")
+    assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
+
+
+def test_what_an_old_server_answers_before_it_hangs_up_is_read_even_if_that_is_noticed_by_writing(
+    watch: Watch, old_zookeeper: ZooKeeper, old_flink: KazooClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may send its next request to a server that has meanwhile refused the watch: one connection is enough to know."""
+    select = Handler.select
+
+    def late(handler: Handler, *arguments: Any) -> Any:
+        readable, writable, nothing = select(handler, *arguments)
+        if handler.serving and (requests := [each for each in readable if not isinstance(each, socket.socket)]):
+            time.sleep(0.02)  # the answers come now, and are not yet known of
+            readable = requests
+        return readable, writable, nothing
+
+    monkeypatch.setattr(Handler, "select", late)
+    recorder = watch(old_zookeeper.address, namespace)
+    recorder.wait_complete()
+    assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
+
+
+def test_a_refused_watch_ends_only_the_connection_that_refused_it(
+    watch: Watch, old_zookeeper: ZooKeeper, old_flink: KazooClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the driver's thread is, the next connection, which has other watches, is left alone."""
+    answered = Connection._watch_answered
+
+    def late(connection: Connection, *arguments: Any) -> None:
+        time.sleep(1)  # meanwhile kazoo has reconnected
+        answered(connection, *arguments)
+
+    monkeypatch.setattr(Connection, "_watch_answered", late)
+    recorder = watch(old_zookeeper.address, namespace)
+    recorder.wait_complete()
+    old_flink.create(LEADER, b"seen", makepath=True)
+    recorder.wait_value(LEADER, b"seen")
     assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
 
 

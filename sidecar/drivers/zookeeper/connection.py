@@ -276,12 +276,7 @@ class Connection:
         if not isinstance(answer, Done | Interrupted):
             reason = "is older than 3.6 and has no persistent watches"
             _log.info("ZooKeeper %s %s: using one watch per path", self._where, reason)
-            self._reconnect_one_shot()
-
-    def _reconnect_one_shot(self) -> None:
-        """Use one-shot watches on the next connection only: the one after it may reach a newer server."""
-        self._one_shot_next = True
-        self._session.drop()
+            self._one_shot_next = True  # on the next connection only: the one after it may reach a newer server
 
     def _happened(self, at: Moment, event: ZNodeEvent, path: str) -> None:
         self._place.happened(at, event, path)
@@ -301,7 +296,8 @@ class Connection:
         self._confirm()
         if path := self._place.lost_watch():
             _log.warning("%s changed in ZooKeeper %s but no watch reported it: reconnecting", path, self._where)
-            self._reconnect_one_shot()
+            self._one_shot_next = True
+            self._session.drop()
 
 
 def _jittered(seconds: float) -> float:

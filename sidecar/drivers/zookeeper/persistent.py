@@ -6,7 +6,8 @@ for both. This takes kazoo's private attributes: kazoo is pinned.
 
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -167,7 +168,10 @@ class _Answer:
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
-    """Reads all received bytes at once; kazoo makes four system calls for each answer and event."""
+    """Reads all received bytes at once; kazoo makes four system calls for each answer and event.
+
+    What a server has said before it hung up is processed even if it is noticed by writing to it: it may be why it hung up.
+    """
 
     def __init__(self, listener: Listener, *kazoo_arguments: Any) -> None:
         super().__init__(*kazoo_arguments)
@@ -184,6 +188,24 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         while ended is None and self._has_whole_message():
             ended = super()._read_socket(read_timeout)
         return ended
+
+    def _send_request(self, *timeouts: float) -> None:
+        with self._reading_the_rest():
+            super()._send_request(*timeouts)
+
+    def _send_ping(self, *timeouts: float) -> None:
+        with self._reading_the_rest():
+            super()._send_ping(*timeouts)
+
+    @contextmanager
+    def _reading_the_rest(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionDropped:
+            with suppress(ConnectionDropped, self.handler.timeout_exception):
+                while True:
+                    self._read_socket(0)
+            raise
 
     def _has_whole_message(self) -> bool:
         content = len(self._unread) - _LENGTH.size

@@ -88,7 +88,7 @@ class Question(Enum):
     SYNC = persistent.Sync
     """Let the server catch up with the ensemble's leader."""
     WATCH_BELOW = persistent.AddWatch
-    """Report every change of this path and of all below it, until the connection ends. Servers before 3.6 refuse and disconnect."""
+    """Report every change of this path and of all below it, until the connection ends. Servers before 3.6 refuse; that ends it, too."""
     WATCH_NO_MORE = persistent.RemoveWatches
     """End WATCH_BELOW of this path."""
 
@@ -184,7 +184,10 @@ class Session:
     def _converting(self, question: Question, path: str, answered: Callable[[Answer], None]) -> persistent.Answered:
         def completed(result: Any, error: Exception | None) -> None:
             self.heard_at = time.monotonic()
-            answered(_failure(error) if error else _converted(question, path, result))
+            answer = _failure(error) if error else _converted(question, path, result)
+            answered(answer)
+            if question is Question.WATCH_BELOW and not isinstance(answer, Done | Interrupted):
+                self.drop()  # in kazoo's thread: in another one, a moment later, it might cut the next connection
 
         return completed
 
