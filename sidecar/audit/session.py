@@ -14,6 +14,7 @@ from sidecar.audit import class_archive
 from sidecar.audit.audit_error import AuditError, reason
 from sidecar.audit.compilers import Run, options
 from sidecar.audit.jvm import Jvm
+from sidecar.audit.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,10 +78,11 @@ def spark_session(
     environment = LOCAL_ENVIRONMENT if local else {}
     silent = "spark.log.level" not in given
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="spark-session-") as folder:
+    with tempfile.TemporaryFile() as output, scratch_folder() as folder:
         settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | given | {"spark.master": where}
         archive = class_archive.writing(write_archive) if write_archive else class_archive.options()
-        jvm = Jvm(settings, archive, environment, Path(folder), output, silent=silent)
+        # A JVM that is killed leaves all that Spark has spilled.
+        jvm = Jvm(settings, [*archive, f"-Djava.io.tmpdir={folder}"], environment, folder, output, silent=silent)
         gateway = session = None
         try:
             gateway = jvm.connect()

@@ -20,6 +20,17 @@ except AuditError as error:
     print(error)
 """
 
+KILLED = """
+import os, pathlib, signal
+from sidecar.audit.session import spark_session
+
+with spark_session("local[1]") as spark:
+    spark.range(3).localCheckpoint()
+    (jvm,) = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    os.kill(int(jvm), signal.SIGKILL)
+"""
+KILLED_TOO = KILLED + "    os.kill(os.getpid(), signal.SIGKILL)"
+
 
 def start(
     folder: Path, *arguments: str, environment: dict[str, str] | None = None, inside: tuple[str, ...] = ()
@@ -41,6 +52,28 @@ def test_a_session_leaves_nothing_behind(tmp_path: Path) -> None:
     """No word on standard output or error, no file where it was started, no JVM."""
     done = start(tmp_path, "local[1]", "spark.driver.memory=600m")
     assert (done.stdout, done.stderr) == ("3 UTC\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_a_killed_jvm_leaves_nothing_behind(tmp_path: Path) -> None:
+    """What Spark has spilled goes with it: else the disk fills where a job is killed each night, for lack of memory."""
+    subprocess.run([sys.executable, "-c", KILLED], env=os.environ | {"TMPDIR": str(tmp_path)}, timeout=120, check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_what_a_killed_command_leaves_the_next_one_removes(tmp_path: Path) -> None:
+    """Both end at once, as where a pod needs too much memory, and the folder for temporary files outlasts the container."""
+    environment = {"TMPDIR": str(tmp_path)}
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", KILLED_TOO], env=os.environ | environment, timeout=120, check=False
+        ).returncode
+        < 0
+    )
+    assert list(tmp_path.glob("flink-ha-audit-*/files/blockmgr-*"))
+    assert start(tmp_path, "local[1]", environment=environment).stdout == "3 UTC\n"
     assert list(tmp_path.iterdir()) == []
 
 

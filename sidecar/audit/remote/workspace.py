@@ -1,7 +1,6 @@
 """Where copies of object stores are kept on the local disk."""
 
 import fcntl
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, failing_to
+from sidecar.audit.scratch import scratch_folder
 
 _SCHEMES: Final = ("s3://", "gs://", "az://")
 _LOCK_SECONDS: Final = 5.0
@@ -71,8 +71,8 @@ def workspace(spark: SparkSession, cache: Path | None, *urls: str | None) -> Ite
             f"{remote[0]} is copied to this machine, which executors on others cannot read: use a local master, or Hadoop's s3a://"
         )
     with (
-        tempfile.TemporaryDirectory(prefix="flink-ha-audit-") as temporary,
-        _locked(cache or Path(temporary)) as folder,
+        scratch_folder() as temporary,
+        _locked(cache or temporary) as folder,
     ):
         place = Workspace(folder)
         try:
