@@ -141,12 +141,15 @@ def test_a_python_below_a_jvm_of_flink_is_found(python: Run) -> None:
     """Whatever it runs."""
     name = "org.apache.flink.Pretender"
     process = python(JAVA_IN_NAME_ONLY, name, name=name, argv0="java")
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    found = {found.pid: found for found in processes.find(set())}
-    assert [found[int(child)].subject for child in children] == [f"pid {child} (python)" for child in children]
-    assert processes.find({process.pid, *map(int, children)}) == [
-        other for pid, other in found.items() if str(pid) not in children
-    ]
+    children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+    def found(ours: set[int]) -> list[str]:
+        """Of these: other tests start and end JVMs of Flink meanwhile."""
+        return [found.subject for found in processes.find(ours) if found.pid in {process.pid, *children}]
+
+    jvm = f"pid {process.pid} (Pretender)"
+    assert found(set()) == [jvm, *(f"pid {child} (python)" for child in children)]
+    assert found({process.pid, *children}) == [jvm]
 
 
 PYFLINK = """
