@@ -23,21 +23,30 @@ WITH gaps AS (
   SELECT cluster_id, known_until.since, known_until.until
   FROM known_until LEFT ANTI JOIN sight USING (cluster_id)
 ),
--- All observers find the same write afterwards: the smallest number of writes missed before it counts.
+writes AS (
+  SELECT
+    struct(
+      cluster_id, component, job_id, kind = 'REVOKED' AS is_deletion, after_session_id,
+      coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version), id) AS position
+    ) AS write,
+    observed_at, kind, unobserved, unobserved_at_least
+  FROM transitions
+),
+-- All observers find the same write afterwards: the smallest number of writes missed before it counts. Nearly always it is 0, and these are left
+-- out before anything is grouped.
 missed AS (
   SELECT
-    cluster_id,
-    component,
-    job_id,
+    write.cluster_id,
+    write.component,
+    write.job_id,
     min(observed_at) AS at,
     bool_and(kind = 'DISCOVERED') AS found_later,
     min(coalesce(unobserved_at_least, unobserved)) AS at_least,
     min(unobserved) AS exactly
-  FROM transitions
+  FROM writes
+  LEFT SEMI JOIN (SELECT DISTINCT write FROM writes WHERE unobserved > 0 OR unobserved_at_least > 0) USING (write)
   WHERE coalesce(unobserved_at_least, unobserved) IS NOT NULL
-  GROUP BY
-    cluster_id, component, job_id, kind = 'REVOKED', after_session_id,
-    coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version), id)
+  GROUP BY write
 )
 SELECT
   cluster_id, 'BLIND' AS what, CAST(NULL AS STRING) AS component, CAST(NULL AS STRING) AS job_id, began_at, ended_at,
