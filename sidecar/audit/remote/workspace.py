@@ -70,10 +70,7 @@ def workspace(spark: SparkSession, cache: Path | None, *urls: str | None) -> Ite
         raise AuditError(
             f"{remote[0]} is copied to this machine, which executors on others cannot read: use a local master, or Hadoop's s3a://"
         )
-    with (
-        scratch_folder() as temporary,
-        _locked(cache or temporary) as folder,
-    ):
+    with scratch_folder() as temporary, _locked(cache or temporary) as folder:
         place = Workspace(folder)
         try:
             yield place
