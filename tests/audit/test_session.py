@@ -66,12 +66,9 @@ def test_a_killed_jvm_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_what_a_killed_command_leaves_the_next_one_removes(tmp_path: Path) -> None:
     """Both end at once, as where a pod needs too much memory, and the folder for temporary files outlasts the container."""
     environment = {"TMPDIR": str(tmp_path)}
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", KILLED_TOO], env=os.environ | environment, timeout=120, check=False
-        ).returncode
-        < 0
-    )
+    command = [sys.executable, "-c", KILLED_TOO]
+    killed = subprocess.run(command, env=os.environ | environment, timeout=120, check=False)
+    assert killed.returncode < 0
     assert list(tmp_path.glob("flink-ha-audit-*/files/blockmgr-*"))
     assert start(tmp_path, "local[1]", environment=environment).stdout == "3 UTC\n"
     assert list(tmp_path.iterdir()) == []

@@ -154,9 +154,8 @@ class SideBySide:
         for listener in self.listeners:
             listener.turn_page()
         act(self)
-        until(
-            lambda: self._known_leaders(overtaken=name == REPLACED), PATIENCE_SECONDS
-        )  # who does not is seen in what it was told
+        # Who does not know them in time is seen from what it was told.
+        until(lambda: self._known_leaders(overtaken=name == REPLACED), PATIENCE_SECONDS)
         self._leaders = wait_for(f"one to lead everything: {name}", self._standing)
         for policy, pair in self.pairs.items():
             self.heard[name, policy] = Heard(pair.flinks.page(), pair.ours.page(), before, self._leaders)
