@@ -14,7 +14,7 @@ from sidecar.lab.java import find_java
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.waiting import PATIENCE_SECONDS, until
 
-pytest_plugins = ["tests.kit.groups"]
+pytest_plugins = ["tests.kit.groups", "tests.kit.costs"]
 
 NO_SKIPS = "FLINK_HA_SIDECAR_NO_SKIPS" in os.environ
 """Set in CI: a test that cannot run there is a failure."""
