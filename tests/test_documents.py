@@ -1,5 +1,6 @@
-"""Documents: every link leads somewhere, and the list of metrics is that of the code."""
+"""Documents: what a page names exists (links, headings, files, tests, programs, commands), and the code's own lists are in them whole."""
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ from tests.kit.metric_families import families, sample_names
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")})
 _LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(r"(?<![\w/.$}-])(?:sidecar|tests|docs|deploy|rules|scripts|requirements|\.ci)/[\w./*-]*[\w*/]")
+_MADE = re.compile(r"deploy/examples/[a-z-]+/receivers\.env")
+"""Files that the reader of deploy/README.md makes."""
+_SOURCES = ("*.py", "*.sql", "*.j2", "*.yaml", "*.tpl", "*.txt", "*.sh")
 
 
 @cache
@@ -42,6 +47,65 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             missing.append(f"{path}#{anchor}")
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """By its path from the top of the repository, or from the page's folder."""
+    named = {path for path in _PATH.findall(page.read_text(encoding="utf-8")) if not _MADE.fullmatch(path)}
+    assert [path for path in sorted(named) if not any([*ROOT.glob(path), *page.parent.glob(path)])] == []
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    """In comments, docstrings, messages and manifests; a decision by its number alone."""
+    rooms = [ROOT / room for room in ("sidecar", "tests", "rules", "deploy", "scripts")]
+    sources = [
+        ROOT / "Makefile",
+        ROOT / "Dockerfile",
+        *(file for room in rooms for end in _SOURCES for file in room.rglob(end)),
+    ]
+    missing = []
+    for source in sources:
+        for path, anchor in re.findall(
+            r"(?<![\w/.-])(docs/[\w./-]*\w)(?:#([\w-]+))?", source.read_text(encoding="utf-8")
+        ):
+            page = next(iter(ROOT.glob(f"{path}*")), None)
+            if page is None or (anchor and anchor not in anchors(page)):
+                missing.append(f"{source.relative_to(ROOT)}: {path}#{anchor}")
+    assert missing == []
+
+
+@cache
+def names_of_tests() -> frozenset[str]:
+    """Functions and files."""
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    functions = (
+        node.name
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    )
+    return frozenset([*functions, *(file.stem for file in files)])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    """By its whole name, so that it can be searched for."""
+    assert {*re.findall(r"\btest_\w+…?", page.read_text(encoding="utf-8"))} - names_of_tests() == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_program_that_a_page_names_exists(page: Path) -> None:
+    """Targets of `make`, and modules that Python runs."""
+    text = page.read_text(encoding="utf-8")
+    targets = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    assert {*re.findall(r"(?:`|^ *(?:\$ )?)make ([a-z-]+)", text, re.MULTILINE)} - targets == set()
+    modules = {*re.findall(r"python3? -m ((?:tests|sidecar)[\w.]*)", text)}
+    assert [
+        name
+        for name in sorted(modules)
+        if not any(ROOT.glob(f"{name.replace('.', '/')}{end}") for end in ("/__main__.py", ".py"))
+    ] == []
 
 
 def first_column(page: str, header: str) -> list[str]:
