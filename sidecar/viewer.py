@@ -22,6 +22,7 @@ from sidecar.core.observations import (
     PlanObservation,
     SnapshotCompleted,
     Started,
+    StoreRefused,
     Ticked,
     is_trace,
 )
@@ -40,6 +41,8 @@ _FULL_PAUSE: Final = 0.01
 _TICK: Final = 0.25
 _LOOK_INTERVAL: Final = round(0.25 * SECOND)
 
+_DECISIVE: Final = SnapshotCompleted | NothingFound | ClustersListed | StoreRefused
+"""What may complete a look at all clusters."""
 _UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
 _NOT_FOUND: Final = "Check the id, and that a JobManager runs"
 
@@ -92,6 +95,8 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                 found = found or is_trace(observation)
             if isinstance(observation, SnapshotCompleted):
                 seen_at = observation.at.steady
+            if isinstance(observation, StoreRefused):
+                raise ClusterNotSeenError(f"cannot read {cluster.place}: {observation.reason}")
             if isinstance(observation, NothingFound):
                 raise ClusterNotSeenError(f"{state.clusters[cluster.cluster_id].missing}. {_NOT_FOUND}")
             if seen_at is not None and found and _all_proven(state.clusters[cluster.cluster_id], seen_at):
@@ -138,22 +143,32 @@ def looks(settings: Settings, patience: float) -> Generator[Look, None, None]:
             elif isinstance(observation, ClusterObservation) and is_trace(observation):
                 found.add(observation.cluster_id)
             now = clock()
-            if not ready and isinstance(observation, SnapshotCompleted | NothingFound | ClustersListed | None):
-                ready = _all_read(state, read_at, found)
+            if not ready and isinstance(observation, _DECISIVE | None):
+                ready = _are_listed(settings, state) and _all_read(state, read_at, found)
                 due = now.steady if ready else due
             if now.steady >= due:
-                if not ready and _all_read(state, read_at, found, proven=False):
+                if not ready and _are_listed(settings, state) and _all_read(state, read_at, found, proven=False):
                     _log.warning(_UNPROVEN, patience)
                 ready = True
                 due = now.steady + _LOOK_INTERVAL
                 yield Look(now, state)
 
 
+def _are_listed(settings: Settings, state: State) -> bool:
+    """Whether it is known which clusters there are, or why that cannot be read."""
+    return settings.finder is None or (
+        state.finder is not None and bool(state.finder.connected or state.finder.refused)
+    )
+
+
 def _all_read(state: State, read_at: Mapping[str, int], found: Collection[str], *, proven: bool = True) -> bool:
-    """Whether it is known of each cluster that it does not exist, or who leads it; `proven`: and was alive since that was read."""
-    listed = state.finder is None or state.finder.connected
-    return listed and all(
-        cluster.missing or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
+    """Whether it is known of each cluster that it does not exist or cannot be read, or who leads it; `proven`: and was alive since that
+    was read.
+    """
+    return all(
+        cluster.missing
+        or cluster.refused
+        or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
         for name, cluster in state.clusters.items()
     )
 

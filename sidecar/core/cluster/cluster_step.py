@@ -29,6 +29,7 @@ from sidecar.core.observations import (
     PlaceRemoved,
     SnapshotCompleted,
     StoreObserved,
+    StoreRefused,
     ViewConfirmed,
     ViewObserved,
     is_trace,
@@ -42,14 +43,15 @@ def observe(
     policy: Policy, cluster_id: str, cluster: ClusterState, observation: ClusterObservation | NotProcessed
 ) -> ClusterStep:
     """The cluster after `observation`, and what is to be recorded of it."""
-    if not isinstance(observation, ViewObserved) and cluster.view.connection is not ConnectionState.CONNECTED:
+    of_view = isinstance(observation, ViewObserved | StoreRefused)
+    if not of_view and cluster.view.connection is not ConnectionState.CONNECTED:
         return cluster, []  # a late answer of a connection that is gone: all of it is read again on the next one
     draft = Draft(policy, cluster_id, cluster, observation.at)
     if is_trace(observation):
         store_view.something_found(draft)
     match observation:
-        case ViewObserved():
-            store_view.view_changed(draft, observation.connection)
+        case ViewObserved() | StoreRefused():
+            store_view.view_changed(draft, observation)
         case SnapshotCompleted():
             if policy.store_of(cluster_id) is Store.KUBERNETES:
                 configmap_leaders.snapshot_completed(draft)

@@ -179,6 +179,8 @@ class ClusterState(Struct, frozen=True):
     """The view is complete, and older than it may be: a confirmation is overdue."""
 
     missing: Missing | None = None
+    refused: str | None = None
+    """Why the leaders cannot be found in the store, which can be reached; None once everything was read."""
     gone: Moment | None = None
     """Since when nothing of a found cluster exists in the store, although it had a leader then."""
     handed_over_by: str | None = None

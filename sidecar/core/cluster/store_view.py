@@ -16,17 +16,20 @@ from sidecar.core.flink.leadership import (
     Vacant,
 )
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import ConnectionState, NodeObserved
+from sidecar.core.observations import ConnectionState, NodeObserved, StoreRefused, ViewObserved
 
 COVERAGE_INTERVAL = 3600 * SECOND
 """A long period of coverage is recorded in parts of this length, so that the audit need not wait for its end."""
 
 
-def view_changed(draft: Draft, connection: ConnectionState) -> None:
-    view = draft.state.view
+def view_changed(draft: Draft, observation: ViewObserved | StoreRefused) -> None:
+    if isinstance(observation, StoreRefused):
+        draft.update(refused=observation.reason)
+        return
+    connection, view = observation.connection, draft.state.view
     # A view that was stale has been gone since it was confirmed last.
     gone_at = view.turned_at if draft.state.stale else draft.at
-    draft.update(confirmed=None, stale=False)
+    draft.update(confirmed=None, stale=False, refused=None)
     if connection is ConnectionState.CONNECTED:
         # Everything is read again: unreadable data may have changed.
         for component, known in draft.before.components.items():
@@ -83,7 +86,9 @@ def snapshot_completed(draft: Draft) -> None:
         episode = draft.state.episode
         if episode and episode.facts.loss:
             draft.update(episode=replace(episode, facts=replace(episode.facts, loss=loss)))
-    draft.update(view=replace(draft.state.view, complete=True, obscure_at=None, loss=loss), handed_over_by=None)
+    draft.update(
+        view=replace(draft.state.view, complete=True, obscure_at=None, loss=loss), handed_over_by=None, refused=None
+    )
 
 
 def _looked_for(draft: Draft, known: ComponentState) -> ComponentState:

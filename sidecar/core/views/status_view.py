@@ -112,6 +112,9 @@ def _longest(live: ComponentState, known: ComponentState | None, *, running: boo
     match live.leadership, known.leadership:
         case Held(leader=now), Held(leader=before) if now == before and not known.discovered:
             return replace(live, since=known.since, discovered=False)
+        case Held(leader=now), Held(leader=before) if now == before and known.since.wall < live.since.wall:
+            # It led already then. If its lease says that it did not, its clock is ahead.
+            return replace(live, since=known.since, discovered=True)
         case Vacant(), Vacant() if running:
             return replace(live, since=known.since, discovered=known.discovered, last_known=known.last_known)
     return replace(live, last_known=live.last_known or known.last_known)
@@ -136,9 +139,10 @@ def _began(component: ComponentId, known: ComponentState, cluster: ClusterState)
         return known
     if isinstance(known.leadership, Held) and known.discovered and component.job_id is None:
         with suppress(ValueError):
-            wall = min(parsed(place.acquire_time), known.since.wall)
-            since = Moment(known.since.steady - known.since.wall + wall, wall)
-            return replace(known, since=since, discovered=False)
+            wall = parsed(place.acquire_time)
+            if wall <= known.since.wall:  # else that clock is ahead of ours, and says nothing
+                since = Moment(known.since.steady - known.since.wall + wall, wall)
+                return replace(known, since=since, discovered=False)
     lease = cluster.leases.get(place.name)
     if isinstance(known.leadership, Vacant) and lease and lease.lapsed and lease.renewed_at is None:
         return replace(known, discovered=True)
