@@ -3,7 +3,7 @@
 import logging
 import socket
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
@@ -43,6 +43,8 @@ _LOOK_INTERVAL: Final = round(0.25 * SECOND)
 
 _DECISIVE: Final = SnapshotCompleted | NothingFound | ClustersListed | StoreRefused
 """What may complete a look at all clusters."""
+ALONE_SECONDS: Final = 5.0
+"""For how long a store that a running sidecar cannot read either is tried."""
 _UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
 _NOT_FOUND: Final = "Check the id, and that a JobManager runs"
 
@@ -119,11 +121,16 @@ class Look(NamedTuple):
     state: State
 
 
-def looks(settings: Settings, patience: float) -> Generator[Look, None, None]:
+def looks(
+    settings: Settings, patience: float, blind: Callable[[Moment], Collection[str]] = lambda _: ()
+) -> Generator[Look, None, None]:
     """What is in the stores of all clusters: once everything is read and each lease is renewed or has expired, at most after `patience`
     seconds; then again, four times a second.
+
+    `blind`: the clusters that a running sidecar cannot see at that moment: they are not waited for longer than ALONE_SECONDS.
     """
     clock = Clock()
+    alone_until = clock().steady + round(ALONE_SECONDS * SECOND)
     policy = Policy(
         settings.observer,
         {cluster.cluster_id: cluster.store for cluster in settings.clusters},
@@ -144,10 +151,11 @@ def looks(settings: Settings, patience: float) -> Generator[Look, None, None]:
                 found.add(observation.cluster_id)
             now = clock()
             if not ready and isinstance(observation, _DECISIVE | None):
-                ready = _are_listed(settings, state) and _all_read(state, read_at, found)
+                others = blind(now) if now.steady >= alone_until else ()
+                ready = _are_listed(settings, state) and _all_read(state, read_at, found, others)
                 due = now.steady if ready else due
             if now.steady >= due:
-                if not ready and _are_listed(settings, state) and _all_read(state, read_at, found, proven=False):
+                if not ready and _are_listed(settings, state) and _all_read(state, read_at, found, (), proven=False):
                     _log.warning(_UNPROVEN, patience)
                 ready = True
                 due = now.steady + _LOOK_INTERVAL
@@ -161,13 +169,16 @@ def _are_listed(settings: Settings, state: State) -> bool:
     )
 
 
-def _all_read(state: State, read_at: Mapping[str, int], found: Collection[str], *, proven: bool = True) -> bool:
+def _all_read(
+    state: State, read_at: Mapping[str, int], found: Collection[str], blind: Collection[str], *, proven: bool = True
+) -> bool:
     """Whether it is known of each cluster that it does not exist or cannot be read, or who leads it; `proven`: and was alive since that
     was read.
     """
     return all(
         cluster.missing
         or cluster.refused
+        or name in blind
         or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
         for name, cluster in state.clusters.items()
     )

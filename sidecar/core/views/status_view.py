@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.state import ClusterState, ComponentState, contending
+from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
 from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
@@ -99,9 +99,14 @@ def _joined(live: ClusterState, known: ClusterState | None, *, running: bool) ->
         component: _longest(each, known.components.get(component), running=running)
         for component, each in live.components.items()
     }
-    pods = merged(known.pods, live.pods)
+    unseen = running and not live.view.complete and known.view.sighting is Sighting.BLIND
     return replace(
-        live, components=components, pods=pods, operated=known.operated, episode=known.episode if running else None
+        live,
+        view=known.view if unseen else live.view,
+        components=components,
+        pods=merged(known.pods, live.pods),
+        operated=known.operated,
+        episode=known.episode if running else None,
     )
 
 

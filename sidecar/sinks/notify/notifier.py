@@ -90,7 +90,7 @@ class Notifier:
         self._changed = threading.Condition()
         self._waiting: deque[Delivery] = deque()
         self._asking: list[SharedLedger] = []
-        """One entry for each worker that waits for the answer of a ledger."""
+        """Those whose answer a worker waits for. Their calls are serialized, so another one would only wait too."""
         self._sending: set[Child] = set()
         self._sendings = threading.BoundedSemaphore(workers)
         """Each needs a process."""
@@ -104,8 +104,9 @@ class Notifier:
         with self._changed:
             if self._threads or self._stopping:
                 return
-            # One more for each ledger, whose store may keep a worker waiting.
-            works = [
+            # One more for each ledger, whose store may keep a worker waiting: from now on, before any delivery is taken.
+            self._asking.extend(self._ledgers.values())
+            works: list[Callable[[], None]] = [
                 *(partial(self._begin, ledger) for ledger in self._ledgers.values()),
                 *[self._work] * self._workers,
             ]
@@ -153,8 +154,6 @@ class Notifier:
             thread.join(max(deadline - time.monotonic(), 0))
 
     def _begin(self, ledger: SharedLedger) -> None:
-        with self._changed:
-            self._asking.append(ledger)
         with self._asked(ledger):
             ledger.begin()
         self._work()
@@ -172,7 +171,7 @@ class Notifier:
                 if ledger:
                     self._asking.append(ledger)
             if delivery:
-                self._report(delivery, self._attempt(delivery, ledger))
+                self._report(delivery, self._attempt(delivery))
             elif ledger:
                 with self._asked(ledger):
                     ledger.retry_marks()
@@ -185,7 +184,7 @@ class Notifier:
         return next((each for each in self._ledgers.values() if each.has_unmarked and self._is_free(each)), None)
 
     def _is_free(self, ledger: SharedLedger | None) -> bool:
-        return ledger is None or bool(ledger.is_up) or ledger not in self._asking
+        return ledger is None or ledger not in self._asking
 
     def _ledger_of(self, delivery: Delivery) -> SharedLedger | None:
         others = self._ledgers.get(self._others)
@@ -193,16 +192,18 @@ class Notifier:
 
     @contextmanager
     def _asked(self, ledger: SharedLedger) -> Iterator[None]:
-        """The ledger is asked within; `_asking` has it."""
+        """The ledger is asked within; `_asking` has it until then."""
         try:
             yield
         finally:
             with self._changed:
-                self._asking.remove(ledger)
+                if ledger in self._asking:
+                    self._asking.remove(ledger)
                 self._changed.notify_all()
 
-    def _attempt(self, delivery: Delivery, ledger: SharedLedger | None) -> Attempt:
+    def _attempt(self, delivery: Delivery) -> Attempt:
         """Send, unless another sidecar has or is about to. Raises nothing: every delivery is settled."""
+        ledger = self._ledger_of(delivery)
         if ledger is None:
             return self._send(delivery)
         with self._asked(ledger):
