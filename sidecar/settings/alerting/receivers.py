@@ -21,7 +21,7 @@ NAME_IS: Final = "1 to 64 letters, digits, _, - or ."
 UNUSED_URL: Final = "json://127.0.0.1"
 """The URL of every receiver where nothing is sent."""
 
-_KINDS: Final = ("urls", "webhook", "slack", "alertmanager")
+KINDS: Final = ("urls", "webhook", "slack", "alertmanager")
 _BOT_TOKEN: Final = re.compile(r"xoxb-[A-Za-z0-9-]{8,200}")
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{6,20}")
 _HEADER_TEXT: Final = re.compile(r"[!-~]{1,4096}")
@@ -30,8 +30,8 @@ _HEADER_TEXT: Final = re.compile(r"[!-~]{1,4096}")
 def receiver(section: Section, *, secrets: bool) -> Receiver:
     """The receiver. Without `secrets` it has one unused URL, and no secret is read. Raises SettingsError."""
     name = section.get("name").matching(NAME, NAME_IS)
-    if not section.items("urls") and not any(kind in section for kind in _KINDS[1:]):
-        kinds = ", ".join(_KINDS)
+    if not section.items("urls") and not any(kind in section for kind in KINDS[1:]):
+        kinds = ", ".join(KINDS)
         raise section.mistake(f"the receiver has no endpoint: give it at least one of {kinds}")
     found = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))]
     return Receiver(

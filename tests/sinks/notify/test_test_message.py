@@ -28,6 +28,7 @@ receivers:
     return file
 
 
+@pytest.mark.covers("command:alert send-test", "receiver:urls")
 def test_every_destination_gets_a_message_that_is_called_a_test(
     config: Path, web: HttpReceiver, mail: MailReceiver
 ) -> None:

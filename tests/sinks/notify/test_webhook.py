@@ -85,6 +85,7 @@ def bridge(internet: Internet, monkeypatch: pytest.MonkeyPatch) -> Bridge:
     return found
 
 
+@pytest.mark.covers("receiver:webhook")
 def test_the_payload_is_alertmanagers(bridge: Bridge) -> None:
     """Field by field; those that Alertmanager does not have come last."""
     assert send(FIRST) == Answer("delivered")
