@@ -146,9 +146,10 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "lab/test_job",
     ),
     "images and browsers": (
-        "audit/test_report_page.py::test_it_fits",
+        "audit/test_report_page",
         "deploy/test_image_build",
         "shell/test_page_in_browser",
+        "sinks/notify/test_formatting.py::test_a_mail_is_readable",
     ),
     "long outages, many servers, many observers": (
         "e2e/test_alertmanager.py::test_an_alert_is_one_everywhere",
