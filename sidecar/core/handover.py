@@ -246,8 +246,8 @@ def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery
     for delivery in sorted(deliveries, key=lambda each: not each.is_closing):
         if delivery.owed:
             known = found.get(delivery.fingerprint) or Group("", {}, incident=delivery.incident)
-            if delivery.reason is Reason.CONFIGURATION_CHANGED:
-                known = replace(known, opened_at=tuple({*known.opened_at, delivery.destination}))
+            if delivery.is_closing or delivery.reason is Reason.CONFIGURATION_CHANGED:  # its group may be gone
+                known = replace(known, opened_at=tuple(dict.fromkeys((*known.opened_at, delivery.destination))))
             members = {}
             for owed in delivery.owed:
                 member = known.members.get(owed.alert.id, owed)  # it may have ended meanwhile

@@ -84,6 +84,19 @@ def test_the_service_that_shows_an_incident_is_told_its_end(
     assert dropped(sidecar) == [closing]
 
 
+def test_a_scheduled_close_of_a_group_that_is_routed_elsewhere_is_handed_over() -> None:
+    """The group is gone by then; the incident is known by the message that is to close it."""
+    flink, sidecar = watching(policy=replace(PAGED, rules=(CHANGED,)))
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    [opened] = [each for each in sidecar.sent if each.destination == PAGER.name]
+    _reloads(sidecar, replace(sidecar.policy, route=replace(POLICY.route, key="{severity}")))
+    assert sidecar.state.alerts.groups == {}
+    sidecar.is_replaced()
+    [closing] = dropped(sidecar)
+    assert (closing.destination, closing.incident, closing.goes_on) == (PAGER.name, opened.incident, False)
+
+
 @TAKES_UP
 def test_an_incident_goes_on_with_what_is_left_of_it(takes_up: Callable[[Sidecar, Policy], None]) -> None:
     """The service is told what is not notified any more; the resolve of the rest closes it."""
