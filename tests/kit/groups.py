@@ -231,6 +231,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--tier", type=Tier, choices=[*Tier], help="the tests of one command alone, see tests/kit/groups.py"
     )
+    parser.addoption("--explore", action="store_true", help="property tests try other inputs than in the last run")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -295,9 +296,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Called once in each process, when there is a terminal."""
     global _tier  # noqa: PLW0603  one for each process; `examples` is asked for while modules of tests are imported
     _tier = config.getoption("--tier")
-    if _tier is Tier.GATE:
-        hypothesis.settings.register_profile("few", max_examples=examples(hypothesis.settings().max_examples))
-        hypothesis.settings.load_profile("few")
+    # What a run says is about the code alone: the same code has the same answer. What others may find is looked for with --explore.
+    few = examples(hypothesis.settings().max_examples)
+    hypothesis.settings.register_profile("tier", max_examples=few, derandomize=not config.getoption("--explore"))
+    hypothesis.settings.load_profile("tier")
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal and config.getoption("numprocesses", None):
         config.pluginmanager.register(Progress(terminal), "progress-of-groups")
