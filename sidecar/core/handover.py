@@ -240,20 +240,25 @@ def _cut(handover: Handover, jobs: Mapping[ComponentId, ComponentState], most: i
 def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery]) -> dict[str, Group]:
     """`groups` as if nothing in the outbox had been notified. Destinations that did get it are known by the ledger.
 
-    An incident that has not been opened yet is not closed: what opens it comes last.
+    An incident that has not been opened yet is not closed: what opens it comes last. One that its group has no more is closed for itself.
     """
     found = dict(groups)
     for delivery in sorted(deliveries, key=lambda each: not each.is_closing):
         if delivery.owed:
-            known = found.get(delivery.fingerprint) or Group("", {}, incident=delivery.incident)
-            if delivery.is_closing or delivery.reason is Reason.CONFIGURATION_CHANGED:  # its group may be gone
-                known = replace(known, opened_at=tuple(dict.fromkeys((*known.opened_at, delivery.destination))))
+            closes = delivery.is_closing or delivery.reason is Reason.CONFIGURATION_CHANGED
+            known = found.get(delivery.fingerprint)
+            is_another = closes and known is not None and known.incident not in {"", delivery.incident}
+            key = delivery.incident if is_another else delivery.fingerprint
+            known = found.get(key) or Group("", delivery.group_labels, incident=delivery.incident)
+            if closes:
+                shown = tuple(dict.fromkeys((*known.opened_at, delivery.destination)))
+                known = replace(known, incident=delivery.incident, opened_at=shown)
             members = {}
             for owed in delivery.owed:
                 member = known.members.get(owed.alert.id, owed)  # it may have ended meanwhile
                 members[owed.alert.id] = replace(member, notified=owed.notified, closes=owed.closes)
             due = delivery.next_at if delivery.is_closing else delivery.queued_at.steady
-            found[delivery.fingerprint] = replace(
+            found[key] = replace(
                 known,
                 members={**known.members, **members},
                 flush_at=due if known.flush_at is None else min(due, known.flush_at),
