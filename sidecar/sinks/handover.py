@@ -116,7 +116,11 @@ class Handovers:
         cluster = state.clusters.get(kept.name)
         # While the store cannot be read, the previous document says what was last known.
         if cluster and cluster.in_sight and cluster.ever_led:
-            kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+            try:
+                kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+            except Exception as error:  # noqa: BLE001  whatever it is, the other clusters' handovers are written
+                kept.fail(error)
+                return
             for host, pod in kept.pods.items() if merged(cluster.pods, kept.pods) is not cluster.pods else ():
                 self._observe(PodNamed(self._clock(), kept.name, host, pod))
 
@@ -189,7 +193,7 @@ class _Kept:
                 content, found = self._read()
             except LedgerError as error:
                 if isinstance(error, LedgerRefusedError) or time.monotonic() + pause >= deadline:
-                    self._fail(error)
+                    self.fail(error)
                     return None
                 if not waiting:
                     waiting = True
@@ -216,7 +220,7 @@ class _Kept:
                 is_written = self._try_write(current, gist)
                 self._store.rest()
         except (LedgerError, HandoverError) as error:
-            self._fail(error)
+            self.fail(error)
             return
         if not is_written:  # lost to another sidecar twice: tried again soon
             self._seen = ()
@@ -273,7 +277,7 @@ class _Kept:
             f", {found.jobs_left_out} jobs left out" if found.jobs_left_out else "",
         )
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Log a new problem, and try again later."""
         self.is_up = False
         if self._problem != str(error):
