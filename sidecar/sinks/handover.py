@@ -10,7 +10,8 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core import handover
-from sidecar.core.handover import Handover, HandoverError
+from sidecar.core.handover import Handover
+from sidecar.core.handover_document import ForeignFormatError, HandoverError
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged
@@ -257,6 +258,8 @@ class _Kept:
         """Whether another sidecar, still running, has written the same not long ago."""
         try:
             found = handover.read(document.content, self.name, self._clock())
+        except ForeignFormatError:
+            raise  # it is not replaced: who wrote it may still run, or come back
         except HandoverError:
             return False
         if found is None or found.observer == self._observer:

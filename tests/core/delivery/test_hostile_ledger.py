@@ -136,7 +136,8 @@ ENTRIES = st.fixed_dictionaries(
     },
 )
 DOCUMENTS = st.fixed_dictionaries(
-    {}, optional={"entries": st.dictionaries(TEXTS, ENTRIES, max_size=3), "began": NUMBERS, "format": NUMBERS}
+    {},
+    optional={"entries": st.dictionaries(TEXTS, ENTRIES, max_size=3), "began": NUMBERS, "format": st.integers(-3, 1)},
 )
 
 
