@@ -147,6 +147,15 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     """The handover in a document; None if there is none. Raises HandoverError: not ours, from a newer version, or not of this time."""
     if not content:
         return None
+    try:
+        return _read(content, cluster_id, now)
+    except HandoverError:
+        raise
+    except Exception as error:
+        raise HandoverError(f"{document.NOT_OURS} ({type(error).__name__})") from error
+
+
+def _read(content: bytes, cluster_id: str, now: Moment) -> Handover:
     found = document.unpacked(content, cluster_id)
     alive = found.alive
     if alive.wall > now.wall + CLOCK_SKEW:

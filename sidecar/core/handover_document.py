@@ -28,6 +28,10 @@ class _Rows(Struct, frozen=True):
     jobs_left_out: int = 0
 
 
+class _Failovers(Struct, frozen=True):
+    known: tuple[Raw, ...] = ()
+
+
 class _Header(Struct, frozen=True):
     format: int
 
@@ -41,9 +45,10 @@ class ForeignFormatError(HandoverError):
 
 
 _T = TypeVar("_T")
-_NOT_OURS: Final = "it is no handover of a sidecar: delete it"
+NOT_OURS: Final = "it is no handover of a sidecar: delete it"
 _DOCUMENT: Final = json.Decoder(Document)
 _ROWS: Final = json.Decoder(_Rows)
+_FAILOVERS: Final = json.Decoder(_Failovers)
 _HEADER: Final = json.Decoder(_Header)
 _COMPONENT: Final = json.Decoder(tuple[ComponentId, ComponentState])
 _ALONE: Final = frozenset({"episode", "last_episode", "standby", "operated"})
@@ -91,7 +96,7 @@ def unpacked(content: bytes, cluster_id: str) -> Document:
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         # The path, without what stands there: `$.groups[...].members[...].alert.began.wall`.
         where = str(error).rpartition(" - at ")[2] if isinstance(error, msgspec.ValidationError) else ""
-        raise HandoverError(f"{_NOT_OURS}{f' (see {where[:200]})' if where else ''}") from None
+        raise HandoverError(f"{NOT_OURS}{f' (see {where[:200]})' if where else ''}") from None
 
 
 def _text(content: bytes) -> bytes:
@@ -99,7 +104,7 @@ def _text(content: bytes) -> bytes:
     try:
         text = unpacker.decompress(b64decode(content, validate=True), MOST_UNPACKED)
     except (ValueError, zlib.error):
-        raise HandoverError(_NOT_OURS) from None
+        raise HandoverError(NOT_OURS) from None
     if not unpacker.eof:
         raise HandoverError(f"it is cut off, or holds more than {MOST_UNPACKED >> 20} MiB")
     return text
@@ -129,6 +134,6 @@ def _add(fields: dict[str, Any], kind: str, key: Any, value: Raw, cluster_id: st
         case "group", str(fingerprint):
             fields["groups"][fingerprint] = value
         case "failovers", str(cluster) if cluster == cluster_id:
-            fields["failovers"] = json.decode(value).get("known", ())
+            fields["failovers"] = _FAILOVERS.decode(value).known
         case _, str(cluster) if cluster == cluster_id and kind in _ALONE:
             fields[kind] = value

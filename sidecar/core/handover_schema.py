@@ -34,7 +34,9 @@ _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Times = Annotated[int, Meta(ge=0, le=1_000)]
 _Text = Annotated[str, Meta(pattern=r"^[ -~]{0,1000}\Z")]
-"""Of addresses and paths: printable ASCII."""
+"""Of the store: printable ASCII."""
+_Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
+"""The only text that a message may have from a handover, beside names: without blanks, it says little else."""
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
 _IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
@@ -51,7 +53,7 @@ class _Bounded(Struct, frozen=True, omit_defaults=True):
 
 
 class LeaderInformation(_Bounded, frozen=True):
-    address: _Text
+    address: _Address
     session_id: UUID
 
 
@@ -216,7 +218,7 @@ class Pod(_Bounded, frozen=True):
 class Disruption(_Bounded, frozen=True):
     at: Moment
     pod: _Name
-    address: _Text
+    address: _Address
     node: _Name | None = None
 
 
@@ -256,13 +258,13 @@ class Alert(_Bounded, frozen=True):
     """Without its text: see `missing`."""
 
     id: _Id
-    rule: _Name
+    rule: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}\Z")]
     cluster_id: Annotated[str, Meta(max_length=1000)]
     labels: AlertLabels
     began: Moment
     component: ComponentId | None = None
-    before: _Text | None = None
-    after: _Text | None = None
+    before: _Address | None = None
+    after: _Address | None = None
     vacant_seconds: _Seconds | None = None
     downtime_seconds_at_least: _Seconds | None = None
     downtime_seconds_at_most: _Seconds | None = None

@@ -11,7 +11,7 @@ import pytest
 from msgspec import inspect, json
 from msgspec.structs import replace
 
-from sidecar.core import handover
+from sidecar.core import handover, handover_document
 from sidecar.core import handover_schema as schema
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import Append, Effect, Send
@@ -384,6 +384,25 @@ def test_an_alert_that_no_sidecar_writes_is_not_adopted(fields: dict[str, object
     """The sidecar begins without the document, ticks go on, and a leader that vanishes is notified."""
     with pytest.raises(HandoverError, match="it is no handover of a sidecar: delete it"):
         handover.read(poisoned(**fields), CLUSTER, at(150))
+
+
+def test_whatever_reading_raises_the_document_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that read and write handovers go on."""
+
+    def raises(*_: object) -> None:
+        raise AttributeError("a mistake of ours")
+
+    monkeypatch.setattr(handover_document, "unpacked", raises)
+    with pytest.raises(HandoverError, match=r"it is no handover of a sidecar: delete it \(AttributeError\)"):
+        handover.read(left_by(first_sight(), 11), CLUSTER, at(12))
+
+
+@pytest.mark.parametrize("observer", ["\x1b[2J", "a\N{RIGHT-TO-LEFT OVERRIDE}b", "call +1 555 0100", "x" * 1000])
+def test_the_name_of_the_sidecar_before_is_a_name(observer: str) -> None:
+    """It stands in the log and in messages. In the older format, too."""
+    for content in (forged(left_by(first_sight(), 140), observer=observer), older(observer=observer)):
+        with pytest.raises(HandoverError):
+            handover.read(content, CLUSTER, at(141))
 
 
 def test_no_text_of_a_message_is_read() -> None:

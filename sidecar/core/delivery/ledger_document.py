@@ -268,11 +268,12 @@ def written(ledger: Ledger, wall: int) -> bytes:
     """The document within MOST_BYTES, without entries that are too old."""
     entries = {name: entry for name, entry in ledger.entries.items() if wall - entry.changed_at < KEPT}
     content = json.encode(replace(ledger, entries=entries))
-    while len(content) > MOST_BYTES and entries:
-        oldest = min(entries, key=lambda name: (entries[name].claim is not None, entries[name].changed_at))
-        del entries[oldest]
-        content = json.encode(replace(ledger, entries=entries))
-    return content
+    excess = len(content) - MOST_BYTES
+    for name in sorted(entries, key=lambda name: (entries[name].claim is not None, entries[name].changed_at)):
+        if excess <= 0:
+            break
+        excess -= len(json.encode({name: entries.pop(name)})) - 1  # a comma in place of two braces
+    return content if len(content) <= MOST_BYTES else json.encode(replace(ledger, entries=entries))
 
 
 def _has_news(entry: Entry, delivery: Delivery) -> bool:

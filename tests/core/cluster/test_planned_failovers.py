@@ -20,12 +20,7 @@ from tests.kit.fake_flink import Flink
 from tests.kit.flink_operator import Operator
 
 INFO = Rule("FlinkPlannedFailover", Trigger.PLANNED_FAILOVER, Severity.INFO)
-PLANNED = replace(
-    KUBERNETES,
-    rules=(*KUBERNETES.rules, INFO),
-    deployments=frozenset({CLUSTER}),
-    drains=frozenset({CLUSTER}),
-)
+PLANNED = replace(KUBERNETES, rules=(*KUBERNETES.rules, INFO))
 BUDGET = PLANNED_BUDGET // SECOND
 C = job_manager("jm-c")
 QUIETLY = [("FlinkPlannedFailover", "FIRST")]
