@@ -279,8 +279,28 @@ def _value(random: Random, of: Any) -> Any:
     )
 
 
+def plausible(random: Random, document: Any) -> Any:
+    """The document with values that each may stand where they do, and do not belong together."""
+    document = plain.loads(plain.dumps(document))
+    places = _places(document)
+    for _ in range(random.choice((1, 2, 5, 20))):
+        holder, key = random.choice(places)
+        of = holder.get(key) if isinstance(holder, dict) else holder[key]
+        twins = [other[its] for other, its in places if its == key and its in other and type(other[its]) is type(of)]
+        match of:
+            case bool():
+                holder[key] = not of
+            case int() if key != "format" and random.randrange(2):
+                holder[key] = max(0, of - random.choice((0, 1, SECOND, 60 * SECOND, 86_400 * SECOND, of)))
+            case None:
+                continue
+            case _ if isinstance(holder, dict) and twins and key != "format":
+                holder[key] = plain.loads(plain.dumps(random.choice(twins)))
+    return document
+
+
 def mutated(random: Random, document: Any) -> Any:
-    """The document with a few changes."""
+    """The document with a few changes, whatever they are."""
     document = plain.loads(plain.dumps(document))
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 5, 8))):
         places = _places(document)
@@ -320,7 +340,7 @@ def packed(text: bytes) -> bytes:
 
 
 def _content(random: Random, documents: Sequence[Any]) -> bytes:
-    document = mutated(random, random.choice(documents))
+    document = random.choice((mutated, plausible))(random, random.choice(documents))
     text = plain.dumps(document).encode()
     return damaged(random, text) if random.randrange(20) == 0 else text
 
