@@ -209,6 +209,8 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     )
     text = "Observations that could not be processed: what they were about is unknown."
     yield CounterMetricFamily("flink_ha_unprocessed_observations", text, health.unprocessed)
+    text = "Clusters, rules, groups and alerts that raised an error and were left out of a step."
+    yield CounterMetricFamily("flink_ha_quarantines", text, health.quarantines)
     text = "Records dropped because neither disk nor memory had room."
     yield CounterMetricFamily("flink_ha_lost_records", text, health.lost_records)
 

@@ -230,6 +230,13 @@ def test_changes_that_nobody_observed_are_counted() -> None:
     assert scraped(*play([*first_sight(), rewritten]), second=11)[key("flink_ha_unobserved_changes_total")] == 2
 
 
+@pytest.mark.covers("metric:flink_ha_quarantines")
+def test_what_was_left_out_of_a_step_is_counted() -> None:
+    """As often as it was, though what lately raised an error is named once."""
+    found = scraped(*play(first_sight()), second=1, health=Health(quarantined=("rule A",), quarantines=3))
+    assert found[key("flink_ha_quarantines_total")] == 3
+
+
 @pytest.mark.covers("metric:flink_ha_unprocessed_observations")
 def test_observations_that_could_not_be_processed_are_counted() -> None:
     """Of each, the state of its path is unknown as well."""

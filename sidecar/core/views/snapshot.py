@@ -131,6 +131,10 @@ class Health(Struct, frozen=True):
     """Why the rules on disk are not the active ones."""
     unprocessed: int = 0
     """Observations that could not be processed, since the process began."""
+    quarantined: tuple[str, ...] = ()
+    """What lately raised an error and is left out: its name and the error, a line each."""
+    quarantines: int = 0
+    """How many times something was, since the process began."""
 
 
 class Snapshot(Struct, frozen=True):
