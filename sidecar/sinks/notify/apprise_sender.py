@@ -48,7 +48,7 @@ def deliver(message: Message) -> Answer:
     """Send one message once.
 
     The service may take `message.seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
-    A success of Apprise without any traffic is `not_sent`, and one whose answer says that the message was refused is `rejected`.
+    A success of Apprise without any traffic is `not_sent`. An answer that refuses the message, with any status, is no delivery.
     """
     report = _Report(_url(message.endpoint))
     service = report.load()
@@ -63,10 +63,9 @@ def deliver(message: Message) -> Answer:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
         return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {message.notify_type}")
-    if delivered and (refusal := observed.refusal()):
-        return Answer(
-            "rejected", report.scrubbed(f"{report.scheme}:// answered with {observed.status}, but refused: {refusal}")
-        )
+    if refusal := observed.refusal(report.scheme):
+        said = f"{report.scheme}:// answered with {observed.status}, but refused: {refusal.reason}"
+        return Answer(refusal.outcome, report.scrubbed(said), observed.retry_after)
     if delivered:
         return Answer("delivered")
     outcome = observed.outcome() or report.outcome()
