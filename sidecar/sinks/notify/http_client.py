@@ -13,6 +13,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from sidecar.endpoints import Alertmanager, Webhook
+from sidecar.sinks.notify.ambiguous_url import host_may_be_secret
 from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
 from sidecar.sinks.notify.message import Answer
 
@@ -59,7 +60,7 @@ class Client:
     def _request(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
     ) -> Reply | Answer:
-        host = urlsplit(url).hostname
+        host = "the service" if host_may_be_secret(url) else urlsplit(url).hostname
         with observing() as observed:
             try:
                 reply = self._exchange(method, url, content, headers, most_bytes)
