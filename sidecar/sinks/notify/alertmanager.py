@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from msgspec import DecodeError, Struct, json
 
 from sidecar.endpoints import Alertmanager, Endpoint
-from sidecar.sinks.notify.http_client import Client, Reply, authorization
+from sidecar.sinks.notify.http_client import Client, Reply, authorization, authorized
 from sidecar.sinks.notify.message import Answer, FeedAlert, Message
 from sidecar.sinks.notify.refusals import refusal
 
@@ -71,7 +71,7 @@ class _Client:
         certificate, key = endpoint.certificate_file, endpoint.key_file
         self._client = Client(
             seconds,
-            secrets=[each.reveal() for each in hidden if each],
+            secrets=[*(each.reveal() for each in hidden if each), *authorized(endpoint)],
             ca_file=endpoint.ca_file,
             certificate=(certificate, key) if certificate and key else None,
         )

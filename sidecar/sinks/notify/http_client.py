@@ -112,5 +112,10 @@ def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
     return {}
 
 
+def authorized(endpoint: Webhook | Alertmanager) -> list[str]:
+    """The credentials as the header has them: an answer may repeat it."""
+    return [value.partition(" ")[2] for value in authorization(endpoint).values()]
+
+
 def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct, field, json
 
 from sidecar.endpoints import Endpoint, Webhook
-from sidecar.sinks.notify.http_client import Client, authorization
+from sidecar.sinks.notify.http_client import Client, authorization, authorized
 from sidecar.sinks.notify.message import Alert, Answer, Message
 from sidecar.sinks.notify.refusals import refusal
 
@@ -34,6 +34,7 @@ def deliver(message: Message) -> Answer:
     secrets = [
         url,
         *(each.reveal() for each in (endpoint.hmac_secret, endpoint.bearer_token, endpoint.password) if each),
+        *authorized(endpoint),
     ]
     client = Client(message.seconds, secrets=secrets, ca_file=endpoint.ca_file)
     reply = client.post(url, content, {"Content-Type": "application/json", **_headers(endpoint, content)})
