@@ -1,5 +1,6 @@
 """How the HTTP requests of an attempt were answered, which Apprise does not report. Used only by the sender's child process."""
 
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,7 @@ _SENDING: Final = frozenset(
 )
 """Python's audit events for whatever sends data: there is no hook that all plugins use."""
 
-_SECONDS: Final = re.compile(r"[0-9]{1,9}")
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,20})?")
 _LONGEST_DATE: Final = 40
 
 
@@ -156,10 +157,10 @@ def _bound(response: Response) -> None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> int | None:
-    """In seconds; a date counts by the service's own clock. None if it cannot be parsed."""
+    """In seconds, a fraction rounded up; a date counts by the service's own clock. None if it cannot be parsed."""
     value = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(value):
-        return int(value)
+        return math.ceil(float(value))
     until = _date(value)
     if until is None:
         return None
