@@ -6,11 +6,13 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.core.effects import Append, Effect
-from sidecar.core.observations import ConnectionState, StoreObserved, Ticked, ViewObserved
+from sidecar.core.observations import ConnectionState, DeliveryOutcome, StoreObserved, Ticked, ViewObserved
+from sidecar.core.policy.policy import Destination
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.sinks.metrics import SinkHealth, renderer
+from tests.kit.core_sidecar import fail_over, telling, watching
 from tests.kit.java_serialization import connection_info
 from tests.kit.metric_families import WELL
 from tests.kit.observed_failovers import CLUSTER, PATHS, at, failover, first_sight, gone, held, play
@@ -150,3 +152,15 @@ def test_events_are_counted_by_outcome() -> None:
     assert written not in scraped(*play(first_sight()), second=1)
     sinks = SinkHealth(True, {}, {}, {"written": 3, "dropped": 0})
     assert scraped(*play(first_sight()), second=1, sinks=sinks)[written] == 3
+
+
+def test_a_scheduled_close_is_not_pending() -> None:
+    """The incident of a failover that is over is closed later; a message that cannot be delivered is pending."""
+    flink, sidecar = watching(policy=telling(Destination("ops", 0, in_order=True, keeps_incidents=True)))
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]
+    assert scraped(sidecar.state, [], second=60)[key("flink_ha_outbox_pending")] == 0
+    sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
+    sidecar.waits(300)
+    assert scraped(sidecar.state, [], second=360)[key("flink_ha_outbox_pending")] == 1
