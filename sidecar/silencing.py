@@ -55,8 +55,10 @@ class Listed(Struct, frozen=True):
 
 
 def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool) -> tuple[Matcher, ...]:
-    """The matchers of a new silence. Raises SettingsError: not a matcher, an unknown label, no rule has what they
-    ask for, or all of them match everything."""
+    """The matchers of a new silence.
+
+    Raises SettingsError: not a matcher, an unknown label, no rule has what they ask for, or all of them match everything.
+    """
     labels = {*OWN_LABELS, *settings.external_labels}
     known = known_values(settings.rules)
     components = {"", *(component.value for component in Component)}

@@ -20,6 +20,8 @@ from sidecar.sinks.notify.message import Answer
 _CONNECT_SECONDS: Final = 4.0
 _MOST_SHOWN: Final = 100
 """Characters of an answer's body in a reason."""
+_MOST_SCRUBBED: Final = 16 << 10
+"""Bytes of it that are looked at."""
 _MOST_DETAIL: Final = 200
 
 
@@ -72,7 +74,7 @@ class Client:
                 return Answer(ended, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
             return reply
-        shown = reply.body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
+        shown = self._without_secrets(reply.body[:_MOST_SCRUBBED].decode(errors="replace"))[:_MOST_SHOWN]
         return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {shown}"), observed.retry_after)
 
     def _exchange(
@@ -96,10 +98,14 @@ class Client:
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""
+        return "".join(char for char in self._without_secrets(text) if char.isprintable())[:_MOST_DETAIL]
+
+    def _without_secrets(self, text: str) -> str:
+        """One line. A secret that was cut would stay in it."""
         forms = {form for secret in self._secrets for form in (secret, quote(secret, safe=""))}
         for secret in sorted(forms, key=len, reverse=True):
             text = re.sub(re.escape(secret), "***", text, flags=re.IGNORECASE)
-        return "".join(char for char in " ".join(text.split()) if char.isprintable())[:_MOST_DETAIL]
+        return " ".join(text.split())
 
 
 def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:

@@ -12,8 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.sinks.notify.service_answers import SERVICES, ServiceAnswer
 
-_MOST_SHOWN: Final = 300
-"""Characters of a reason; who reports it cuts it further."""
+_MOST_CHARACTERS: Final = 4096
+"""Of a reason. Who reports it takes secrets out, and cuts it then: a secret that is cut is not recognized."""
+_SHORT: Final = 300
+"""Characters of a text that is a refusal as a whole."""
+_DEEPEST: Final = 3
+"""Levels of a body that are looked into."""
 
 _CODES: Final = frozenset(
     (
@@ -22,8 +26,10 @@ _CODES: Final = frozenset(
     )
 )
 """Names of numeric codes, in lower case and without separators."""
-_ANSWERS: Final = frozenset(("ok", "success", "successful", "accepted", "delivered", "sent"))
+_ANSWERS: Final = frozenset(("ok", "success", "successful"))
 """Names of a yes or no."""
+_FLAGS: Final = frozenset(("accepted", "delivered", "sent"))
+"""Names of a yes or no, or of a number."""
 _WORDS: Final = frozenset(("result", "status", "stat", "state", "type", "outcome", "code"))
 """Names of a word that says how it went."""
 _WRAPPERS: Final = frozenset(("meta", "ocs", "return", "response", "header", "head", "baseresp", "baseresponse"))
@@ -44,7 +50,7 @@ _PING_REFUSED: Final = re.compile(r"ok \((not found|rate limited)\)", re.IGNOREC
 """Healthchecks answers so, with 200, for an unknown check and for too many pings."""
 _NO: Final = frozenset(("false", "no", "0"))
 _NO_ERROR: Final = frozenset(("", "0", "0.0", "none", "null", "false", "ok", "success", "no error"))
-_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(?:\.0+)?")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,50}(?:\.0+)?")
 
 
 class Refusal(NamedTuple):
@@ -65,9 +71,13 @@ def refusal(content: bytes, scheme: str = "") -> Refusal | None:
     """Why the body refuses the message; None: it does not. `scheme`: Apprise's of the service, if it is one."""
     text = content.decode("utf-8-sig", errors="replace").strip()
     try:
-        body = json.loads(text)
+        return _refusal(json.loads(text), text, scheme)
     except (ValueError, RecursionError):
-        body = None
+        return _refusal(None, text, scheme)
+
+
+def _refusal(body: object, text: str, scheme: str) -> Refusal | None:
+    """`body`: None if the text is no JSON."""
     if service := SERVICES.get(scheme):
         return _by_service(service, body, text)
     if isinstance(body, dict):
@@ -108,9 +118,9 @@ def _at(value: object, path: list[str]) -> Iterator[object]:
         yield from _at(value[path[0]], path[1:])
 
 
-def _of_object(body: Mapping[str, Any], depth: int = 3) -> Refusal | None:
+def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None:
     fields = {_plain(name): value for name, value in body.items()}
-    for name in _WRAPPERS & fields.keys():
+    for name in sorted(_WRAPPERS & fields.keys()):
         if depth and isinstance(fields[name], dict) and (found := _of_object(fields[name], depth - 1)):
             return found
     code = next((_number(fields[name]) for name in sorted(_CODES & fields.keys()) if _refuses(fields[name])), None)
@@ -118,7 +128,8 @@ def _of_object(body: Mapping[str, Any], depth: int = 3) -> Refusal | None:
     if code is None and status is not None and 400 <= status < 600:
         code = status
     answers = {str(fields[name]).lower() for name in _ANSWERS & fields.keys() if not isinstance(fields[name], dict)}
-    said_no = bool(answers & _NO) or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
+    said_no = bool(answers & _NO) or any(fields[name] is False for name in _FLAGS & fields.keys())
+    said_no = said_no or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
     error = next((fields[name] for name in _ERRORS if _is_error(fields.get(name))), None)
     if code is None and not said_no and (error is None or "true" in answers):
         return None
@@ -127,7 +138,7 @@ def _of_object(body: Mapping[str, Any], depth: int = 3) -> Refusal | None:
 
 
 def _of_text(text: str) -> Refusal | None:
-    refused = len(text) <= _MOST_SHOWN and (_REFUSAL.match(text) or _PING_REFUSED.fullmatch(text))
+    refused = len(text) <= _SHORT and (_REFUSAL.match(text) or _PING_REFUSED.fullmatch(text))
     return Refusal(_line(text), "rate limited" in text.lower()) if refused else None
 
 
@@ -138,7 +149,7 @@ def _plain(name: str) -> str:
 def _number(value: object) -> int | None:
     if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)):
         return None
-    return int(float(str(value)))
+    return int(str(value).partition(".")[0])
 
 
 def _refuses(value: object) -> bool:
@@ -158,13 +169,13 @@ def _is_error(value: object) -> bool:
     return bool(value) and str(value).strip().lower() not in _NO_ERROR
 
 
-def _said(values: list[object]) -> str:
+def _said(values: list[object], depth: int = _DEEPEST) -> str:
     """The first text among the values, or in them."""
     for value in values:
         if isinstance(value, str) and value.strip():
             return value
         inner = [value.get(name) for name in _TEXTS] if isinstance(value, dict) else value
-        if isinstance(inner, list) and (said := _said(inner[:50])):
+        if depth and isinstance(inner, list) and (said := _said(inner[:50], depth - 1)):
             return said
         if isinstance(value, dict) and value:
             return json.dumps(value)
@@ -172,4 +183,4 @@ def _said(values: list[object]) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text[: 4 * _MOST_SHOWN].split())[:_MOST_SHOWN]
+    return " ".join(text[:_MOST_CHARACTERS].split())

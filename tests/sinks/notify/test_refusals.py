@@ -84,6 +84,8 @@ def test_every_documented_service_is_tried() -> None:
         ('{"Error_Code":7,"error_description":"expired"}', "7 expired"),
         ('{"statusCode":404,"message":"no such hook"}', "404 no such hook"),
         ('{"status":500,"error":"oops"}', "500 oops"),
+        ('{"code":99999999999999999999}', "99999999999999999999 it gives no reason"),
+        ('{"code":5,"msg":' + "[" * 900 + "]" * 900 + "}", "5 it gives no reason"),
         ('{"meta":{"code":400,"message":"bad"}}', "400 bad"),
         ('{"ocs":{"meta":{"status":"failure","statuscode":997,"message":"not logged in"}}}', "997 not logged in"),
         ('{"error":{"code":7,"message":"no such room"}}', "no such room"),
@@ -132,7 +134,9 @@ def test_an_unknown_answer_may_ask_to_come_back_later(body: str) -> None:
         *('{"responseCode":"NEW_ALERT_CREATED"}', '{"state":"open","id":7}', '{"type":0}', '{"status":{"code":290}}'),
         *('{"result":"Request will be processed"}', '{"status":"failover received"}', '[{"code":5},{"code":0}]'),
         '{"data":{"code":5,"status":"error"}}',  # what was sent, perhaps
+        *('{"sent":0,"queued":1}', '{"delivered":0}'),
         "[" * 100_000,
+        '{"data":' + "[" * 900 + "]" * 900 + "}",
         '{"meta":' * 100_000,
         '{"code":' + "9" * 5000 + "}",
     ],

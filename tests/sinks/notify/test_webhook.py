@@ -219,6 +219,14 @@ def test_one_that_cannot_be_reached_has_failed(bridge: Bridge) -> None:
     assert "CERTIFICATE_VERIFY_FAILED" in answer.detail
 
 
+@pytest.mark.parametrize("before", range(60, 101, 4))
+def test_a_secret_is_not_shown_in_part_where_an_answer_is_cut(bridge: Bridge, before: int) -> None:
+    """Wherever it is in the answer."""
+    bridge.reply = Reply(403, "x" * before + " s3cret-token-0123456789")
+    endpoint = Webhook(Secret("https://bridge.example/"), bearer_token=Secret("s3cret-token-0123456789"))
+    assert "s3c" not in send(replace(FIRST, endpoint=endpoint)).detail
+
+
 def test_an_answer_that_repeats_the_credentials_does_not_show_them(bridge: Bridge) -> None:
     """Neither as they are configured, nor as the header has them."""
     header = base64.b64encode(b"flink:s3cret-password").decode()
