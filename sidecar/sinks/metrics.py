@@ -195,8 +195,9 @@ def _silences(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
-    health, pending = snapshot.health, len(snapshot.state.outbox)
-    yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are not settled.", pending)
+    health = snapshot.health
+    pending = sum(not delivery.is_scheduled for delivery in snapshot.state.outbox.values())
+    yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are due and not settled.", pending)
     yield GaugeMetricFamily(
         "flink_ha_spool_pending_records", "Records that are in no segment yet.", health.spool_pending
     )

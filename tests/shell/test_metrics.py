@@ -14,16 +14,19 @@ from sidecar.core.observations import (
     ClusterFound,
     ClustersListed,
     ConnectionState,
+    DeliveryOutcome,
     NothingFound,
     NotProcessed,
     StoreObserved,
     Ticked,
     ViewObserved,
 )
+from sidecar.core.policy.policy import Destination
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.sinks.metrics import SinkHealth, renderer
+from tests.kit.core_sidecar import fail_over, telling, watching
 from tests.kit.java_serialization import connection_info
 from tests.kit.metric_families import WELL
 from tests.kit.observed_failovers import CLUSTER, PATHS, at, failover, first_sight, gone, held, play
@@ -259,3 +262,15 @@ def test_deliveries_that_are_not_settled_are_counted() -> None:
     """Two destinations of one alert."""
     found = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(60))]), second=61)
     assert found[key("flink_ha_outbox_pending")] == 2
+
+
+def test_a_scheduled_close_is_not_pending() -> None:
+    """The incident of a failover that is over is closed later; a message that cannot be delivered is pending."""
+    flink, sidecar = watching(policy=telling(Destination("ops", 0, in_order=True, keeps_incidents=True)))
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]
+    assert scraped(sidecar.state, [], second=60)[key("flink_ha_outbox_pending")] == 0
+    sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
+    sidecar.waits(300)
+    assert scraped(sidecar.state, [], second=360)[key("flink_ha_outbox_pending")] == 1
