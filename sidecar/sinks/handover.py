@@ -10,7 +10,8 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core import handover
-from sidecar.core.handover import Handover, HandoverError
+from sidecar.core.handover import Handover
+from sidecar.core.handover_document import ForeignFormatError, HandoverError
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged
@@ -69,12 +70,12 @@ class Handovers:
     def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
         """Call `watch` for each cluster. The handovers of `new` clusters, which the journal does not know, are observed first."""
         for name in self._policy.stores:
-            unread = name in new and name in self._kept
-            if not unread:
+            if name not in new or name not in self._kept:
                 watch(name)
-            if kept := self._kept.get(name):
-                keep = partial(self._keep, kept, watch if unread else None)
-                self._keepers[name] = ServiceThread(keep, f"handover-{name}")
+        for name, kept in self._kept.items():
+            unread = name in new and name in self._policy.stores
+            keep = partial(self._keep, kept, watch if unread else None)
+            self._keepers[name] = ServiceThread(keep, f"handover-{name}")
         for keeper in self._keepers.values():
             keeper.start()
 
@@ -108,7 +109,11 @@ class Handovers:
         cluster = state.clusters.get(kept.name)
         # While the store cannot be read, the previous document says what was last known.
         if cluster and cluster.in_sight and cluster.ever_led:
-            kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+            try:
+                kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+            except Exception as error:  # noqa: BLE001  whatever it is, the other clusters' handovers are written
+                kept.fail(error)
+                return
             for host, pod in kept.pods.items() if merged(cluster.pods, kept.pods) is not cluster.pods else ():
                 self._observe(PodNamed(self._clock(), kept.name, host, pod))
 
@@ -181,7 +186,7 @@ class _Kept:
                 content, found = self._read()
             except LedgerError as error:
                 if isinstance(error, LedgerRefusedError) or time.monotonic() + pause >= deadline:
-                    self._fail(error)
+                    self.fail(error)
                     return None
                 if not waiting:
                     waiting = True
@@ -208,7 +213,7 @@ class _Kept:
                 is_written = self._try_write(current, gist)
                 self._store.rest()
         except (LedgerError, HandoverError) as error:
-            self._fail(error)
+            self.fail(error)
             return
         if not is_written:  # lost to another sidecar twice: tried again soon
             self._seen = ()
@@ -245,6 +250,8 @@ class _Kept:
         """Whether another sidecar, still running, has written the same not long ago."""
         try:
             found = handover.read(document.content, self.name, self._clock())
+        except ForeignFormatError:
+            raise  # it is not replaced: who wrote it may still run, or come back
         except HandoverError:
             return False
         if found is None or found.observer == self._observer:
@@ -265,7 +272,7 @@ class _Kept:
             f", {found.jobs_left_out} jobs left out" if found.jobs_left_out else "",
         )
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Log a new problem, and try again later."""
         self.is_up = False
         if self._problem != str(error):

@@ -195,8 +195,9 @@ def _silences(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
-    health, pending = snapshot.health, len(snapshot.state.outbox)
-    yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are not settled.", pending)
+    health = snapshot.health
+    pending = sum(not delivery.is_scheduled for delivery in snapshot.state.outbox.values())
+    yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are due and not settled.", pending)
     yield GaugeMetricFamily(
         "flink_ha_spool_pending_records", "Records that are in no segment yet.", health.spool_pending
     )
@@ -209,6 +210,8 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     )
     text = "Observations that could not be processed: what they were about is unknown."
     yield CounterMetricFamily("flink_ha_unprocessed_observations", text, health.unprocessed)
+    text = "Clusters, rules, groups and alerts that raised an error and were left out of a step."
+    yield CounterMetricFamily("flink_ha_quarantines", text, health.quarantines)
     text = "Records dropped because neither disk nor memory had room."
     yield CounterMetricFamily("flink_ha_lost_records", text, health.lost_records)
 

@@ -195,6 +195,7 @@ class Application:
         problems = [f"{name}: {c.missing}" for name, c in clusters if c.missing]
         if (finder := snapshot.state.finder) and (problem := finder.problem(len(clusters))):
             problems.append(problem)
+        problems += (f"left out because of an error in the sidecar: {each}" for each in snapshot.health.quarantined)
         return _line(HTTPStatus.OK, "; ".join(["ok", *problems]))
 
 

@@ -91,6 +91,7 @@ def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
     return found
 
 
+@pytest.mark.covers("deployment:chart")
 def test_it_is_what_kustomize_applies(tmp_path: Path) -> None:
     """With nothing but the cluster's id and the image's registry given, object for object and field for field."""
     kustomized = without_hashes(example(tmp_path, "kubernetes"))
@@ -142,6 +143,7 @@ def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
     assert {flag for flag in FLAGS if getattr(cluster, flag)} == {component.replace("-", "_")}
 
 
+@pytest.mark.covers("deployment:audit")
 def test_the_audit_is_what_kustomize_applies(tmp_path: Path) -> None:
     """The CronJob and its network policy, with the claims of deploy/audit."""
     kustomized = comparable(without_hashes(example(tmp_path, "kubernetes", "audit")))

@@ -95,6 +95,8 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
         raise SilencesError(
             f"it was written by a newer version (format {document.format}, this version reads {FORMAT})"
         )
+    if document.format < 1:
+        raise SilencesError("it is not a document of silences: delete it")
     if len(document.silences) > MOST:
         raise SilencesError(f"it has {len(document.silences)} silences, of at most {MOST}: delete it")
     found: dict[str, Written] = {}

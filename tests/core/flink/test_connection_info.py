@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sidecar.core.flink.connection_info import MAX_BYTES, Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
 from tests.kit import zookeeper_recordings as recordings
+from tests.kit.groups import examples
 from tests.kit.java_serialization import STREAM_HEADER, UUID_CLASS, connection_info
 
 SESSION = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -176,7 +177,7 @@ def _mutations(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.one_of(_mutations(), st.binary(max_size=200), st.binary(max_size=200).map(STREAM_HEADER.__add__)))
 def test_no_bytes_raise(data: bytes) -> None:
     """Any bytes are a leader or unreadable, and what is read as a leader did stand there."""
