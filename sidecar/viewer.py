@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
 from sidecar.clock import Clock
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.state import ClusterState, Missing
 from sidecar.core.effects import Append
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import ConfigMapPosition, Held
@@ -99,8 +99,9 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                 seen_at = observation.at.steady
             if isinstance(observation, StoreRefused):
                 raise ClusterNotSeenError(f"cannot read {cluster.place}: {observation.reason}")
-            if isinstance(observation, NothingFound):
-                raise ClusterNotSeenError(f"{state.clusters[cluster.cluster_id].missing}. {_NOT_FOUND}")
+            if missing := state.clusters[cluster.cluster_id].missing:
+                advice = f". {_NOT_FOUND}" if isinstance(missing, Missing) else ""
+                raise ClusterNotSeenError(f"{missing}{advice}")
             if seen_at is not None and found and _all_proven(state.clusters[cluster.cluster_id], seen_at):
                 break
             if clock().steady >= deadline:

@@ -13,7 +13,7 @@ from sidecar.core.cluster import (
     znode_leaders,
 )
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, View, as_last_known
+from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, TooOld, View, as_last_known
 from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
@@ -47,7 +47,7 @@ def observe(
     if not of_view and cluster.view.connection is not ConnectionState.CONNECTED:
         return cluster, []  # a late answer of a connection that is gone: all of it is read again on the next one
     draft = Draft(policy, cluster_id, cluster, observation.at)
-    if is_trace(observation):
+    if is_trace(observation) and not isinstance(cluster.missing, TooOld):
         store_view.something_found(draft)
     match observation:
         case ViewObserved() | StoreRefused():
@@ -71,6 +71,7 @@ def observe(
             draft.update(zxid=observation.zxid)
         case ConfigMapObserved():
             configmap_leaders.config_map_observed(draft, observation)
+    store_view.judge_version(draft)
     return draft.outcome()
 
 
