@@ -15,7 +15,7 @@ from sidecar.core.alerting.silence_document import SilencesError, Written, is_va
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
-from sidecar.core.policy.patterns import PatternError, check
+from sidecar.core.policy.patterns import PatternError, size
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.sanitize import clean
 from sidecar.drivers import silence_stores_of
@@ -68,7 +68,7 @@ def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool)
         for matcher in matchers(setting, labels):
             if matcher.operator in {Operator.MATCHES, Operator.MATCHES_NOT}:
                 try:
-                    check(matcher.value)
+                    size(matcher.value)
                 except PatternError as error:
                     raise setting.error(f'the pattern of "{matcher.label}" {error}') from error
             if problem := no_rule_has(matcher, {**known, "component": components}):

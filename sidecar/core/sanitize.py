@@ -30,7 +30,8 @@ def escaped(text: str, keep: str = "", *, ascii_only: bool = False) -> str:
     """
     if text.isprintable() and (text.isascii() or not ascii_only):
         return text
-    return "".join(char if char in keep or _is_plain(char, ascii_only) else _escape(char) for char in text)
+    odd = {char for char in {*text} if not (char in keep or _is_plain(char, ascii_only))}
+    return text.translate({ord(char): _escape(char) for char in odd})
 
 
 def _is_plain(char: str, ascii_only: bool) -> bool:

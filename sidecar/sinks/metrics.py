@@ -20,6 +20,7 @@ from sidecar import __version__
 from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.sanitize import printable
 from sidecar.core.views.leader_view import state_of
 from sidecar.core.views.snapshot import DELAY_BUCKETS, Snapshot
 
@@ -45,7 +46,12 @@ def renderer(
     """A function that renders the newest snapshot in Prometheus' text format. `store_of`: the store of a cluster."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SnapshotCollector(snapshot, store_of, sinks))
-    return lambda: generate_latest(registry)
+    return lambda: _shown(generate_latest(registry))
+
+
+def _shown(text: bytes) -> bytes:
+    """The text with nothing in it that acts on a terminal: label values may be others', and this format has no escapes for them."""
+    return b"\n".join(printable(line).encode() for line in text.decode().split("\n"))
 
 
 class SnapshotCollector(Collector):

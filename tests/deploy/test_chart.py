@@ -155,6 +155,31 @@ def test_the_audit_is_what_kustomize_applies(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("reached_by", "rules"),
+    [
+        ([], []),
+        (None, []),
+        (
+            [{"podSelector": {}}],
+            [{"from": [{"podSelector": {}}], "ports": [{"protocol": "TCP", "port": "ha-sidecar"}]}],
+        ),
+    ],
+    ids=["an empty list", "null", "one entry"],
+)
+def test_whoever_is_not_named_does_not_reach_the_port(reached_by: object, rules: list[object]) -> None:
+    """An empty `from` in a NetworkPolicy is everyone; in the values it is nobody."""
+    policy = of_kind(rendered({**REQUIRED, "networkPolicy": {"from": reached_by}}), "NetworkPolicy")
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert policy["spec"]["ingress"] == rules
+
+
+def test_an_entry_that_names_nobody_is_refused() -> None:
+    """The API server would refuse it too."""
+    with pytest.raises(HelmError, match="minProperties"):
+        rendered({**REQUIRED, "networkPolicy": {"from": [{}]}})
+
+
 def test_helm_has_nothing_to_say_against_it() -> None:
     """`helm lint --strict`, with the least and the most."""
     assert [helm.lint(CHART, values) for values in (REQUIRED, EVERYTHING)] == [[], []]

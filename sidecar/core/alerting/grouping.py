@@ -86,11 +86,13 @@ def flush(
     suppressed: list[Suppressed] = []
     groups: dict[str, Group | None] = {}
     firing: list[Labels] | None = None
+    matched = 0
     for fingerprint, group in alerts.groups.items():
         route = routes[group.route]
         if group.flush_at is not None and now.steady >= group.flush_at:
-            if silences.awaited(policy, documents or {}, group, now):
+            if silences.awaited(policy, documents or {}, group, now) or matched >= silences.MOST_MATCHED:
                 continue
+            matched += silences.effort(policy, documents or {}, group)
             hidden = silences.hiding(policy, documents or {}, group, now)
             firing = [alert.labels for alert in alerts.active().values()] if firing is None else firing
             rest, notice, dropped = _flush(fingerprint, group, route, policy, firing, hidden, blind, now)

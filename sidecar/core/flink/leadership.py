@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 from ipaddress import ip_address
+from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -33,6 +34,10 @@ CLUSTER_COMPONENTS = (
     ComponentId(Component.REST_SERVER),
 )
 """The components of every Flink cluster, whether or not anything is written for them yet."""
+
+
+LONGEST_ADDRESS: Final = 1024
+"""Bytes of a leader's address. A host name has at most 253 characters, the rest of Flink's addresses less than 100."""
 
 
 class LeaderInformation(Struct, frozen=True):

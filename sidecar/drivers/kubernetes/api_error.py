@@ -25,3 +25,7 @@ class AccessError(ApiError):
     @property
     def refused(self) -> bool:
         return True
+
+
+class TooLargeError(ApiError):
+    """An answer is larger than it may be."""
