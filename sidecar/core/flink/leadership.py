@@ -8,6 +8,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+_LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost", "localhost4", "localhost6"})
+
 
 class Component(StrEnum):
     """The components that Flink elects leaders for. One spelling for both stores."""
@@ -62,9 +64,11 @@ def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
     """
     host = host_port(address).rpartition(":")[0].strip("[]").lower().removesuffix(".")
     try:
-        return not ip_address(host).is_loopback
+        address = ip_address(host)
     except ValueError:
-        return not in_kubernetes and host != "localhost" and ".svc" not in host
+        return not in_kubernetes and host.partition(".")[0] not in _LOCAL_NAMES and ".svc" not in host
+    address = getattr(address, "ipv4_mapped", None) or address
+    return not address.is_loopback and not address.is_unspecified
 
 
 class ZNodePosition(Struct, frozen=True, tag="znode"):
