@@ -1,7 +1,7 @@
 """Components, their leaders, and the three states of a leadership: unknown, vacant, held."""
 
 from enum import StrEnum
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -64,11 +64,11 @@ def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
     """
     host = host_port(address).rpartition(":")[0].strip("[]").lower().removesuffix(".")
     try:
-        address = ip_address(host)
+        given = ip_address(host)
     except ValueError:
         return not in_kubernetes and host.partition(".")[0] not in _LOCAL_NAMES and ".svc" not in host
-    address = getattr(address, "ipv4_mapped", None) or address
-    return not address.is_loopback and not address.is_unspecified
+    found = (given.ipv4_mapped or given) if isinstance(given, IPv6Address) else given
+    return not found.is_loopback and not found.is_unspecified
 
 
 class ZNodePosition(Struct, frozen=True, tag="znode"):
