@@ -73,6 +73,8 @@ class Scope(WatchLoop):
         """Whether the last list with values was."""
         self._large: list[str] = []
         """The large ConfigMaps that were logged last."""
+        self.refused = ""
+        """Why the API server does not let the clusters be found."""
         self.thread = ServiceThread(self._run, "kubernetes-finder")
 
     @property
@@ -138,7 +140,8 @@ class Scope(WatchLoop):
         """Everything, where the list is long only the values of clusters."""
         if self._long:
             listed = self._api.read_pages(self._selector, names_only=True)
-            names = [name for name, each in listed.found.items() if cluster_of(each)]
+            clusters = self._reports.clusters
+            names = [name for name, each in listed.found.items() if name in clusters or cluster_of(each)]
             if len(names) <= FEW:
                 read = [self._api.read_one(name, at=listed.resource_version) for name in names]
                 return ConfigMapList(
@@ -268,7 +271,14 @@ class Scope(WatchLoop):
             self._left_out = self._found.left_out
             self._changed()
 
+    def _refused(self, reason: str) -> None:
+        if reason != self.refused:
+            self.refused = reason
+            self._changed()
+
     def _set_view(self, at: Moment, connection: ConnectionState) -> None:
+        if connection is ConnectionState.CONNECTED:
+            self.refused = ""
         if not self._reports.view(at, connection):
             return
         if connection is ConnectionState.CONNECTED:
