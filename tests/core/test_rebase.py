@@ -44,6 +44,7 @@ OTHER_NUMBERS = {
     LeaderElectionRecord: {"lease_duration", "leader_transitions"},
     Gathered: {"jobs_total", "files", "round"},
     Alert: {"count"},
+    Group: {"worst"},
     CountedFailover: {"times"},
     Lease: {"quiet_for", "renewed_every"},
     FlinkDeployment: {"generation", "observed_generation", "reconciled_at"},

@@ -4,12 +4,14 @@ Addresses and job ids come from the store and are untrusted: a message has no co
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.alerting import phrases
-from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice, Reason
+from sidecar.core.alerting import phrases, title
+from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice
+from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Verdict, is_planned, verdict
 from sidecar.core.cluster.episodes import Episode
@@ -57,7 +59,6 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_total": 5,
 }
 """The fields of a template, with example values: see docs/rules.md."""
-WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Message(Struct, frozen=True):
@@ -90,11 +91,10 @@ class MovedJobs(Struct, frozen=True):
 
 
 class _Context(NamedTuple):
-    """What a message is made of. `rule` and `alerts` are those that the title is about."""
+    """What a message is made of."""
 
-    rule: Rule
+    about: Headline
     notice: Notice
-    alerts: Sequence[Alert]
     policy: Policy
     episode: Episode | None
     found: Verdict | None
@@ -106,35 +106,31 @@ class _Context(NamedTuple):
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Message:
     """The message for `notice`."""
     rules = {rule.alert: rule for rule in policy.rules}
-    alerts = _headlines(notice)
-    worst = min(alerts, key=lambda alert: WORST_FIRST.index(rules[alert.rule].severity))
-    cluster = clusters.get(worst.cluster_id)
-    episode = _episode(cluster, notice.alerts)
+    about = title.headline(notice, rules)
+    cluster = clusters.get(about.alerts[0].cluster_id)
+    episode = _episode(cluster, about.alerts) or _episode(cluster, notice.alerts)
     context = _Context(
-        rules[worst.rule],
+        about,
         notice,
-        [alert for alert in alerts if alert.rule == worst.rule],
         policy,
         episode,
         verdict(episode.facts) if episode else None,
         _jobs(episode, cluster) if episode and cluster else None,
         {name: each.pods for name, each in clusters.items()},
     )
-    title, problem = _title(context)
-    others = len(alerts) - len(context.alerts)
+    text, problem = _title(context)
     page = f"episodes/{episode.id}" if episode else ""
-    more = f", and {counted(others, 'more alert')}" if others else ""
-    label = "RESOLVED" if notice.reason is Reason.RESOLVED else context.rule.severity.value.upper()
     lines = [phrases.line(rules[alert.rule], alert, context.pods) for alert in notice.alerts]
+    shown = [*compress(lines, _not_said(notice, rules))]
     return Message(
-        f"[{label}] {title}{more}",
-        "\n".join([*bounded(lines, MOST_BYTES, len(lines)), *_why(context, problem)]),
+        f"[{about.label}] {text}",
+        "\n".join([*bounded(shown, MOST_BYTES, len(shown)), *_why(context, problem)]),
         tuple((clean(name), clean(value)) for name, value in _facts(context)),
-        context.rule.severity,
+        about.rule.severity,
         None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
-        tuple(_apart(alert, text) for alert, text in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
-        title,
+        tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        text,
     )
 
 
@@ -143,10 +139,13 @@ def _apart(alert: Alert, text: str) -> MessageAlert:
     return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
 
-def _headlines(notice: Notice) -> Sequence[Alert]:
-    """The alerts that the title is about: firing ones, else events, else resolved ones."""
-    events = () if notice.reason is Reason.RESOLVED else tuple(alert for alert in notice.alerts if alert.is_event)
-    return notice.lasting or events or notice.alerts
+def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
+    """Of each alert, whether its line says more than that of another one: who leads after a vacancy is in the line of the leader change."""
+    changes = (alert for alert in notice.alerts if rules[alert.rule].on is Trigger.LEADER_CHANGED)
+    changed = {(alert.cluster_id, alert.component) for alert in changes}
+    for alert in notice.alerts:
+        is_end = rules[alert.rule].on is Trigger.VACANT and alert.ended
+        yield not is_end or (alert.cluster_id, alert.component) not in changed
 
 
 def _why(context: _Context, problem: str | None) -> Iterator[str]:
@@ -206,14 +205,13 @@ def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
     )
 
 
-def _jobs_now(context: _Context) -> str:
+def _jobs_now(jobs: MovedJobs | None) -> str:
     """For the title of a failover: how its jobs are now."""
-    jobs = context.jobs
-    if context.rule.on is not Trigger.LEADER_CHANGED or not jobs or not jobs.moved:
+    if not jobs or not jobs.moved:
         return ""
     if jobs.away:
         return f", {jobs.away} of {jobs.moved} jobs without leader"
-    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led again"
+    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led"
 
 
 def _jobs_line(jobs: MovedJobs) -> str:
@@ -237,11 +235,9 @@ def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
 
 def _title(context: _Context) -> tuple[str, str | None]:
     """The title, and why the operator's own summary could not be used for it."""
-    rule, alerts = context.rule, context.alerts
-    names = {alert.cluster_id for alert in context.notice.alerts}
-    where = clean(alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
-    over = context.notice.reason is Reason.RESOLVED
-    own = f"{where}: {phrases.headline(rule, alerts, context.pods, over=over)}{_jobs_now(context)}"
+    rule, policy = context.about.rule, context.policy
+    counted_within = max((each.within for each in policy.rules if each.on is Trigger.EPISODES), default=0)
+    own = title.title(context.about, context.notice, context.pods, _jobs_now(context.jobs), counted_within)
     if rule.summary is None:
         return own, None
     try:
@@ -252,7 +248,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    rule, notice, alerts, policy, episode, found, jobs, pods = context
+    (rule, alerts, *_), notice, policy, episode, found, jobs, pods = context
     first = alerts[0]
     known = pods.get(first.cluster_id, {})
     return {

@@ -32,7 +32,7 @@ def alert(rule: Rule, component: ComponentId | None, before: str | None = None, 
 
 
 def told(*alerts: Alert, reason: Reason = Reason.FIRST, policy: Policy = POLICY) -> Message:
-    return compose(Notice("fingerprint", policy.route, reason, alerts), policy, {})
+    return compose(Notice("fingerprint", policy.route, reason, alerts, len(alerts)), policy, {})
 
 
 def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
@@ -51,7 +51,7 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
     )
     assert [each.summary for each in message.alerts] == message.body.splitlines()
     assert replace(message, alerts=()) == Message(
-        "[WARNING] default: JobManager failed over: jm-a → jm-b",
+        "[WARNING] default: JobManager failed over: jm-a → jm-b after at least 12 s",
         "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20T08:00:00.000000Z, "
         "no published leader for 4.2 s, no working leader for 12 to 20 s\n"
         "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20T08:00:00.000000Z, no published leader for 12 s\n"
@@ -64,7 +64,7 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
             ("env", "prod"),
         ),
         Severity.WARNING,
-        summary="default: JobManager failed over: jm-a → jm-b",
+        summary="default: JobManager failed over: jm-a → jm-b after at least 12 s",
     )
 
 
@@ -75,7 +75,7 @@ def test_a_vacancy_reads_as_who_had_led_and_since_when() -> None:
     assert firing.title == "[CRITICAL] default: no leader for dispatcher, jm-a led before"
     assert firing.body == "dispatcher: no leader since 2026-11-20T08:00:00.000000Z (previous leader: jm-a:6123)"
     over = told(replace(vacancy, ended=LATER, after="jm-b:6123", vacant_seconds=90.0), reason=Reason.RESOLVED)
-    assert over.title == "[RESOLVED] default: leader back for dispatcher, 90 s without leader"
+    assert over.title == "[RESOLVED] default: leader back for dispatcher after at least 90 s"
     assert over.body == "dispatcher: elected jm-b:6123 at 2026-11-20T08:01:30.000000Z, no published leader for 90 s"
 
 
