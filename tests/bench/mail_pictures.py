@@ -15,7 +15,7 @@ _BODY = f"""\
 dispatcher: {_MOVED}, no working leader for 8.8 to 16 s
 resource_manager: {_MOVED}
 rest_server: {_MOVED}
-jobs: 14 of 14 lost their leader, all have a leader again or have ended
+jobs: 14 of 14 lost their leader, 14 with a leader again (which does not say that they run)
 
 Its lease was not renewed: the JobManager did not shut down cleanly."""
 _FACTS = (

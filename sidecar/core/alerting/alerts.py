@@ -60,6 +60,8 @@ class Alert(Struct, frozen=True):
     latest: Moment | None = None
     """When the last of them was counted."""
     episode_id: str | None = None
+    jobs_lost: int = 0
+    """How many jobs its failover has lost: it is critical then, whatever the rule says."""
     ended: Moment | None = None
     missing: str | None = None
     """The message if the observer is blind because there is no such cluster."""

@@ -20,7 +20,7 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule
-from sidecar.core.policy.routing import Route, every, is_inhibited, matching
+from sidecar.core.policy.routing import CRITICAL, Route, every, is_inhibited, matching
 from sidecar.core.records import record_id
 
 Flushed = tuple[Alerts, list[Notice], list[Suppressed]]
@@ -192,7 +192,13 @@ def labels_of(
 
 def _relabelled(alert: Alert, policy: Policy, rule: Rule) -> dict[str, str]:
     labels = labels_of(policy, rule, alert.cluster_id, alert.component, ours="observer" in alert.labels)
+    labels = raised(labels, alert.jobs_lost)
     return {**labels, PLANNED: "true"} if alert.labels.get(PLANNED) == "true" else labels
+
+
+def raised(labels: dict[str, str], jobs_lost: int) -> dict[str, str]:
+    """The labels of an alert whose failover has lost so many jobs."""
+    return {**labels, "severity": CRITICAL} if jobs_lost else labels
 
 
 def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str, Group]:

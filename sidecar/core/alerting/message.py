@@ -84,7 +84,8 @@ class MovedJobs(Struct, frozen=True):
     away: int
     """How many have no leader now."""
     ended: int
-    """How many have ended since."""
+    """How many have ended since. So many of them are `lost`: Flink does not know them any more."""
+    lost: int
     total: int
     ids: tuple[str, ...]
     """The first few jobs that have no leader now; if all have one, of those that lost it."""
@@ -109,13 +110,15 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     about = title.headline(notice, rules)
     cluster = clusters.get(about.alerts[0].cluster_id)
     episode = _episode(cluster, about.alerts) or _episode(cluster, notice.alerts)
+    jobs = _jobs(episode, cluster) if episode and cluster else None
+    about = about.with_lost(jobs.lost, jobs.moved) if jobs else about
     context = _Context(
         about,
         notice,
         policy,
         episode,
         verdict(episode.facts) if episode else None,
-        _jobs(episode, cluster) if episode and cluster else None,
+        jobs,
         {name: each.pods for name, each in clusters.items()},
     )
     text, problem = _title(context)
@@ -126,7 +129,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         f"[{about.label}] {text}",
         "\n".join([*bounded(shown, MOST_BYTES, len(shown)), *_why(context, problem)]),
         tuple((clean(name), clean(value)) for name, value in _facts(context)),
-        about.rule.severity,
+        about.severity,
         None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
         tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
@@ -201,7 +204,8 @@ def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
     moved = len(parts) + episode.jobs_ended
     ids = away or [job_id for job_id, _ in parts]
     return MovedJobs(
-        moved, len(away), episode.jobs_ended, max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])
+        *(moved, len(away), episode.jobs_ended, episode.jobs_lost),
+        *(max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])),
     )
 
 
@@ -215,7 +219,15 @@ def _jobs_now(jobs: MovedJobs | None) -> str:
 
 
 def _jobs_line(jobs: MovedJobs) -> str:
-    now = f"{jobs.away} without one now" if jobs.away else "all have a leader again or have ended"
+    led, ended = jobs.moved - jobs.away - jobs.ended, jobs.ended - jobs.lost
+    them, they_run = "it" if jobs.lost == 1 else "them", "it runs" if led == 1 else "they run"
+    found = {
+        f"{jobs.lost} lost with the ConfigMap that was deleted (Flink does not know {them} any more)": jobs.lost,
+        f"{ended} ended": ended,
+        f"{led} with a leader again (which does not say that {they_run})": led,
+        f"{jobs.away} without one now": jobs.away,
+    }
+    now = ", ".join(text for text, number in found.items() if number)
     more = (jobs.away or jobs.moved) - len(jobs.ids)
     which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
     return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
@@ -248,7 +260,8 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    (rule, alerts, *_), notice, policy, episode, found, jobs, pods = context
+    about, notice, policy, episode, found, jobs, pods = context
+    rule, alerts = about.rule, about.alerts
     first = alerts[0]
     known = pods.get(first.cluster_id, {})
     return {

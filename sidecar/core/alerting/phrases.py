@@ -196,8 +196,8 @@ def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str |
 
 def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """Who led before, if it was one process."""
-    before, *others = {_process(alert, alert.before, pods) for alert in alerts}
-    return f", {clean(before)} led before" if before and not others else ""
+    found = {_process(alert, alert.before, pods) for alert in alerts if alert.before} - {None}
+    return f", {clean(*found)} led before" if len(found) == 1 else ""
 
 
 def _longest(alerts: Sequence[Alert]) -> str:

@@ -73,7 +73,7 @@ def _react_to_transition(
                 return alerts  # its end is notified
             waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
             return replace(alerts, pending={**alerts.pending, **waits})
-        alert = replace(alert, labels=excuses.labelled(alert, cluster))
+        alert = _as_known(alert, cluster)
     return grouping.fire(alerts, policy, alert, at)
 
 
@@ -191,7 +191,14 @@ def _now_known(alert: Alert, cluster: ClusterState | None, now: Moment) -> Alert
     if cluster is None or not alert.is_event:
         return alert
     ended = None if _in_progress(cluster, alert.episode_id) else now
-    return replace(alert, labels=excuses.labelled(alert, cluster), ended=ended)
+    return replace(_as_known(alert, cluster), ended=ended)
+
+
+def _as_known(alert: Alert, cluster: ClusterState) -> Alert:
+    """The alert of another leader with what is known of its failover when it fires: whether it was planned, and has lost jobs."""
+    episode = excuses.episode_of(cluster, alert.episode_id)
+    lost = episode.jobs_lost if episode else 0
+    return replace(alert, jobs_lost=lost, labels=grouping.raised(excuses.labelled(alert, cluster), lost))
 
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:

@@ -25,6 +25,7 @@ class Headline(NamedTuple):
     """What a title is about: alerts of one rule."""
 
     rule: Rule
+    severity: Severity
     alerts: Sequence[Alert]
     over: bool
     """Whether it says that they are resolved."""
@@ -35,9 +36,23 @@ class Headline(NamedTuple):
     goes_on: bool
     """Whether something of the group still fires, though it says that something is resolved."""
 
+    lost: str = ""
+    """Which jobs the failover has lost."""
+
     @property
     def label(self) -> str:
-        return "RESOLVED" if self.over else self.rule.severity.value.upper()
+        return "RESOLVED" if self.over else self.severity.value.upper()
+
+    def with_lost(self, jobs: int, of: int) -> "Headline":
+        """The same of a failover that has lost jobs: that is said first, and is critical."""
+        if not jobs or not (self.rule.on in _WITH_JOBS or self.is_end_of_vacancy):
+            return self
+        own = [alert for alert in self.alerts if not _is_of_jobs(alert)]
+        return self._replace(lost=f"{jobs} of {of} jobs lost", severity=Severity.CRITICAL, alerts=own or self.alerts)
+
+    @property
+    def is_end_of_vacancy(self) -> bool:
+        return self.over and self.rule.on is Trigger.VACANT
 
 
 def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
@@ -55,7 +70,8 @@ def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
     over = notice.reason is Reason.RESOLVED or (first.ended is not None and not first.is_event)
     begun = sum(1 for alert in changed if alert.ended is None) if over else 0
     others = len(changed) - len(alike) - begun
-    return Headline(rules[first.rule], alike, over, others, unchanged + begun, over and notice.goes_on)
+    rule = rules[first.rule]
+    return Headline(rule, rule.severity, alike, over, others, unchanged + begun, over and notice.goes_on)
 
 
 def title(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> str:
@@ -74,13 +90,10 @@ def title(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, 
 
 def _texts(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> Iterator[str]:
     """The same with less and less."""
-    again = "still: " if notice.reason is Reason.REPEAT_INTERVAL_ELAPSED else ""
-    jobs = jobs if about.rule.on in _WITH_JOBS or (about.over and about.rule.on is Trigger.VACANT) else ""
-    jobs = (
-        ""
-        if jobs and any(alert.component and alert.component.component is Component.JOB for alert in about.alerts)
-        else jobs
-    )
+    first = "still: " if notice.reason is Reason.REPEAT_INTERVAL_ELAPSED else ""
+    first += f"{about.lost}, " if about.lost else ""
+    named = about.lost or any(map(_is_of_jobs, about.alerts))
+    jobs = jobs if not named and (about.rule.on in _WITH_JOBS or about.is_end_of_vacancy) else ""
     more = f", and {counted(about.others, 'more alert')}" if about.others else ""
     still = ", more fires" if about.goes_on else ""
     still = f", {about.still} more fire{'s' if about.still == 1 else ''}" if about.still else still
@@ -88,8 +101,12 @@ def _texts(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str,
         text = phrases.headline(
             about.rule, about.alerts, pods, over=about.over, without=without, counted_within=counted_within
         )
-        yield f"{again}{text}{jobs}{'' if without else more}{still}"
-    yield f"{again}{text}{still}"
+        yield f"{first}{text}{jobs}{'' if without else more}{still}"
+    yield f"{first}{text}{still}"
+
+
+def _is_of_jobs(alert: Alert) -> bool:
+    return alert.component is not None and alert.component.component is Component.JOB
 
 
 def _cut(text: str, most: int) -> str:

@@ -141,7 +141,9 @@ def test_the_jobs_of_a_failover_are_counted_and_the_first_are_named() -> None:
     sidecar.sees_changes().waits(6)
     (sent,) = sidecar.sent
     (line,) = [line for line in sent.body.splitlines() if line.startswith("jobs: ")]
-    assert line.startswith("jobs: 30 of 31 lost their leader, 18 without one now: ")
+    assert line.startswith(
+        "jobs: 30 of 31 lost their leader, 12 with a leader again (which does not say that they run), 18 without one now: "
+    )
     assert line.endswith(f"{more[12]}, {more[13]}, " + ", ".join(more[14:22]) + " … and 8 more")
 
 
