@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules, silences
-from sidecar.core.cluster import cluster_step, evidence_requests, planned, plans, removal
+from sidecar.core.cluster import cluster_step, evidence_requests, known_cause, planned, plans, removal
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
@@ -205,7 +205,8 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
     documents, asked = silences.asked(policy, state.silences, evaluated.groups.values(), now)
-    flushed, notices, suppressed = grouping.flush(evaluated, policy, blind, now, documents)
+    decided = known_cause.decided_at(state.clusters.values())
+    flushed, notices, suppressed = grouping.flush(evaluated, policy, blind, now, documents, decided)
     documents = silences.counted(policy, documents, suppressed)
     alerts = grouping.kept(groups, flushed)
     queued = [

@@ -10,7 +10,7 @@ from tests.kit.program_page import SCHEMES, in_a_program
 from tests.kit.receivers import mailbox, send_by_url
 
 _TITLE = "[WARNING] orders: JobManager failed over after 4.5 to 11 s, 14 of 14 jobs led"
-_MOVED = "jm-a, 10.244.1.17:6123 → jm-b, 10.244.2.8:6123 at 2026-11-23T02:46:54.064032Z, no published leader for 0.5 s"
+_MOVED = "jm-a, 10.244.1.17:6123 → jm-b, 10.244.2.8:6123 at 2026-11-23 02:46:54 UTC, no published leader for 0.5 s"
 _BODY = f"""\
 dispatcher: {_MOVED}, no working leader for 8.8 to 16 s
 resource_manager: {_MOVED}

@@ -415,9 +415,14 @@ class Audited(Sidecar):
         before, notices, flushed = self.state, list[Notice](), list[Alerts]()
 
         def tell(
-            alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment, documents: Documents
+            alerts: Alerts,
+            policy: Policy,
+            blind: Collection[str],
+            now: Moment,
+            documents: Documents,
+            decided_at: Mapping[str, int],
         ) -> grouping.Flushed:
-            told = _tell(alerts, policy, blind, now, documents)
+            told = _tell(alerts, policy, blind, now, documents, decided_at)
             notices.extend(told[1])
             flushed.append(alerts)
             return told

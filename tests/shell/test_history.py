@@ -72,14 +72,16 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
     assert len(json.loads(whole)["transitions"]) == 8
 
 
-def test_what_is_not_over_has_no_cause_yet(remembered: tuple[Path, Sidecar]) -> None:
-    """Nor is blindness a failover."""
+def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[Path, Sidecar]) -> None:
+    """That of the page and of messages. Blindness is no failover."""
     folder, sidecar = remembered
     opened = sidecar.state.clusters["default"].episode
     assert opened
     lines = told("explain", opened.id, "--state-dir", str(folder))
     assert lines[1] == "cluster    default"
-    assert lines[2].endswith("in progress: the cause is decided when it is over")
+    assert lines[2].endswith(", in progress")
+    assert lines[3] == "cause      jobmanager_lost (medium), as far as is known now"
+    assert "leader     none now; jm-b:6123 led before" in lines
     blind = sidecar.episodes()[1]
     lines = told("explain", blind.id, "--state-dir", str(folder))
     assert lines[3] == "cause      observer_blind (high)"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
-from sidecar.core.alerting.pace import brought_forward, paced, rescheduled
+from sidecar.core.alerting.pace import awaits_cause, brought_forward, paced, rescheduled
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED, Labels
@@ -74,9 +74,14 @@ def withdraw(alerts: Alerts, turned_out_wrong: Callable[[Alert], bool]) -> Alert
 
 
 def flush(
-    alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment, documents: silences.Documents | None = None
+    alerts: Alerts,
+    policy: Policy,
+    blind: Collection[str],
+    now: Moment,
+    documents: silences.Documents | None = None,
+    decided_at: Mapping[str, int] | None = None,
 ) -> Flushed:
-    """The notifications that are due, and the groups afterwards. `documents`: of silences.
+    """The notifications that are due, and the groups afterwards. `documents`: of silences; `decided_at`: see `known_cause`.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """
@@ -90,7 +95,7 @@ def flush(
     for fingerprint, group in alerts.groups.items():
         route = routes[group.route]
         if group.flush_at is not None and now.steady >= group.flush_at:
-            if silences.awaited(policy, documents or {}, group, now):
+            if silences.awaited(policy, documents or {}, group, now) or awaits_cause(group, decided_at or {}, now):
                 continue
             hidden = silences.hiding(policy, documents or {}, group, now)
             firing = [alert.labels for alert in alerts.active().values()] if firing is None else firing

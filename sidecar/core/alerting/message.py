@@ -11,10 +11,13 @@ from msgspec import Struct
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice
+from sidecar.core.alerting.first_step import first_step
+from sidecar.core.alerting.moved_jobs import MovedJobs, jobs_line, jobs_now, moved_jobs
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import Verdict, is_planned, verdict
+from sidecar.core.cluster.causes import Verdict, is_planned
 from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.known_cause import cause_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.pods import Pods, name_at
@@ -27,8 +30,6 @@ MOST_BYTES: Final = 2400
 """UTF-8 bytes of the lines of alerts. With everything else a message stays below 4 KB."""
 MOST_OF_JOBS: Final = 600
 """UTF-8 bytes of the lines about restored jobs."""
-MOST_JOBS: Final = 10
-"""Jobs of a failover that are named."""
 MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
 MOST_ALERTS: Final = 50
@@ -76,21 +77,6 @@ class Message(Struct, frozen=True):
     """The title without its label."""
 
 
-class MovedJobs(Struct, frozen=True):
-    """The jobs of a failover."""
-
-    moved: int
-    """How many of `total` lost their leader."""
-    away: int
-    """How many have no leader now."""
-    ended: int
-    """How many have ended since. So many of them are `lost`: Flink does not know them any more."""
-    lost: int
-    total: int
-    ids: tuple[str, ...]
-    """The first few jobs that have no leader now; if all have one, of those that lost it."""
-
-
 class _Context(NamedTuple):
     """What a message is made of."""
 
@@ -110,14 +96,14 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     about = title.headline(notice, rules)
     cluster = clusters.get(about.alerts[0].cluster_id)
     episode = _episode(cluster, about.alerts) or _episode(cluster, notice.alerts)
-    jobs = _jobs(episode, cluster) if episode and cluster else None
+    jobs = moved_jobs(episode, cluster) if episode and cluster else None
     about = about.with_lost(jobs.lost, jobs.moved) if jobs else about
     context = _Context(
         about,
         notice,
         policy,
         episode,
-        verdict(episode.facts) if episode else None,
+        cause_of(cluster, episode) if episode and cluster else None,
         jobs,
         {name: each.pods for name, each in clusters.items()},
     )
@@ -125,9 +111,12 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     page = f"episodes/{episode.id}" if episode else ""
     lines = [phrases.line(rules[alert.rule], alert, context.pods) for alert in notice.alerts]
     shown = [*compress(lines, _not_said(notice, rules))]
+    step = first_step(cluster) if cluster and about.rule.on is Trigger.VACANT and not about.over else None
     return Message(
         f"[{about.label}] {text}",
-        "\n".join([*bounded(shown, MOST_BYTES, len(shown)), *_why(context, problem)]),
+        "\n".join(
+            [*([f"Next: {step}"] if step else []), *bounded(shown, MOST_BYTES, len(shown)), *_why(context, problem)]
+        ),
         tuple((clean(name), clean(value)) for name, value in _facts(context)),
         about.severity,
         None if policy.link is None else f"{policy.link}/{page}",
@@ -154,7 +143,7 @@ def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
 def _why(context: _Context, problem: str | None) -> Iterator[str]:
     """Lines about the failover behind the alerts."""
     if context.jobs and context.jobs.moved:
-        yield _jobs_line(context.jobs)
+        yield jobs_line(context.jobs)
     if context.found and context.found.facts:
         yield ""
         yield from map(clean, context.found.facts)
@@ -194,45 +183,6 @@ def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode |
     return None
 
 
-def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
-    parts = [
-        (component.job_id, known)
-        for component, known in cluster.components.items()
-        if component.job_id and episodes.has_part(known.absence, episode)
-    ]
-    away = [job_id for job_id, known in parts if episodes.is_away(known.absence)]
-    moved = len(parts) + episode.jobs_ended
-    ids = away or [job_id for job_id, _ in parts]
-    return MovedJobs(
-        *(moved, len(away), episode.jobs_ended, episode.jobs_lost),
-        *(max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])),
-    )
-
-
-def _jobs_now(jobs: MovedJobs | None) -> str:
-    """For the title of a failover: how its jobs are now."""
-    if not jobs or not jobs.moved:
-        return ""
-    if jobs.away:
-        return f", {jobs.away} of {jobs.moved} jobs without leader"
-    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led"
-
-
-def _jobs_line(jobs: MovedJobs) -> str:
-    led, ended = jobs.moved - jobs.away - jobs.ended, jobs.ended - jobs.lost
-    them, they_run = "it" if jobs.lost == 1 else "them", "it runs" if led == 1 else "they run"
-    found = {
-        f"{jobs.lost} lost with the ConfigMap that was deleted (Flink does not know {them} any more)": jobs.lost,
-        f"{ended} ended": ended,
-        f"{led} with a leader again (which does not say that {they_run})": led,
-        f"{jobs.away} without one now": jobs.away,
-    }
-    now = ", ".join(text for text, number in found.items() if number)
-    more = (jobs.away or jobs.moved) - len(jobs.ids)
-    which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
-    return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
-
-
 def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
     """As many lines as fit in `room` bytes and MOST_LINES, then how many of `total` are omitted."""
     for number, line in enumerate(lines):
@@ -249,7 +199,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
     """The title, and why the operator's own summary could not be used for it."""
     rule, policy = context.about.rule, context.policy
     counted_within = max((each.within for each in policy.rules if each.on is Trigger.EPISODES), default=0)
-    own = title.title(context.about, context.notice, context.pods, _jobs_now(context.jobs), counted_within)
+    own = title.title(context.about, context.notice, context.pods, jobs_now(context.jobs), counted_within)
     if rule.summary is None:
         return own, None
     try:

@@ -1,17 +1,30 @@
 """When a group is notified next. One that has got worse does not wait for `group_interval`, but once in that time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import NO_RANK, Alert, Group, Member
-from sidecar.core.moment import Moment
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
 from sidecar.core.policy.routing import Route
 
 _RANKS: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
 """By severity, the least severe first."""
+
+
+PATIENCE: Final = 2 * SECOND
+"""How long a group that is due waits for the cause of a failover."""
+
+
+def awaits_cause(group: Group, decided_at: Mapping[str, int], now: Moment) -> bool:
+    """Whether a group that is due waits for a failover that will soon be closed: its cause is decided, and its jobs have leaders."""
+    if not decided_at or group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
+        return False
+    new = (member.alert for member in group.members.values() if not member.notified or member.alert.ended)
+    known = (decided_at.get(alert.episode_id) for alert in new if alert.episode_id)
+    return any(at is not None and at <= group.flush_at + PATIENCE for at in known)
 
 
 def rescheduled(group: Group, route: Route, now: Moment) -> Group:

@@ -10,7 +10,7 @@ from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.record_lines import lasted, move, working
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.moment import SECOND, age, seconds, timestamp
+from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.sanitize import clean
@@ -146,8 +146,8 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
     return {
         "what": what,
         "who": f"{what} ",
-        "began": timestamp(first.began.wall),
-        "ended": timestamp(first.ended.wall) if first.ended else "",
+        "began": spoken(first.began.wall),
+        "ended": spoken(first.ended.wall) if first.ended else "",
         "lasted": vacant,
         "before": clean(before or "?"),
         "after": clean(after or "?"),
@@ -163,7 +163,7 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "count": str(first.count),
         "total": str(sum(alert.count or 0 for alert in alerts)),
         "within": age(rule.within),
-        "latest": timestamp(latest.wall),
+        "latest": spoken(latest.wall),
         "missing": first.missing or "",
     }
 
@@ -196,8 +196,9 @@ def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str |
 
 def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """Who led before, if it was one process."""
-    found = {_process(alert, alert.before, pods) for alert in alerts if alert.before} - {None}
-    return f", {clean(*found)} led before" if len(found) == 1 else ""
+    found = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
+    before, *others = found or {None}
+    return f", {clean(before)} led before" if before and not others else ""
 
 
 def _longest(alerts: Sequence[Alert]) -> str:

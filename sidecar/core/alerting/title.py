@@ -56,18 +56,23 @@ class Headline(NamedTuple):
 
 
 def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
-    """What has just changed in the group: what fires now, else the worst of what happened or was resolved. Of a repetition: what fires."""
+    """What has just changed in the group: what fires now, else the worst of what happened or was resolved. Of a repetition: what fires.
 
-    def rank(alert: Alert) -> tuple[bool, int, bool]:
+    That a vacancy is over says what a failover came to; that anything else is over comes after what happened.
+    """
+
+    def rank(alert: Alert) -> tuple[bool, bool, int, bool]:
         lasts = alert.ended is None and not alert.is_event
-        return not lasts, WORST_FIRST.index(rules[alert.rule].severity), alert.is_event
+        is_late = alert.ended is not None and not alert.is_event and rules[alert.rule].on is not Trigger.VACANT
+        return not lasts, is_late, WORST_FIRST.index(rules[alert.rule].severity), alert.is_event
 
     changed = [alert for place, alert in enumerate(notice.alerts) if place < notice.news or alert.ended]
     unchanged = len(notice.alerts) - len(changed) if changed else 0
     changed = changed or [*notice.alerts]
     first = min(changed, key=rank)
     alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
-    over = notice.reason is Reason.RESOLVED or (first.ended is not None and not first.is_event)
+    is_closing = notice.reason is Reason.RESOLVED and not notice.news
+    over = is_closing or (first.ended is not None and not first.is_event)
     begun = sum(1 for alert in changed if alert.ended is None) if over else 0
     others = len(changed) - len(alike) - begun
     rule = rules[first.rule]

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.causes import RELATED, Facts, Loss
+from sidecar.core.cluster.causes import RELATED, Facts, Loss, Verdict
 from sidecar.core.cluster.downtime import Downtime
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.transitions import Transition
@@ -94,6 +94,8 @@ class Episode(Struct, frozen=True):
     """The longest vacancy of a job that ended without another leader."""
     after: LeaderInformation | None = None
     gathered: Gathered = Gathered()
+    recorded: Verdict | None = None
+    """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
 
     @property
     def phase(self) -> Phase:

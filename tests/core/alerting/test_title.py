@@ -74,6 +74,14 @@ def test_what_fires_now_is_never_titled_as_resolved() -> None:
     assert titled(Reason.GREW, 1, alert(mild), *BACK, policy=policy).startswith("[INFO] default: no standby JobManager")
 
 
+def test_a_failover_is_the_title_of_its_only_message_though_a_rate_is_normal_again() -> None:
+    """After a restart with another `count`: both in one message, which closes the incident."""
+    title = titled(Reason.RESOLVED, 3, *CHANGES, replace(alert(FLAPPING), ended=LATER), goes_on=False)
+    assert title == "[WARNING] default: JobManager failed over after 64 to 72 s"
+    alone = titled(Reason.RESOLVED, 0, replace(alert(FLAPPING), ended=LATER), goes_on=False)
+    assert alone == "[RESOLVED] default: failover rate is back to normal"
+
+
 def test_a_repetition_says_that_it_is_one() -> None:
     """Nothing has changed: what fires, and that it still does."""
     title = titled(Reason.REPEAT_INTERVAL_ELAPSED, 0, alert(NO_LEADER, DISPATCHER))
@@ -92,7 +100,7 @@ def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_numb
     assert titles[2] == "[CRITICAL] default: 3 failovers within 1 h, and 3 more alerts"
     assert titles[3] == "[WARNING] default: failed over again (4th in 1 h), 1 of 1 jobs led, 1 more fires"
     (line,) = [line for line in sidecar.sent[-1].body.split("\n") if "failovers within" in line]
-    assert line == "4 failovers within 1 h, the last one by 2026-11-20T08:07:05.032000Z"
+    assert line == "4 failovers within 1 h, the last one by 2026-11-20 08:07:05 UTC"
 
 
 @pytest.mark.parametrize("cluster_id", ["orders", "a-cluster-with-a-long-name-in-production", "ß" * 200])
