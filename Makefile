@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help setup fetch demo test test-fast test-pods coverage check bench campaign lock image clean
+.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check bench campaign lock image clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -32,10 +32,11 @@ demo: setup ## a real Flink, a killed leader, the alert, the metric, the audit r
 fetch: setup ## Flink, a Kubernetes API server, kubectl, Helm, amtool, Prometheus and image layers for the tests, into the cache, once
 	@$(BIN)/python -m tests.kit.fetch
 
-test: setup $(if $(PYTEST_ARGS),,fetch) ## all tests: real ZooKeeper, real Kubernetes, real Flink, real Spark
-	@$(PYTEST) -n $(WORKERS) -m "not timing" $(PYTEST_ARGS)
-	@echo "Tests that assert seconds, one at a time:"
-	@$(PYTEST) -m timing $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: of the tests asked for, none asserts seconds
+test: setup ## every feature once, on the real thing: ZooKeeper, Kubernetes, Flink, Spark (ten minutes; the first time twenty)
+	@bash scripts/test.sh gate $(BIN)/python $(WORKERS) $(PYTEST_ARGS)
+
+test-long: setup ## all other tests: kills, random histories, versions of Flink, images, browsers, object stores, campaigns
+	@bash scripts/test.sh long $(BIN)/python $(WORKERS) $(PYTEST_ARGS)
 
 test-fast: setup ## while editing: the core, the settings, and all else that needs no server of its own
 	@$(PYTEST) -n $(WORKERS) -m fast $(PYTEST_ARGS)

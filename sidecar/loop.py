@@ -33,6 +33,7 @@ from sidecar.core.observations import (
     Ticked,
 )
 from sidecar.core.policy.policy import Policy
+from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord, Coverage, Notification
 from sidecar.core.sanitize import clean
 from sidecar.core.state import State
@@ -54,6 +55,10 @@ MOST_LOGGED: Final = 100
 """Log lines of one turn."""
 FAILURE_SECONDS: Final = 60.0
 """How long the same error is not logged again."""
+QUARANTINE_SECONDS: Final = 600.0
+"""How long what raised an error is shown after it did so last."""
+MOST_QUARANTINED: Final = 20
+"""Shown, the latest ones."""
 JOIN_SECONDS: Final = 10.0
 
 
@@ -92,6 +97,9 @@ class Loop:
         self._inbox: Queue[Observation] = Queue(INBOX)
         self._unprocessed = 0
         self._failures: dict[str, float] = {}
+        self._quarantined: dict[str, float] = {}
+        """When each was quarantined last; the latest last."""
+        self._quarantines = 0
         self._tick_took = 0.0
         self._time_passes = True
         self._stopping = threading.Event()
@@ -165,18 +173,35 @@ class Loop:
     def _not_processed(self, observation: Observation, error: Exception) -> list[Effect]:
         """Log the error, and record that the state of its path is unknown. The state is unchanged."""
         self._unprocessed += 1
-        line = f"{_about(observation)}: {type(error).__name__}: {clean(str(error))}"
+        self._log_error("skipped an observation that raised an error", _about(observation), error)
+        if not isinstance(observation, NodeObserved | ConfigMapObserved):
+            return []
+        reason = f"an observation of it could not be processed ({type(error).__name__})"
+        return self._step(NotProcessed(observation.at, observation.cluster_id, _path(observation), reason))
+
+    def _quarantine(self, found: Quarantined) -> None:
+        """Log what raised an error and was left out, count it, and show it for a while."""
+        self._quarantines += 1
+        line = self._log_error("left out what raised an error, all else goes on", clean(found.what), found.error)
+        self._quarantined.pop(line, None)
+        self._quarantined[line] = time.monotonic()
+
+    def _shown(self) -> tuple[str, ...]:
+        oldest = time.monotonic() - QUARANTINE_SECONDS
+        latest = [*self._quarantined.items()][-MOST_QUARANTINED:]
+        self._quarantined = {line: at for line, at in latest if at >= oldest}
+        return tuple(self._quarantined)
+
+    def _log_error(self, what: str, about: str, error: Exception) -> str:
+        """Log the error, the same one once a minute. Returns the line about it."""
+        line = f"{about}: {type(error).__name__}: {clean(str(error))}"
         now = time.monotonic()
         if now - self._failures.get(line, -FAILURE_SECONDS) >= FAILURE_SECONDS:
             if len(self._failures) >= MOST_LOGGED:
                 self._failures.clear()
             self._failures[line] = now
-            debug = log.isEnabledFor(logging.DEBUG)
-            log.error("skipped an observation that raised an error: %s", line, exc_info=debug)
-        if not isinstance(observation, NodeObserved | ConfigMapObserved):
-            return []
-        reason = f"an observation of it could not be processed ({type(error).__name__})"
-        return self._step(NotProcessed(observation.at, observation.cluster_id, _path(observation), reason))
+            log.error("%s: %s", what, line, exc_info=error if log.isEnabledFor(logging.DEBUG) else None)
+        return line
 
     def _drain(self, patience: float) -> list[Observation]:
         """The observations of one turn; if the inbox is empty, wait at most `patience` seconds for the first."""
@@ -191,12 +216,15 @@ class Loop:
         effects = [effect for observation in observations for effect in self._step(observation)]
         now = self._clock()
         recorded_at = timestamp(now.wall)
+        for effect in effects:
+            if isinstance(effect, Quarantined):
+                self._quarantine(effect)
         records = [replace(effect.record, recorded_at=recorded_at) for effect in effects if isinstance(effect, Append)]
         # Record before sending. Send even if recording fails: a missing alert is worse than one without a record.
         self._journal.commit(self._state, records, self._sealed())
         _log(records, named=self._policy.finds is not None or len(self._policy.stores) > 1)
         saved = self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.unsealed
-        health = Health(*saved, self.rules_problem, self._unprocessed)
+        health = Health(*saved, self.rules_problem, self._unprocessed, self._shown(), self._quarantines)
         tally, clusters, before = self.snapshot.tally, self._state.clusters.keys(), self.snapshot.state.clusters.keys()
         if clusters != before or any(isinstance(observation, PolicyLoaded) for observation in observations):
             tally = tally.begun(self._policy, clusters)

@@ -4,6 +4,7 @@ obstore finds credentials, endpoint and region in the environment or the cloud's
 request may take 30 s and connecting 5 s. Its error texts hold the store's answer, sometimes with access keys: they are never shown.
 """
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -88,10 +89,15 @@ class ObjectStore:
                 for found in page:
                     yield StoredObject(found["path"], found["size"], found["e_tag"] or "", found["last_modified"])
 
-    def read(self, path: str) -> bytes:
-        """A whole object. Raises OSError; FileNotFoundError if there is none."""
+    def read(self, path: str, most_bytes: int | None = None) -> bytes:
+        """A whole object. Raises OSError: FileNotFoundError if there is none, EFBIG if it is larger than `most_bytes`."""
         with _converted_errors():
-            return bytes(self._store.get(path).bytes())
+            found = self._store.get(path)
+            size = found.meta["size"]
+            content = b"" if most_bytes is not None and size > most_bytes else bytes(found.bytes())
+        if most_bytes is not None and size > most_bytes:
+            raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
+        return content
 
     def chunks(self, found: StoredObject) -> Iterator[bytes]:
         """The content that was listed, 8 MiB a request. Raises OSError; FileNotFoundError if it was deleted or replaced."""

@@ -12,15 +12,16 @@ from msgspec.structs import replace
 from sidecar.clock import Clock
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import SilencesError, Written, is_vacuous
+from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
-from sidecar.core.policy.patterns import PatternError, check
+from sidecar.core.policy.patterns import PatternError, size
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.sanitize import clean
 from sidecar.drivers import silence_stores_of
 from sidecar.ports import LedgerError, LedgerStore
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.alerting.matchers import matchers
+from sidecar.settings.alerting.matchers import known_values, matchers, no_rule_has
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import did_you_mean
 
@@ -54,21 +55,33 @@ class Listed(Struct, frozen=True):
 
 
 def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool) -> tuple[Matcher, ...]:
-    """The matchers of a new silence. Raises SettingsError: not a matcher, an unknown label, or all of them match everything."""
+    """The matchers of a new silence.
+
+    Raises SettingsError: not a matcher, an unknown label, no rule has what they ask for, or all of them match everything.
+    """
     labels = {*OWN_LABELS, *settings.external_labels}
+    known = known_values(settings.rules)
+    components = {"", *(component.value for component in Component)}
     found: list[Matcher] = []
     for text in texts:
         setting = Setting(text, "--matcher")
         for matcher in matchers(setting, labels):
             if matcher.operator in {Operator.MATCHES, Operator.MATCHES_NOT}:
                 try:
-                    check(matcher.value)
+                    size(matcher.value)
                 except PatternError as error:
                     raise setting.error(f'the pattern of "{matcher.label}" {error}') from error
+            if problem := no_rule_has(matcher, {**known, "component": components}):
+                raise setting.error(problem)
             found.append(matcher)
     if all(map(is_vacuous, found)) and not everything:
         hint = 'add one like alert="FlinkLeaderChanged", or give --all'
         raise SettingsError(f"--matcher: {', '.join(map(str, found))} matches every alert without such a label: {hint}")
+    of_rules = [matcher for matcher in found if matcher.label in known]
+    if of_rules and not any(
+        match_all(of_rules, {"alert": rule.alert, "severity": rule.severity.value}) for rule in settings.rules
+    ):
+        raise SettingsError(f"--matcher: no rule has {' and '.join(map(str, of_rules))}: `rules show` prints the rules")
     return tuple(found) or (EVERYTHING,)
 
 

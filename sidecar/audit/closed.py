@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.manifest import CLOSED, FORMAT, MANIFEST, Manifest
 from sidecar.audit.schema import with_event_date
-from sidecar.audit.storage import STAGING, Storage, listing_here
+from sidecar.audit.storage import ONLY_PARQUET, STAGING, Storage, listing_here
 
 STAGED: Final = f"{STAGING}/closing-"
 """The beginning of the paths of what is not visible yet."""
@@ -147,7 +147,7 @@ def read_carry(session: SparkSession, audit: Storage, manifest: Manifest, day: d
     file = manifest.carries.get(day) if day else None
     if file is None:
         return no_rows(session, CARRY)
-    return session.read.schema(CARRY).parquet(audit.full_url(file))
+    return session.read.schema(CARRY).parquet(audit.to_read(file))
 
 
 def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
@@ -162,7 +162,7 @@ def read_files(
     schema = with_event_date(schema)
     if not paths:
         return no_rows(session, schema)
-    reader = session.read.schema(schema).option("basePath", audit.full_url(table))
+    reader = session.read.schema(schema).options(basePath=audit.full_url(table), **ONLY_PARQUET)
     with listing_here(session, audit):
         # INSERT INTO could write to a view of the files, but not to a query over them.
-        return reader.parquet(*(audit.full_url(path) for path in paths)).select("*")
+        return reader.parquet(*(audit.to_read(path) for path in paths)).select("*")

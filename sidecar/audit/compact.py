@@ -20,7 +20,8 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, defect, failing_to
 from sidecar.audit.audit_log import dates_before, open_audit_log
-from sidecar.audit.storage import PARQUET, STAGING, Storage
+from sidecar.audit.paths import is_of_file_system
+from sidecar.audit.storage import ONLY_PARQUET, PARQUET, STAGING, Storage
 from sidecar.audit.tables import TABLES
 
 _log = logging.getLogger("sidecar.audit")
@@ -137,7 +138,7 @@ def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | N
     _log.debug("compacting %d files of %s", len(files), path)
     size = sum(file.st_size for file in files.values())
     try:
-        rows = session.read.option("mergeSchema", True).parquet(audit.full_url(path))
+        rows = session.read.options(mergeSchema=True, **ONLY_PARQUET).parquet(audit.to_read(path))
     except Exception as error:
         raise _UnfitError(_damaged_footer(audit, path, files) or defect(error)) from error
     staged = f"{STAGING}/{uuid4()}"
@@ -153,7 +154,7 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
     """Read the staged files, those with the same columns together. Raises AuditError if one has not the rows that were read before."""
     digests = dict[str, Mapping[str, int | None]]()
     for schema in {new.schema.json(): new.schema for new in rewritten.values()}.values():
-        urls = [audit.full_url(new.file) for new in rewritten.values() if new.schema == schema]
+        urls = [audit.to_read(new.file) for new in rewritten.values() if new.schema == schema]
         rows = session.read.schema(schema).parquet(*urls).select("*", F.col("_metadata.file_name").alias(_FILE))
         for row in rows.groupBy(_FILE).agg(*_digest(schema.names)).collect():
             digests[row[_FILE]] = {name: value for name, value in row.asDict().items() if name != _FILE}
@@ -167,7 +168,7 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
 def _files(folder: Path) -> dict[str, os.stat_result]:
     """The files of a date. Raises _UnfitError when one is not of an audit log."""
     files = {}
-    for file in folder.iterdir():
+    for file in (entry for entry in folder.iterdir() if not is_of_file_system(entry.name)):
         if file.suffix != PARQUET or not file.is_file():
             raise _UnfitError(f"{file.name} in it is not of an audit log")
         files[file.name] = file.stat()

@@ -78,7 +78,7 @@ class Fold:
 
     def carry_of(self, folded: Folded) -> DataFrame:
         """What matters after the end of the staged dates."""
-        return self._session.read.schema(CARRY).parquet(self._audit.full_url(folded.carry))
+        return self._session.read.schema(CARRY).parquet(self._audit.to_read(folded.carry))
 
     def merged_carry(self, folded: Folded) -> str:
         """The staged file with what matters after the end of the staged dates, of all clusters."""
@@ -102,9 +102,9 @@ class Fold:
 
     def _stage_stretches(self, folder: str, end: datetime) -> DataFrame:
         """What follows reads the result instead of computing it again."""
-        url = self._audit.full_url(f"{folder}/stretches")
-        self._session.table("_stretches").write.parquet(url)
-        stretches = self._session.read.parquet(url)
+        path = f"{folder}/stretches"
+        self._session.table("_stretches").write.parquet(self._audit.full_url(path))
+        stretches = self._session.read.parquet(self._audit.to_read(path))
         stretches.createOrReplaceTempView("_stretches")
         limits = stretches.select("cluster_id").distinct().withColumn("until", F.lit(end))
         limits.createOrReplaceTempView("_limits")

@@ -62,9 +62,10 @@ def ingest(
         session = own_session(spark)
         for key, value in _SETTINGS.items():
             session.conf.set(key, value)
-        source, target = Storage(session, spool), _audit_folder(session, audit)
+        source = Storage(session, spool)
         if not source.is_folder():
             raise AuditError(f"cannot ingest {spool}: there is no such folder")
+        target = _audit_folder(session, audit)
         stop = stop or Event()
         with target.locked(INGESTING):
             batches = _Batches(session, source, target)

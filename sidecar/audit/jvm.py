@@ -1,6 +1,7 @@
 """The JVM in which Spark runs: started by Spark's own script, ended with the process."""
 
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -23,6 +24,25 @@ _GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 """Where PySpark looks for a JVM that runs already. spark-submit sets them for the program that it starts."""
 _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """Where Spark's script takes options of the JVM from, beside those of the configuration."""
+_NEEDED: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "SHELL", "TERM")
+_NEEDED_PREFIXES: Final = (
+    "SPARK_",
+    "PYSPARK_",
+    "HADOOP_",
+    "JAVA_",
+    "JDK_",
+    "_JAVA_",
+    "LC_",
+    "LD_",
+    "NSS_",
+    "KRB5",
+    "MALLOC_",
+)
+"""The variables that Spark's scripts and Java itself read."""
+_MORE_CLASSES: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "PYSPARK_SUBMIT_ARGS")
+"""Variables that may bring other classes than those of PySpark."""
+_CLOUD_JARS: Final = ("*aws*", "*azure*", "*gcs*", "*cloud*")
+"""Clients of clouds that somebody has put beside Spark's own jars."""
 _POLL_SECONDS: Final = 0.02
 _JAVA_CHECK_SECONDS: Final = 30.0
 _OLDEST_JAVA: Final = 17
@@ -36,13 +56,13 @@ class Jvm:
         self,
         settings: Mapping[str, str],
         options: Sequence[str],
-        environment: Mapping[str, str],
+        defaults: Mapping[str, str],
         folder: Path,
         output: IO[bytes],
         *,
         silent: bool,
     ) -> None:
-        """`settings` are Spark's, `options` are the JVM's, `environment` is for variables that are not set.
+        """`settings` are Spark's, `options` are the JVM's, `defaults` is for variables of the environment that are not set.
 
         What the JVM prints goes to `output`; if not `silent`, to standard error. `folder` is for the address of its gateway, with a
         secret: it must be private. Raises AuditError when PySpark is not installed.
@@ -50,6 +70,7 @@ class Jvm:
         self._output = output
         self._connection = folder / "connection"
         self._process: subprocess.Popen[bytes] | None = None
+        self._user = _invented_user()
         home = spark_home()
         if _GATEWAY[0] in os.environ:
             return
@@ -61,7 +82,7 @@ class Jvm:
         try:
             self._process = subprocess.Popen(
                 command,
-                env={**environment, **script_environment(home, options), **own},
+                env={**defaults, **script_environment(home, [*options, *self._user_options(folder)], settings), **own},
                 stdin=subprocess.PIPE,  # the JVM ends when it is closed, so also with this process
                 stdout=output if silent else 2,
                 stderr=output if silent else None,
@@ -78,9 +99,14 @@ class Jvm:
 
             launch: Any = launch_gateway  # untyped
             with _environment(self._await_connection()):
-                return launch()
+                gateway = launch()
+            if self._user is not None:
+                users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+                if not users.isSecurityEnabled():  # else Kerberos knows the user
+                    users.setLoginUser(users.createRemoteUser(self._user))
         except Exception as error:
             raise AuditError(f"cannot start Spark: {_start_problem(self._output) or reason(error)}") from error
+        return gateway
 
     def end(self, gateway: Any, session: "SparkSession | None", seconds: float) -> None:
         """Stop Spark and wait until its JVM has ended, which otherwise outlives this process. Kills it after that many `seconds`."""
@@ -94,6 +120,14 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def _user_options(self, folder: Path) -> Sequence[str]:
+        """What Java otherwise takes from the list of users: without an entry, both are `?`, and Spark looks for files in `?/.ivy2`."""
+        if self._user is None:
+            return ()
+        given = os.environ.get("HOME", "").rstrip("/")
+        home = given if given.startswith("/") and os.access(given, os.W_OK) else folder
+        return (f"-Duser.name={self._user}", f"-Duser.home={home}")
 
     def _await_connection(self) -> Mapping[str, str]:
         if self._process is None:
@@ -119,10 +153,30 @@ def spark_home() -> str:
     return os.environ.get("SPARK_HOME") or str(Path(found.origin).parent)
 
 
-def script_environment(home: str, options: Sequence[str]) -> dict[str, str]:
-    """The environment for Spark's scripts, so that their JVM gets `options`; what the user set in SPARK_SUBMIT_OPTS overrides them."""
-    given = os.environ.get(_OPTIONS, "")
-    return {**os.environ, "SPARK_HOME": home, _OPTIONS: f"{shlex.join(options)} {given}".strip()}
+def script_environment(home: str, options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment for Spark's scripts, so that their JVM gets `options`; what the user set in SPARK_SUBMIT_OPTS overrides them.
+
+    PySpark alone, on this machine, reads no secret from the environment (it has no client of any cloud), so it gets none: only what it
+    needs. Other classes or another master get the whole environment.
+    """
+    given = dict(os.environ)
+    more = any(key.startswith("spark.jars") or key.endswith(".extraClassPath") for key in settings)
+    more = more or any(map(given.get, _MORE_CLASSES)) or any(any(Path(home, "jars").glob(jar)) for jar in _CLOUD_JARS)
+    if settings.get("spark.master", "local").startswith("local") and not more:
+        given = {key: value for key, value in given.items() if key in _NEEDED or key.startswith(_NEEDED_PREFIXES)}
+    return {**given, "SPARK_HOME": home, _OPTIONS: f"{shlex.join(options)} {given.get(_OPTIONS, '')}".strip()}
+
+
+def _invented_user() -> str | None:
+    """A name for the user of this process; None if it has one. OpenShift starts containers under ids that have none.
+
+    Java and Hadoop cannot start without a name.
+    """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return os.environ.get("HADOOP_USER_NAME") or f"uid-{os.geteuid()}"
+    return None
 
 
 def _disconnect(gateway: Any, session: "SparkSession | None") -> None:

@@ -4,7 +4,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -14,6 +14,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from pyspark.sql import SparkSession
 
 from sidecar.audit.catalog import catalog
+from sidecar.audit.query_check import FUNCTIONS
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.shell import Shell, is_complete
 from sidecar.audit.sql import OUTPUTS
@@ -93,14 +94,12 @@ class _Names(Completer):
         self._shell, self._spark = shell, spark
         self._views = [named.name for named in catalog()]
         columns = {field.name for schema in BASE_VIEWS.values() for field in with_event_date(schema)}
-        self._words: Sequence[str] = [*self._views, *sorted(columns), *_WORDS]
+        functions = {name for name in FUNCTIONS if name.isidentifier() and name.upper() not in _WORDS} - columns
+        self._words: Sequence[str] = [*self._views, *sorted(columns), *_WORDS, *sorted(functions)]
 
     def learn(self) -> None:
-        """Add what only Spark knows: the columns of views, and the functions. Meanwhile Spark warms up for the first query."""
+        """Add what only Spark knows: the columns of views. Meanwhile Spark warms up for the first query."""
         with suppress(Exception):  # without it less is completed, and whatever is wrong, a query reports it
-            functions: Any = self._spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()  # type: ignore[union-attr]  # noqa: SLF001  no Python API
-            known = {name for name in re.findall(r"\b[a-z]\w+", functions.mkString(" ")) if name.upper() not in _WORDS}
-            self._words = [*self._words, *sorted(known.difference(self._words))]
             columns = {name for view in self._shell.columns(self._views).values() for name, *_ in view}
             self._words = [*self._words, *sorted(columns.difference(self._words))]
 

@@ -240,8 +240,9 @@ _STRETCHES: Final = f"""
       )
     ) WHERE nth <= {STRETCHES} ORDER BY began, cluster_id, component, job_id"""  # noqa: S608
 _ALERTS: Final = f"""
-    SELECT destination, place, count_if(outcome <> 'already_told') AS queued, count_if(outcome = 'delivered') AS delivered,
-      count_if(outcome = 'gave_up') AS gave_up, count_if(possible_duplicate) AS duplicates, max(attempts) AS attempts,
+    SELECT destination, place, count_if(outcome NOT IN ('already_told', 'superseded')) AS queued,
+      count_if(outcome = 'delivered') AS delivered, count_if(outcome = 'gave_up') AS gave_up,
+      count_if(possible_duplicate) AS duplicates, max(attempts) AS attempts,
       approx_percentile(delivered_after, 0.5, 10000) AS median, approx_percentile(delivered_after, 0.95, 10000) AS p95
     FROM (
       SELECT *, {_place("delivered_after")} AS place

@@ -14,7 +14,7 @@ from sidecar.audit.inspection import Inspection, inspect
 from sidecar.audit.materialize import Closing
 from sidecar.audit.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.spool import SUFFIX, name_problem
-from sidecar.audit.storage import Storage
+from sidecar.audit.storage import ONLY_PARQUET, Storage
 
 
 class ExpireResult(Struct, frozen=True):
@@ -99,8 +99,8 @@ def _missing(
     wanted = good.select("file", "record.id").unionAll(bad_lines(rows).select("file", "id"))
     if inspections:
         wanted = wanted.unionAll(bad_segments(session, spool, inspections).select("file", "id"))
-    read = session.read.schema("id string")
-    tables = [read.parquet(audit.full_url(table)).select("id") for table in table_names(audit)]
+    read = session.read.schema("id string").options(**ONLY_PARQUET)
+    tables = [read.parquet(audit.to_read(table)).select("id") for table in table_names(audit)]
     ids = reduce(DataFrame.unionAll, tables, session.createDataFrame([], "id string"))
     present = ids.join(F.broadcast(wanted.select("id")), "id", "left_semi")
     missing = wanted.join(present, "id", "left_anti").select("file").distinct().collect()

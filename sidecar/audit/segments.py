@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from sidecar.audit.inspection import MOST_LINE_BYTES, SHOWN_CHARACTERS, Inspection
+from sidecar.audit.paths import escape_pattern
 from sidecar.audit.schema import RECORDS, any_record
-from sidecar.audit.spool import escape_pattern
 from sidecar.audit.storage import Storage, listing_here
 
 _LEAST_CHUNK: Final = 1 << 20

@@ -25,8 +25,10 @@ SQL_SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.variable.substitute": "false",
 }
-"""Required in every session of the audit: PySpark's defaults are the local time zone, Snappy and INT96."""
+"""Required in every session of the audit: PySpark's defaults are the local time zone, Snappy, INT96, and queries in which `${env:…}` is
+replaced by a variable of the environment, which may be a secret."""
 
 _DEFAULTS: Final = SQL_SETTINGS | {
     "spark.app.name": "flink-ha-sidecar audit",

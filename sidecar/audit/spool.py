@@ -18,12 +18,12 @@ from urllib.parse import unquote
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
+from sidecar.audit.paths import escape_pattern, is_of_file_system
 from sidecar.audit.storage import Storage
 
 SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0
 """The interval at which a followed spool is listed."""
-_PATTERN: Final = re.compile(r"([{}\[\]*?\\])")
 _IN_BRACES: Final = re.compile(r"([{},\\])")
 _COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
 
@@ -74,11 +74,6 @@ def pattern(spool: Storage, roots: Sequence[str]) -> str:
     return f"{escape_pattern(spool.url)}{{{','.join(alternatives)}}}"
 
 
-def escape_pattern(path: str) -> str:
-    """A pattern that matches just this path."""
-    return _PATTERN.sub(r"\\\1", path)
-
-
 def name_problem(path: str) -> str | None:
     """Why Hadoop cannot read that path below a spool; None if it can."""
     try:
@@ -111,12 +106,13 @@ class _Walk:
             return [], False
         # Spark skips these names as hidden, unless they are roots.
         names = [name for name in names if not name.startswith("." if path == "" else (".", "_"))]
-        paths = [f"{path}/{name}" for name in names] if path else names
+        ours = [name for name in names if not is_of_file_system(name)]
+        paths = [f"{path}/{name}" for name in ours] if path else ours
         known = {each for each in paths if each in self._known}
         self._existing |= known
         found = [self._entry(each, above | {(here.st_dev, here.st_ino)}) for each in paths if each not in known]
         roots = [root for roots, _ in found for root in roots]
-        is_whole = not known and all(is_whole for _, is_whole in found)
+        is_whole = not known and ours == names and all(is_whole for _, is_whole in found)
         return [path] if path and is_whole and roots else roots, is_whole
 
     def _entry(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:

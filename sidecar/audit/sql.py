@@ -28,9 +28,10 @@ from pyspark.sql.types import (
 )
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
-from sidecar.audit.query_check import check_query
+from sidecar.audit.query_check import answer as answer_of
+from sidecar.audit.query_check import check_query, query_session
 from sidecar.audit.recent import RecentLeadership
-from sidecar.audit.session import own_session, sizes_to_read, tune
+from sidecar.audit.session import sizes_to_read, tune
 from sidecar.audit.views import leadership_reads, register_views
 from sidecar.core.counted import counted
 from sidecar.core.sanitize import escaped
@@ -74,16 +75,15 @@ def run_sql(spark: SparkSession, audit: str, query: str, recent: RecentLeadershi
     """Query the audit log at `audit` (a path or any URL that Spark supports), in a session of its own.
 
     The query can read only the views. Queries with the same `recent` compute the recent leadership once. Raises AuditError when there is no
-    audit log, when the query is a command, or when Spark rejects it.
+    audit log, when it is more than a query, or when Spark rejects it.
     """
 
     def ask() -> DataFrame:
         register_views(session, audit, asked.views, commented=asked.described, recent=kept)
-        return session.sql(query)
+        return answer_of(session, query)
 
     with failing_to("run the query"):
-        session = own_session(spark)
-        session.conf.set("spark.sql.runSQLOnFiles", "false")  # a path is not a table
+        session = query_session(spark)
         asked = check_query(session, query)
         once = RecentLeadership() if leadership_reads(asked.views or ()) > 1 else None
         kept = None if asked.described else recent or once

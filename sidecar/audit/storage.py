@@ -24,10 +24,13 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError, defect
+from sidecar.audit.paths import check_path, escape_pattern, is_of_file_system
 
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 PARQUET: Final = ".parquet"
 """The suffix of all files that readers read."""
+ONLY_PARQUET: Final = {"pathGlobFilter": f"*{PARQUET}"}
+"""The option of Spark's readers with which they skip other files, as those that a storage appliance puts into every folder."""
 LOCK: Final = "_lock"
 """Locked during every change."""
 INGESTING: Final = "_ingesting"
@@ -48,9 +51,14 @@ _PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.thresho
 
 
 class Storage:
-    """One folder, at a path or any URL that Hadoop supports. All paths are relative to the folder."""
+    """One folder, at a path or any URL that Hadoop supports. All paths are relative to the folder.
+
+    What a file system makes by itself (`lost+found`) is not listed.
+    """
 
     def __init__(self, spark: SparkSession, url: str) -> None:
+        """Raises AuditError when Hadoop cannot read that path."""
+        check_path(url)
         context = spark.sparkContext
         jvm: Any = context._jvm  # noqa: SLF001  Hadoop's FileSystem has no Python API
         self._jvm = jvm
@@ -67,6 +75,10 @@ class Storage:
     def full_url(self, path: str) -> str:
         """The full URL of a path in this folder."""
         return f"{self.url}/{path}"
+
+    def to_read(self, path: str) -> str:
+        """The full URL of a path in this folder, for Spark's readers: they take it for a pattern."""
+        return escape_pattern(self.full_url(path))
 
     def path(self, path: str = "") -> Path:
         """A path in this folder on a local file system. Raises AuditError on any other."""
@@ -85,7 +97,8 @@ class Storage:
     def entries(self, path: str = "") -> dict[str, bool]:
         """The names in the folder `path`, sorted, and whether each is a folder."""
         statuses = self._fs.listStatus(self._path(path))
-        return dict(sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses))
+        found = sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses)
+        return {name: is_folder for name, is_folder in found if not is_of_file_system(name)}
 
     def names(self, path: str = "") -> list[str]:
         """The names in the folder `path`, sorted."""
@@ -104,7 +117,7 @@ class Storage:
         while listing.hasNext():
             status = listing.next()
             file = folder.toUri().relativize(status.getPath().toUri()).getPath()
-            if file.endswith(suffix):
+            if file.endswith(suffix) and not any(map(is_of_file_system, file.split("/"))):
                 found[file] = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
         return found
 
@@ -307,8 +320,9 @@ def _modified(top: Path, suffix: str) -> Iterator[tuple[str, datetime]]:
         if not isinstance(error, FileNotFoundError | PermissionError):
             raise error
 
-    for folder, _, names in os.walk(top, onerror=unless_skipped):
-        for file in (Path(folder, name) for name in names):
+    for folder, folders, names in os.walk(top, onerror=unless_skipped):
+        folders[:] = [name for name in folders if not is_of_file_system(name)]
+        for file in (Path(folder, name) for name in names if not is_of_file_system(name)):
             try:
                 status = file.stat()
             except OSError:

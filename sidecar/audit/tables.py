@@ -96,8 +96,8 @@ class Writer:
 
     def _remove_repeated_ids(self, folder: str, table: Table) -> int:
         """Rewrite the files below `0` that contain a repeated or visible id, without it, below `1`; returns how many rows remain."""
-        url = self._audit.full_url(f"{folder}/0")
-        rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(url)
+        staged = f"{folder}/0"
+        rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._audit.to_read(staged))
         hashes = rows.selectExpr(HASH)
         count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
         if table.name not in self._visible:
@@ -112,13 +112,15 @@ class Writer:
         files = [row.file for row in in_file.join(repeated, "hash", "left_semi").select("file").distinct().collect()]
         if not files:
             return int(count)  # two different ids with one hash
-        reader = self._session.read.schema(with_event_date(table.schema)).option("basePath", url)
-        invisible = reader.parquet(*(f"{url}/{file}" for file in files)).join(visible, "id", "left_anti")
+        reader = self._session.read.schema(with_event_date(table.schema))
+        reader = reader.option("basePath", self._audit.full_url(staged))
+        invisible = reader.parquet(*(self._audit.to_read(f"{staged}/{file}") for file in files))
+        invisible = invisible.join(visible, "id", "left_anti")
         same_id = Window.partitionBy("id").orderBy(*table.first)
         first = invisible.withColumn("nth", F.row_number().over(same_id)).where("nth = 1").drop("nth")
         # At least one file per date and not more than needed.
         self._stage(first.hint("rebalance", EVENT_DATE), table, f"{folder}/1")
         for file in files:
-            self._audit.delete(f"{folder}/0/{file}")
-        staged = self._session.read.schema(table.schema).option("recursiveFileLookup", True)
-        return staged.parquet(self._audit.full_url(folder)).count()
+            self._audit.delete(f"{staged}/{file}")
+        remaining = self._session.read.schema(table.schema).option("recursiveFileLookup", True)
+        return remaining.parquet(self._audit.to_read(folder)).count()

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import defect
 from sidecar.audit.audit_log import date_of, open_audit_log, table_names
+from sidecar.audit.paths import is_of_file_system
 from sidecar.audit.storage import INGESTING, PARQUET, STAGING, Storage
 from sidecar.audit.tables import ENTRIES, TABLES
 from sidecar.audit.verify_closed import check_closed, differences
@@ -164,7 +165,7 @@ class _TableCheck:
     def _read(self, files: Sequence[str]) -> DataFrame:
         """The rows of the files, with the path of the file below the table, and the date of its folder."""
         rows = self._session.read.schema(self._schema).parquet(
-            *(self._audit.full_url(f"{self._name}/{path}") for path in files)
+            *(self._audit.to_read(f"{self._name}/{path}") for path in files)
         )
         path = F.substring_index("_metadata.file_path", "/", -2)
         date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
@@ -180,7 +181,8 @@ def _irregular(audit: Storage, table: str) -> Iterator[tuple[str, str]]:
         return
     top, unreadable = audit.local / table, list[OSError]()
     for folder, folders, files in os.walk(top, onerror=unreadable.append):
-        for entry in (Path(folder, name) for name in (*folders, *files)):
+        folders[:] = [name for name in folders if not is_of_file_system(name)]
+        for entry in (Path(folder, name) for name in (*folders, *files) if not is_of_file_system(name)):
             if entry.is_symlink():
                 yield entry.relative_to(top).as_posix(), "not of an audit log: it is a link"
             elif entry.name in files and entry.exists() and not entry.is_file():

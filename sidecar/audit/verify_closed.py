@@ -62,7 +62,7 @@ def _read(session: SparkSession, audit: Storage, table: str, files: Sequence[str
     schema = CLOSED_TABLES.get(table, CARRY)
     every = F.sum(F.xxhash64(*schema.names).bitwiseAND(F.lit(1)))
     try:
-        rows = session.read.schema(schema).parquet(*(audit.full_url(file) for file in files))
+        rows = session.read.schema(schema).parquet(*(audit.to_read(file) for file in files))
         return int(rows.agg(F.count("*"), every).collect()[0][0])
     except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
         if len(files) == 1:

@@ -26,7 +26,7 @@ from sidecar.audit.closed import (
 from sidecar.audit.manifest import EPOCH, SOURCES, Manifest
 from sidecar.audit.recent import RecentLeadership
 from sidecar.audit.schema import BASE_VIEWS, with_event_date
-from sidecar.audit.storage import Storage, listing_here
+from sidecar.audit.storage import ONLY_PARQUET, Storage, listing_here
 
 _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
 """What the answers are made of, in order: about the dates that are not closed (`closed.py`), or all if none is."""
@@ -200,7 +200,10 @@ def _table_statement(audit: Storage, name: str) -> str:
     if not audit.is_folder(name):
         return _empty_statement(name, schema)
     columns = ", ".join(" ".join(column) for column in _columns(schema))
-    definition = f"({columns}) USING parquet OPTIONS (path {_quoted(audit.full_url(name))})"
+    options = ", ".join(
+        f"{key} {_quoted(value)}" for key, value in {"path": audit.to_read(name), **ONLY_PARQUET}.items()
+    )
+    definition = f"({columns}) USING parquet OPTIONS ({options})"
     # INSERT INTO could write to a view of the files, but not to a query over them.
     return f"{_CREATE} {name}_files {definition};\n{_CREATE} {_with_columns(name)} AS TABLE {name}_files"
 
@@ -229,5 +232,5 @@ def _table(spark: SparkSession, audit: Storage, name: str) -> DataFrame:
     if audit.is_folder(name):
         with listing_here(spark, audit):
             # INSERT INTO could write to a view of the files, but not to a query over them.
-            return spark.read.schema(schema).parquet(audit.full_url(name)).select("*")
+            return spark.read.schema(schema).options(**ONLY_PARQUET).parquet(audit.to_read(name)).select("*")
     return no_rows(spark, schema)

@@ -20,8 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from sidecar.audit.audit_error import is_unreadable_file, reason
 from sidecar.audit.checkpoints import IDS
 from sidecar.audit.schema import EVENT_DATE
-from sidecar.audit.spool import escape_pattern
-from sidecar.audit.storage import PARQUET, STAGING, Storage
+from sidecar.audit.storage import ONLY_PARQUET, PARQUET, STAGING, Storage
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -110,15 +109,15 @@ class VisibleIds:
 
     def _read(self, files: Sequence[str]) -> DataFrame:
         """The ids of visible files, and their dates."""
-        folder = self._audit.full_url(self._table)
-        reader = self._session.read.schema(f"id string, {EVENT_DATE} date").option("basePath", folder)
+        reader = self._session.read.schema(f"id string, {EVENT_DATE} date")
+        reader = reader.options(basePath=self._audit.full_url(self._table), **ONLY_PARQUET)
         # Listing the folder is faster than naming each of many files.
-        paths = [folder] if len(files) == len(self._visible) else [escape_pattern(f"{folder}/{file}") for file in files]
-        return reader.parquet(*paths)
+        paths = [self._table] if len(files) == len(self._visible) else [f"{self._table}/{file}" for file in files]
+        return reader.parquet(*map(self._audit.to_read, paths))
 
     def _read_parts(self, names: Sequence[str] | Mapping[str, _Part]) -> DataFrame:
         reader = self._session.read.schema(_SCHEMA).option("parquet.page.verify-checksum.enabled", True)
-        return reader.parquet(*(self._audit.full_url(f"{self._folder}/{name}") for name in names))
+        return reader.parquet(*(self._audit.to_read(f"{self._folder}/{name}") for name in names))
 
     def _mergeable(self) -> list[str]:
         sizes = defaultdict[int, list[str]](list)

@@ -57,7 +57,7 @@ def _is_accepted(archive: Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:  # a JVM that crashes leaves a report
         tried = subprocess.run(
             [f"{home}/bin/spark-submit", "--version"],
-            env={**LOCAL_ENVIRONMENT, **script_environment(home, options)},
+            env={**LOCAL_ENVIRONMENT, **script_environment(home, options, {})},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

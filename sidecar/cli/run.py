@@ -87,6 +87,7 @@ def _summary(settings: "Settings") -> dict[str, list[str]]:
 
     policy = settings.policy()
     routed = sorted({route.receiver for route in every(policy.route)} - {""})
+    silent = [receiver for receiver in routed if not policy.receivers[receiver]]
     if settings.finder:
         clusters = {"clusters": [f"found in {settings.finder.place}"]}
     else:
@@ -100,4 +101,5 @@ def _summary(settings: "Settings") -> dict[str, list[str]]:
         "observer": [policy.observer],
         "rules": [rule.alert for rule in policy.rules],
         "notified": [each.name for receiver in routed for each in policy.receivers[receiver]],
+        **({"nobody": silent} if silent else {}),
     }

@@ -5,6 +5,7 @@ from msgspec import Struct
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
+from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord
 
 
@@ -45,4 +46,4 @@ class Gather(Struct, frozen=True):
     capture: Capture
 
 
-Effect = Append | Send | Gather | Publish | NamePod | ReadSilences
+Effect = Append | Send | Gather | Publish | NamePod | ReadSilences | Quarantined

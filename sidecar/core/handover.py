@@ -1,64 +1,46 @@
 """The handover: what a sidecar leaves in the store for the one that takes its place, whose folder may be empty.
 
 A sidecar in a Flink pod ends with the pod, and its journal may end with it. What the next one needs is kept outside: who led, the failover
-in progress, what was notified and what was not. It is the journal's rows of one cluster, so it is read, migrated and checked as they are.
+in progress, what was notified and what was not.
 
-Others can write it. It is bounded, its times may not lie in the future, its alerts get their labels from the reader's own rules, and no
-text of a message is in it: messages are composed anew.
+Others can write it. Its schema bounds each value (`handover_schema`), its times may not lie in the future, facts that the reader could not
+observe itself are left out, its alerts get their labels from the reader's own rules, and messages are composed anew.
 """
 
-import re
-import zlib
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from msgspec import DecodeError, Raw, Struct, json
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from sidecar.core import handover_document as document
+from sidecar.core import handover_schema as schema
 from sidecar.core.alerting import grouping
-from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
+from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
 from sidecar.core.cluster import episodes, plans, succession
 from sidecar.core.cluster.episodes import Absence, Episode
-from sidecar.core.cluster.state import ClusterState, ComponentState, View
+from sidecar.core.cluster.leases import Lease
+from sidecar.core.cluster.plans import Disruption, Operated, Plan
+from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, fresh_cluster
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.errors import OperatorError
-from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Position
-from sidecar.core.journal_migrations import FORMAT, migrated
-from sidecar.core.journal_rows import Row, assemble, changes
+from sidecar.core.flink.configmaps import LeaderElectionRecord
+from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Position, Unknown
+from sidecar.core.handover_document import HandoverError, bounded, unbounded
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.pods import merged
-from sidecar.core.policy.policy import Policy
-from sidecar.core.rebase import rebased
-from sidecar.core.sanitize import clean
+from sidecar.core.pods import Pod, merged
+from sidecar.core.policy.labels import PLANNED
+from sidecar.core.policy.policy import EVENTS, Policy, Store
+from sidecar.core.rebase import rebased, steady_times
 from sidecar.core.state import State
 
 MOST_BYTES: Final = 192 << 10
 """Of the document."""
-_SIZES: Final = (50_000, 5_000, 1_000, 200, 50, 0)
-"""So many jobs are tried to fit, those of the failover in progress first, and so many alerts of each group."""
-MOST_UNPACKED: Final = 8 << 20
+_SIZES: Final = (schema.MOST_JOBS, 4_000, 3_000, 2_000, 1_000, 200, 50, 0)
+"""So many jobs are tried to fit, those of the failover in progress first, and so many alerts."""
 KEPT: Final = 7 * 24 * 3600 * SECOND
 """One that is older is not taken over."""
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clocks of two nodes may differ."""
-LONGEST_NAME: Final = 1000
-_ID: Final = re.compile(r"[0-9a-f-]{36}")
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_DESTINATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}#[0-9]{1,4}")
-
-_KINDS: Final = frozenset(
-    {
-        *("episode", "last_episode", "standby", "component", "lapsed", "pod", "operated", "disruption"),
-        *("group", "failovers"),
-    }
-)
-"""Of rows. The view, coverage and evidence are each observer's own; a delivery holds text."""
-
-
-class HandoverError(OperatorError):
-    """The document cannot be used: one line that says why."""
 
 
 class Handover(Struct, frozen=True):
@@ -94,20 +76,6 @@ class Handover(Struct, frozen=True):
         return sum(1 for known in self.cluster.components.values() if known.last_known)
 
 
-class _Document(Struct, frozen=True):
-    """Its JSON. `rows`: kind, key, value."""
-
-    format: int
-    observer: str
-    alive: Moment
-    ended: bool
-    rows: list[tuple[str, Raw, Raw]]
-    jobs_left_out: int = 0
-
-
-_DOCUMENT: Final = json.Decoder(_Document)
-
-
 def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
     """What is to be handed over of one cluster now."""
     cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
@@ -119,49 +87,137 @@ def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool
 
 
 def written(cluster_id: str, handover: Handover) -> bytes:
-    """The document: JSON, compressed (gzip), as base64. As much of a storm as fits: MOST_BYTES."""
+    """The document. As much of a storm as fits: MOST_BYTES."""
     jobs = sorted(
         (item for item in handover.cluster.components.items() if item[0].job_id),
         key=lambda item: not _has_part(item[1], handover.cluster.episode),
     )
     for most in _SIZES:
-        content = _packed(cluster_id, _cut(handover, dict(jobs[:most]), most))
+        content = document.packed(_document(cluster_id, handover, dict(jobs[:most]), most))
         if len(content) <= MOST_BYTES:
             return content
     raise HandoverError(f"{len(content)} bytes are more than the {MOST_BYTES >> 10} KiB that it may have")
+
+
+def _document(
+    cluster_id: str, handover: Handover, jobs: Mapping[ComponentId, ComponentState], most: int
+) -> schema.Document:
+    """The document with these `jobs` alone, and with at most so many alerts. What its schema does not allow is left out."""
+    cluster, alerts = handover.cluster, handover.alerts
+    own = {component: known for component, known in cluster.components.items() if not component.job_id}
+    components = [*document.components({**own, **jobs}.items())]
+    lapsed = {name: bounded(schema.LeaderElectionRecord, lease.record) for name, lease in cluster.leases.items()}
+    pods = {host: bounded(schema.Pod, pod) for host, pod in cluster.pods.items()}
+    disruptions = {uid: bounded(schema.Disruption, each) for uid, each in cluster.disruptions.items()}
+    counted = alerts.failovers.get(cluster_id, Failovers()).known
+    failovers = (bounded(schema.CountedFailover, failover) for failover in counted)
+    return schema.Document(
+        schema.FORMAT,
+        handover.observer,
+        handover.alive,
+        handover.ended,
+        len(cluster.components) - len(components),
+        components,
+        bounded(schema.Episode, cluster.episode),
+        bounded(schema.Episode, cluster.last_episode),
+        bounded(schema.Standby, cluster.standby),
+        {name: record for name, record in lapsed.items() if record},
+        {host: pod for host, pod in pods.items() if pod},
+        bounded(schema.Operated, cluster.operated),
+        {uid: each for uid, each in disruptions.items() if each},
+        _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
+        tuple(failover for failover in failovers if failover),
+    )
+
+
+def _groups(groups: Mapping[str, Group], most: int) -> dict[str, schema.Group]:
+    """The groups with at most so many alerts in all."""
+    kept = {}
+    for fingerprint, group in [*groups.items()][: schema.MOST_ALERTS]:
+        found = ((key, bounded(schema.Member, member)) for key, member in [*group.members.items()][:most])
+        members = {key: member for key, member in found if member}
+        most -= len(members)
+        alone = bounded(schema.Group, replace(group, members={}))
+        if alone and (members or not group.members):
+            kept[fingerprint] = replace(alone, members=members)
+    return kept
 
 
 def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
     """The handover in a document; None if there is none. Raises HandoverError: not ours, from a newer version, or not of this time."""
     if not content:
         return None
-    document = _unpacked(content)
-    if document.format > FORMAT:
-        raise HandoverError(
-            f"it was written by a newer version (format {document.format}, this version reads up to {FORMAT})"
-        )
-    alive = document.alive
+    try:
+        return _read(content, cluster_id, now)
+    except HandoverError:
+        raise
+    except Exception as error:
+        raise HandoverError(f"{document.NOT_OURS} ({type(error).__name__})") from error
+
+
+def _read(content: bytes, cluster_id: str, now: Moment) -> Handover:
+    found = document.unpacked(content, cluster_id)
+    alive = found.alive
     if alive.wall > now.wall + CLOCK_SKEW:
         raise HandoverError("it says that it was written in the future: check the clocks of the nodes")
     if alive.wall < now.wall - KEPT:
         raise HandoverError(f"it is older than {KEPT // (24 * 3600 * SECOND)} days")
-    found = (Row(kind, bytes(key), bytes(value)) for kind, key, value in document.rows if kind in _KINDS)
-    view = Row("view", json.encode(cluster_id), json.encode(View()))
-    state, problems = assemble(migrated([view, *found], document.format))
-    cluster = state.clusters[cluster_id]
-    cluster = replace(cluster, pods=merged({}, cluster.pods), disruptions=plans.latest(cluster.disruptions))
-    if problems or any(moment.steady > alive.steady for moment in _moments(cluster, state.alerts)):
-        raise HandoverError(problems[0] if problems else "it has times that are later than itself")
-    observer = clean(document.observer, LONGEST_NAME)
-    alerts = replace(state.alerts, groups={key: _plausible(group) for key, group in state.alerts.groups.items()})
-    return Handover(observer, alive, document.ended, cluster, alerts, document.jobs_left_out)
+    if sum(len(group.members) for group in found.groups.values()) > schema.MOST_ALERTS:
+        raise HandoverError(f"it holds more than {schema.MOST_ALERTS} alerts")
+    cluster, alerts = _cluster(found), _alerts(found, cluster_id)
+    known = replace(alerts, groups={key: replace(group, flush_at=None) for key, group in alerts.groups.items()})
+    if any(time > alive.steady for time in (*steady_times(cluster), *steady_times(known))):
+        raise HandoverError("it has times that are later than itself")
+    return Handover(found.observer, alive, found.ended, cluster, alerts, found.jobs_left_out)
 
 
-def _plausible(group: Group) -> Group:
-    """The group; unless it has only names of ours, without an incident: of what a reader's rules do not have, its names are told."""
-    names = _ID.fullmatch(group.incident), *map(_DESTINATION.fullmatch, group.opened_at)
-    rules = (_NAME.fullmatch(member.alert.rule) for member in group.members.values())
-    return group if all(names) and all(rules) else replace(group, incident="", opened_at=())
+def _cluster(found: schema.Document) -> ClusterState:
+    """The cluster of a document, of which nothing has been read yet."""
+    alive, components = found.alive, dict(fresh_cluster(found.alive).components)
+    for key, value in found.components:
+        if (key.component is Component.JOB) == (key.job_id is not None):
+            known = unbounded(ComponentState, value, leadership=Unknown(), since=alive)
+            if known.contest.since and not known.contest.returns:
+                known = replace(known, contest=replace(known.contest, returns=(known.contest.since.steady,)))
+            components[ComponentId(key.component, key.job_id)] = known
+    pods = {host: unbounded(Pod, pod, named_at=min(pod.named_at, alive.wall)) for host, pod in found.pods.items()}
+    lapsed = {name: unbounded(LeaderElectionRecord, record) for name, record in found.lapsed.items()}
+    disruptions = {uid: unbounded(Disruption, each) for uid, each in found.disruptions.items()}
+    return replace(
+        fresh_cluster(alive),
+        components=components,
+        contested=frozenset(component for component, known in components.items() if known.contest.since),
+        leases={name: Lease(record=record, lapsed=True) for name, record in lapsed.items()},
+        episode=_episode(found.episode, components),
+        last_episode=_episode(found.last_episode, components),
+        standby=unbounded(Standby, found.standby) if found.standby else Standby(),
+        pods=merged({}, pods),
+        operated=unbounded(Operated, found.operated, unread_since=alive) if found.operated else None,
+        disruptions=plans.latest(disruptions),
+    )
+
+
+def _episode(found: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:
+    """The failover, with as many components away as there are."""
+    if found is None:
+        return None
+    facts = {**to_builtins(found.facts), "store": Store.ZOOKEEPER}  # the reader knows its store
+    away = [
+        component
+        for component, known in components.items()
+        if known.absence and known.absence.episode_id == found.id and episodes.is_away(known.absence)
+    ]
+    jobs = sum(1 for component in away if component.job_id)
+    return unbounded(Episode, found, facts=facts, away=len(away) - jobs, jobs_away=jobs)
+
+
+def _alerts(found: schema.Document, cluster_id: str) -> Alerts:
+    groups = {fingerprint: unbounded(Group, group) for fingerprint, group in found.groups.items()}
+    failovers = tuple(unbounded(CountedFailover, each) for each in found.failovers)
+    return Alerts(
+        groups=_with_members(groups, lambda member: member.alert.cluster_id == cluster_id),
+        failovers={cluster_id: Failovers(failovers)} if failovers else {},
+    )
 
 
 def is_watched(known: ClusterState | None) -> bool:
@@ -183,16 +239,19 @@ def adopt(
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
     if known and is_watched(known):
-        cluster = succession.informed(known, rebased(handover.cluster.episode, by), handover.observer)
+        theirs = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
+        cluster = succession.informed(known, theirs.episode, handover.observer)
         if (pods := merged(known.pods, handover.cluster.pods)) is not known.pods:
             cluster = replace(cluster, pods=pods)
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
-    cluster = succession.take_over(rebased(handover.cluster, by), handover.observer, now)
+    cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
+    cluster = succession.take_over(cluster, handover.observer, now)
     cluster = replace(cluster, pods=merged(cluster.pods, known.pods if known else {}))
     if known and (operated := known.operated):  # read before the handover was
         cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
     own = handover.observer == policy.observer
-    groups = _with_members(handover.alerts.groups, lambda member: _is_taken(member, cluster_id, own=own))
+    taken_from = _without_plans(policy, cluster_id, handover.alerts.groups)
+    groups = _with_members(taken_from, lambda member: _is_taken(policy, member, own=own))
     taken = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
     alerts = replace(
         state.alerts,
@@ -221,39 +280,28 @@ def _has_part(known: ComponentState, episode: Episode | None) -> bool:
     return episode is not None and episodes.has_part(known.absence, episode)
 
 
-def _cut(handover: Handover, jobs: Mapping[ComponentId, ComponentState], most: int) -> Handover:
-    """The handover with these `jobs` alone, and with at most so many alerts in a group."""
-    own = {component: known for component, known in handover.cluster.components.items() if not component.job_id}
-    kept = {**own, **jobs}
-    groups = {
-        fingerprint: replace(group, members=dict(islice(group.members.items(), max(most, 1))))
-        for fingerprint, group in handover.alerts.groups.items()
-    }
-    return replace(
-        handover,
-        cluster=replace(handover.cluster, components=kept),
-        alerts=replace(handover.alerts, groups=groups),
-        jobs_left_out=len(handover.cluster.components) - len(kept),
-    )
-
-
 def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery]) -> dict[str, Group]:
     """`groups` as if nothing in the outbox had been notified. Destinations that did get it are known by the ledger.
 
-    An incident that has not been opened yet is not closed: what opens it comes last.
+    An incident that has not been opened yet is not closed: what opens it comes last. One that its group has no more is closed for itself.
     """
     found = dict(groups)
     for delivery in sorted(deliveries, key=lambda each: not each.is_closing):
         if delivery.owed:
-            known = found.get(delivery.fingerprint) or Group("", {}, incident=delivery.incident)
-            if delivery.reason is Reason.CONFIGURATION_CHANGED:
-                known = replace(known, opened_at=tuple({*known.opened_at, delivery.destination}))
+            closes = delivery.is_closing or delivery.reason is Reason.CONFIGURATION_CHANGED
+            known = found.get(delivery.fingerprint)
+            is_another = closes and known is not None and known.incident not in {"", delivery.incident}
+            key = delivery.incident if is_another else delivery.fingerprint
+            known = found.get(key) or Group("", delivery.group_labels, incident=delivery.incident)
+            if closes:
+                shown = tuple(dict.fromkeys((*known.opened_at, delivery.destination)))
+                known = replace(known, incident=delivery.incident, opened_at=shown)
             members = {}
             for owed in delivery.owed:
                 member = known.members.get(owed.alert.id, owed)  # it may have ended meanwhile
                 members[owed.alert.id] = replace(member, notified=owed.notified, closes=owed.closes)
             due = delivery.next_at if delivery.is_closing else delivery.queued_at.steady
-            found[delivery.fingerprint] = replace(
+            found[key] = replace(
                 known,
                 members={**known.members, **members},
                 flush_at=due if known.flush_at is None else min(due, known.flush_at),
@@ -279,9 +327,50 @@ def _with_members(groups: Mapping[str, Group], wanted: Callable[[Member], bool])
     return found
 
 
-def _is_taken(member: Member, cluster_id: str, *, own: bool) -> bool:
-    """Whether the alert is this cluster's, and not about another observer."""
-    return member.alert.cluster_id == cluster_id and (own or "observer" not in member.alert.labels)
+def _is_taken(policy: Policy, member: Member, *, own: bool) -> bool:
+    """Whether the alert is not about another observer, and one that its rule may fire."""
+    alert = member.alert
+    kinds = {rule.on in EVENTS for rule in policy.rules if rule.alert == alert.rule}
+    return (own or "observer" not in alert.labels) and alert.is_event in (kinds or {alert.is_event})
+
+
+def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> ClusterState:
+    """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
+    deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
+
+    def known(episode: Episode | None) -> Episode | None:
+        if episode is None:
+            return None
+        facts = replace(
+            episode.facts, store=policy.store_of(cluster_id), operated=episode.facts.operated and deployments
+        )
+        if facts.intent and not (drains if facts.intent.plan is Plan.DRAIN else deployments):
+            facts = replace(facts, intent=None)
+        return replace(episode, facts=facts)
+
+    return replace(
+        cluster,
+        episode=known(cluster.episode),
+        last_episode=known(cluster.last_episode),
+        operated=cluster.operated if deployments else None,
+        disruptions=cluster.disruptions if drains else {},
+    )
+
+
+def _without_plans(policy: Policy, cluster_id: str, groups: Mapping[str, Group]) -> Mapping[str, Group]:
+    """The groups, with no alert that is labelled as planned where this sidecar could not know it."""
+    if cluster_id in policy.deployments | policy.drains:
+        return groups
+
+    def own(alert: Alert) -> Alert:
+        return replace(alert, labels={name: text for name, text in alert.labels.items() if name != PLANNED})
+
+    return {
+        fingerprint: replace(
+            group, members={key: replace(each, alert=own(each.alert)) for key, each in group.members.items()}
+        )
+        for fingerprint, group in groups.items()
+    }
 
 
 def _merged(groups: Mapping[str, Group], taken: Mapping[str, Group]) -> dict[str, Group]:
@@ -291,39 +380,3 @@ def _merged(groups: Mapping[str, Group], taken: Mapping[str, Group]) -> dict[str
         group = taken[fingerprint]
         merged[fingerprint] = replace(group, members={**group.members, **groups[fingerprint].members})
     return merged
-
-
-def _moments(cluster: ClusterState, alerts: Alerts) -> Iterator[Moment]:
-    """The times that durations are counted from."""
-    for known in cluster.components.values():
-        yield known.since
-    for episode in (cluster.episode, cluster.last_episode):
-        if episode:
-            yield from (episode.opened_at, episode.moved_at)
-    yield from (disruption.at for disruption in cluster.disruptions.values())
-    if operated := cluster.operated:
-        times = operated.changed_at, operated.asked_at, operated.began, operated.ended
-        yield from filter(None, (*times, operated.unread_since, operated.unwanted_since, operated.wanted_since))
-    for group in alerts.groups.values():
-        yield from (member.alert.began for member in group.members.values())
-
-
-def _packed(cluster_id: str, handover: Handover) -> bytes:
-    state = State({cluster_id: handover.cluster}, handover.alerts)
-    rows = [
-        (row.kind, Raw(row.key), Raw(row.value)) for row in changes(State(), state) if row.kind in _KINDS and row.value
-    ]
-    document = _Document(FORMAT, handover.observer, handover.alive, handover.ended, rows, handover.jobs_left_out)
-    packer = zlib.compressobj(wbits=31)  # gzip: `base64 -d | gunzip` shows it
-    return b64encode(packer.compress(json.encode(document)) + packer.flush())
-
-
-def _unpacked(content: bytes) -> _Document:
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        text = unpacker.decompress(b64decode(content, validate=True), MOST_UNPACKED)
-        if not unpacker.eof:
-            raise HandoverError(f"it is cut off, or holds more than {MOST_UNPACKED >> 20} MiB")
-        return _DOCUMENT.decode(text)
-    except (ValueError, zlib.error, DecodeError, RecursionError):
-        raise HandoverError("it is no handover of a sidecar: delete it") from None

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 from math import ceil, floor
-from typing import NewType
+from typing import Annotated, Final, NewType
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 SECOND = 1_000_000
 """Microseconds in a second: every duration in the core is an int of microseconds."""
@@ -15,21 +15,24 @@ Timestamp = NewType("Timestamp", str)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MILLIS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
+LATEST: Final = _LATEST_MILLIS * 1000
 
 
 class Moment(Struct, frozen=True, order=True):
     """One instant on two clocks, in microseconds since the epoch.
 
-    `steady` never jumps: every duration and deadline uses it, and after a restart it continues. `wall` is for people and records.
+    `steady` never jumps: every duration and deadline uses it, and after a restart it continues. `wall` is for people and records. One that
+    is read from a file or a document is within the bounds of a calendar.
     """
 
-    steady: int
-    wall: int
+    steady: Annotated[int, Meta(ge=-LATEST, le=LATEST)]
+    wall: Annotated[int, Meta(ge=0, le=LATEST)]
 
 
 def timestamp(wall: int) -> Timestamp:
-    """`wall` microseconds since the epoch as text."""
-    return Timestamp((_EPOCH + timedelta(microseconds=wall)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    """`wall` microseconds since the epoch as text; before 1970 or after 9999 the nearest time of these."""
+    since = timedelta(microseconds=min(max(wall, 0), LATEST))
+    return Timestamp((_EPOCH + since).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
 
 def spoken(wall: int) -> str:

@@ -1,6 +1,6 @@
 """Moves the steady times of a state to another process's clock. Wall times stay as they are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -52,6 +52,25 @@ def rebased(value: _T, by: int) -> _T:
         case tuple():
             moved = tuple(rebased(each, by) for each in value)
     return cast("_T", moved)
+
+
+def steady_times(value: object) -> Iterator[int]:
+    """All steady times in `value`."""
+    match value:
+        case Struct():
+            steady = STEADY.get(type(value), frozenset())
+            for name in value.__struct_fields__:
+                field = getattr(value, name)
+                if name not in steady:
+                    yield from steady_times(field)
+                elif field is not None:
+                    yield from field if isinstance(field, tuple) else (field,)
+        case dict():
+            for each in value.values():
+                yield from steady_times(each)
+        case tuple():
+            for each in value:
+                yield from steady_times(each)
 
 
 def _later(time: Any, by: int) -> Any:

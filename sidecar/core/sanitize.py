@@ -27,7 +27,7 @@ def escaped(text: str, keep: str = "") -> str:
     """A text whose unprintable characters, except those to `keep`, are escaped as in JSON. A JSON text keeps its meaning."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)
+    return text.translate({ord(char): _escape(char) for char in {*text} if not (char.isprintable() or char in keep)})
 
 
 def _escape(char: str) -> str:

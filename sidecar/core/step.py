@@ -1,19 +1,21 @@
 """All state changes go through here: `step(policy, state, observation) → (state, effects)`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules, silences
-from sidecar.core.cluster import cluster_step, evidence_requests, known_cause, planned, plans, removal
+from sidecar.core.cluster import cluster_step, evidence_requests, planned, plans, removal
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
-from sidecar.core.cluster.state import ClusterState, fresh_cluster
+from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import dropped_alerts, new_deliveries, notification_records
+from sidecar.core.delivery.due import due
 from sidecar.core.delivery.outbox import Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
 from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send
@@ -42,6 +44,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy
+from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.state import Finder, State
 
 ALIVE_INTERVAL = 30 * SECOND
@@ -83,7 +86,11 @@ def _observe(policy: Policy, state: State, observation: FinderObservation | Plan
         if name not in policy.stores:
             return state, []  # a late observation of a cluster that was removed
         before = fresh_cluster(observation.at)
-    return _take(policy, state, name, cluster_step.observe(policy, name, before, observation), observation.at)
+
+    def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
+        return cluster_step.observe(policy, name, cluster, observation)
+
+    return _act(policy, state, name, before, act, observation.at)
 
 
 def _found(policy: Policy, state: State, observation: ClusterFound | ClusterRemoved | ClustersListed) -> Step:
@@ -114,7 +121,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
     """Retire clusters that were removed, resolve their alerts, and forget them."""
     effects: list[Effect] = []
     for name in names:
-        state, more = _take(policy, state, name, removal.removed(policy, name, state.clusters[name], at), at)
+        state, more = _act(policy, state, name, state.clusters[name], removal.removed, at)
         effects += more
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
@@ -146,7 +153,8 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
         case Started():
             state, effects = _start(policy, state, at)
         case PolicyLoaded(policy=policy):
-            state = replace(state, alerts=grouping.rerouted(state.alerts, policy, at))
+            alerts, left_out = grouping.continued(state.alerts, policy, at)
+            state, effects = replace(state, alerts=alerts), [*left_out]
         case HandoverRead(cluster_id=name):
             found = handover.read(observation.content, name, at)
             state, groups = handover.adopt(policy, state, name, found, at) if found else (state, {})
@@ -178,7 +186,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     known: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
     known |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
     outbox = released(state.outbox, state.outbox.keys(), now)
-    alerts = grouping.rerouted(state.alerts, policy, now)
+    alerts, left_out = grouping.continued(state.alerts, policy, now)
     # Nothing has been observed yet, so no condition has begun to hold. What happened has happened.
     alerts = replace(
         alerts, pending={key: waiting for key, waiting in alerts.pending.items() if waiting.alert.is_event}
@@ -190,28 +198,24 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
     started, lost = _lost(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
-    return started, effects + lost
+    return started, [*left_out, *effects, *lost]
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
-    groups = state.alerts.groups
-    state, effects = _gather(policy, state, now)
+    groups, quarantine = state.alerts.groups, Quarantine()
+    state, effects = _gather(policy, state, quarantine, now)
     state, more = _each_cluster(policy, state, now, cluster_step.tick)
     effects += more
     if policy.finds:
         ended = [name for name, known in state.clusters.items() if removal.is_forgotten(known, now)]
         state, more = _remove(policy, state, ended, now)
         effects += more
-    evaluated = rules.evaluate(state.alerts, policy, state.clusters, now)
+    evaluated = rules.evaluate(state.alerts, policy, state.clusters, now, quarantine)
     blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
     documents, asked = silences.asked(policy, state.silences, evaluated.groups.values(), now)
-    decided = known_cause.decided_at(state.clusters.values())
-    flushed, notices, suppressed = grouping.flush(evaluated, policy, blind, now, documents, decided)
+    flushed, queued, suppressed = due(policy, evaluated, state.clusters, blind, documents, quarantine, now)
     documents = silences.counted(policy, documents, suppressed)
     alerts = grouping.kept(groups, flushed)
-    queued = [
-        delivery for notice in notices for delivery in new_deliveries.of_notice(policy, state.clusters, notice, now)
-    ]
     outbox, given_up = queue(state.outbox, queued) if queued else (state.outbox, [])
     lost = bool(blind) or (policy.finds is not None and not (state.finder and state.finder.connected))
     alerts, beats = new_deliveries.heartbeats(policy, alerts, state.clusters, lost, now)
@@ -224,8 +228,11 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
         state = replace(state, **parts)
     effects += (Append(notification_records.suppression(policy, each, now)) for each in suppressed)
     effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
-    effects += (Send(each) for each in new_deliveries.complete(policy, alerts, state.clusters, claimed))
+    for delivery in claimed:
+        with quarantine.guard("what is sent to", delivery.destination):
+            effects += map(Send, new_deliveries.complete(policy, alerts, state.clusters, [delivery]))
     effects += (ReadSilences(name) for name in asked)
+    effects += quarantine.found
     return state, effects
 
 
@@ -237,15 +244,16 @@ def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceG
     return _gathered(policy, state, capture, done.pieces, done.at) if capture else (state, [])
 
 
-def _gather(policy: Policy, state: State, now: Moment) -> Step:
+def _gather(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
     """Request the evidence that is due, before a failover may be over, and record requests that were not answered in time."""
     state, effects = _lost(policy, state, evidence_requests.overdue(state.captures, now), "no result in time", now)
     for name, known in state.clusters.items():
-        after, asked = evidence_requests.ask(policy, name, known, now)
-        if after is not known:
-            captures = {**state.captures, **{capture.id: capture for capture in asked}} if asked else state.captures
-            state = replace(state, clusters={**state.clusters, name: after}, captures=captures)
-            effects += (Gather(capture) for capture in asked)
+        with quarantine.guard("evidence of cluster", name):
+            after, asked = evidence_requests.ask(policy, name, known, now)
+            if after is not known:
+                captures = {**state.captures, **{capture.id: capture for capture in asked}} if asked else state.captures
+                state = replace(state, clusters={**state.clusters, name: after}, captures=captures)
+                effects += (Gather(capture) for capture in asked)
     return state, effects
 
 
@@ -273,9 +281,24 @@ def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[E
 def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:
     effects: list[Effect] = []
     for name, before in state.clusters.items():
-        state, more = _take(policy, state, name, act(policy, name, before, now), now)
+        try:
+            state, more = _act(policy, state, name, before, act, now)
+        except Exception as error:  # noqa: BLE001  whatever it is, the other clusters go on
+            more = [Quarantined(f"cluster {name}", error)]
         effects += more
     return state, effects
+
+
+def _act(policy: Policy, state: State, name: str, before: ClusterState, act: cluster_step.Act, at: Moment) -> Step:
+    """The state after one cluster acted. If its memory of earlier failovers and plans makes it raise, it goes on without."""
+    try:
+        return _take(policy, state, name, act(policy, name, before, at), at)
+    except Exception as error:
+        with suppress(Exception):
+            outcome = act(policy, name, without_memory(before, at), at)
+            state, effects = _take(policy, state, name, outcome, at)
+            return state, [Quarantined(f"what was remembered of cluster {name}", error), *effects]
+        raise
 
 
 def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, at: Moment) -> Step:
@@ -284,12 +307,13 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
     before = state.clusters.get(cluster_id)
     if after is before:
         return state, []  # the same object: the journal has nothing to write
-    alerts = state.alerts
+    alerts, quarantine = state.alerts, Quarantine()
     for each in happened:
-        alerts = rules.react(alerts, policy, each, after, at)
+        alerts = rules.react(alerts, policy, each, after, at, quarantine)
     records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in happened)
     clusters = {**state.clusters, cluster_id: after}
     effects: list[Effect] = [Append(record) for record in records]
+    effects += quarantine.found
     effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))
     if cluster_id in policy.pod_names:
         own = (each for each in happened if isinstance(each, Transition) and not each.component.job_id)

@@ -48,11 +48,13 @@ class JournalReader:
                     yield seq, _DECODERS[AnyRecord].decode(line)
             after = found[-1][0]
 
-    def latest(self, kind: type[_R], limit: int) -> list[_R]:
-        """At most `limit` records of one kind, newest first. Raises JournalError."""
+    def latest(self, kind: type[_R], limit: int, most_bytes: int | None = None) -> list[_R]:
+        """At most `limit` records of one kind, and at most `most_bytes` of their lines, newest first. Raises JournalError."""
         begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
         query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
-        return list(_decoded(self._rows(query, (len(begin), begin, limit)), kind))
+        values = (len(begin), begin, limit)
+        found = self._asked(lambda connection: list(_fitting(connection.execute(query, values), most_bytes)))
+        return list(_decoded(found, kind))
 
     def newest_first(self, kind: type[_R], after: int, until: int, containing: bytes = b"") -> Iterator[_R]:
         """The records of one kind after sequence number `after`, up to `until`, whose lines contain these bytes, newest first; only a
@@ -117,6 +119,16 @@ class JournalReader:
             self._connection = connect(self._path, "ro")
             self._file = file
         return self._connection
+
+
+def _fitting(lines: Iterator[tuple[int, bytes]], most_bytes: int | None) -> Iterator[tuple[int, bytes]]:
+    """The first lines, as many as have at most so many bytes together."""
+    total = 0
+    for seq, line in lines:
+        total += len(line)
+        if most_bytes is not None and total > most_bytes:
+            return
+        yield seq, line
 
 
 def _decoded(lines: list[tuple[int, bytes]], kind: Any) -> Iterator[Any]:

@@ -10,14 +10,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from sidecar.core.policy.labels import Operator
-from sidecar.settings.alerting.matchers import matchers
+from sidecar.settings.alerting.matchers import known_values, matchers, no_rule_has
 from sidecar.settings.alerting.receivers import UNUSED_URL
 from sidecar.settings.file import schema
 from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.section import Section, in_file_at, read_nodes
 from sidecar.settings.file.setting import overrides_of
-from sidecar.settings.file.settings_error import Place, SettingsError, did_you_mean
+from sidecar.settings.file.settings_error import Place, SettingsError
 from sidecar.settings.loader import load
 from sidecar.settings.model import Alerting, Settings
 from sidecar.settings.rules_only import rules_in
@@ -110,8 +109,7 @@ class _Draft:
     def mistakes(self, alerting: Alerting | None) -> list[SettingsError]:
         """All mistakes; `alerting`: what was read without them."""
         if alerting:
-            known = {"severity": {rule.severity.value for rule in alerting.rules}}
-            known["alert"] = {rule.alert for rule in alerting.rules}
+            known = known_values(alerting.rules)
             for section in self._sections.values():
                 for error in _matching_nothing(section, known):
                     self._found[str(error)] = error
@@ -209,8 +207,5 @@ def _matching_nothing(document: Section, known: Mapping[str, set[str]]) -> Itera
         for key in ("matchers", "source_matchers", "target_matchers"):
             for setting in section.texts(key):
                 for matcher in matchers(setting, None):
-                    values = known.get(matcher.label)
-                    positive = matcher.operator in {Operator.EQUAL, Operator.MATCHES}
-                    if values is not None and positive and not any(matcher.matches({matcher.label: v}) for v in values):
-                        hint = did_you_mean(values, matcher.value) if values else "there are no rules"
-                        yield setting.error(f"no rule has {matcher}: {hint}")
+                    if problem := no_rule_has(matcher, known):
+                        yield setting.error(problem)

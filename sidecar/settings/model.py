@@ -363,6 +363,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
             places={cluster.cluster_id: cluster.identity for cluster in self.clusters},
             evidence=self.evidence.sources,
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
+            deployments=frozenset(each.cluster_id for each in kubernetes if each.flink_deployments),
+            drains=frozenset(each.cluster_id for each in kubernetes if each.node_drains),
             events=frozenset(each.cluster_id for each in kubernetes if each.events),
             finds=self.finder.store if self.finder else None,
             silence_documents=self.silence_documents if self.receivers else frozenset(),

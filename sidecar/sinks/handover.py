@@ -10,7 +10,8 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core import handover
-from sidecar.core.handover import Handover, HandoverError
+from sidecar.core.handover import Handover
+from sidecar.core.handover_document import ForeignFormatError, HandoverError
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged
@@ -116,7 +117,11 @@ class Handovers:
         cluster = state.clusters.get(kept.name)
         # While the store cannot be read, the previous document says what was last known.
         if cluster and cluster.in_sight and cluster.ever_led:
-            kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+            try:
+                kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+            except Exception as error:  # noqa: BLE001  whatever it is, the other clusters' handovers are written
+                kept.fail(error)
+                return
             for host, pod in kept.pods.items() if merged(cluster.pods, kept.pods) is not cluster.pods else ():
                 self._observe(PodNamed(self._clock(), kept.name, host, pod))
 
@@ -189,7 +194,7 @@ class _Kept:
                 content, found = self._read()
             except LedgerError as error:
                 if isinstance(error, LedgerRefusedError) or time.monotonic() + pause >= deadline:
-                    self._fail(error)
+                    self.fail(error)
                     return None
                 if not waiting:
                     waiting = True
@@ -216,7 +221,7 @@ class _Kept:
                 is_written = self._try_write(current, gist)
                 self._store.rest()
         except (LedgerError, HandoverError) as error:
-            self._fail(error)
+            self.fail(error)
             return
         if not is_written:  # lost to another sidecar twice: tried again soon
             self._seen = ()
@@ -253,6 +258,8 @@ class _Kept:
         """Whether another sidecar, still running, has written the same not long ago."""
         try:
             found = handover.read(document.content, self.name, self._clock())
+        except ForeignFormatError:
+            raise  # it is not replaced: who wrote it may still run, or come back
         except HandoverError:
             return False
         if found is None or found.observer == self._observer:
@@ -273,7 +280,7 @@ class _Kept:
             f", {found.jobs_left_out} jobs left out" if found.jobs_left_out else "",
         )
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Log a new problem, and try again later."""
         self.is_up = False
         if self._problem != str(error):

@@ -20,6 +20,7 @@ from sidecar import __version__
 from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.sanitize import printable
 from sidecar.core.views.leader_view import state_of
 from sidecar.core.views.snapshot import DELAY_BUCKETS, Snapshot
 
@@ -45,7 +46,12 @@ def renderer(
     """A function that renders the newest snapshot in Prometheus' text format. `store_of`: the store of a cluster."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SnapshotCollector(snapshot, store_of, sinks))
-    return lambda: generate_latest(registry)
+    return lambda: _shown(generate_latest(registry))
+
+
+def _shown(text: bytes) -> bytes:
+    """The text with nothing in it that acts on a terminal: label values may be others', and this format has no escapes for them."""
+    return b"\n".join(printable(line).encode() for line in text.decode().split("\n"))
 
 
 class SnapshotCollector(Collector):
@@ -195,8 +201,9 @@ def _silences(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
-    health, pending = snapshot.health, len(snapshot.state.outbox)
-    yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are not settled.", pending)
+    health = snapshot.health
+    pending = sum(not delivery.is_scheduled for delivery in snapshot.state.outbox.values())
+    yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are due and not settled.", pending)
     yield GaugeMetricFamily(
         "flink_ha_spool_pending_records", "Records that are in no segment yet.", health.spool_pending
     )
@@ -209,6 +216,8 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     )
     text = "Observations that could not be processed: what they were about is unknown."
     yield CounterMetricFamily("flink_ha_unprocessed_observations", text, health.unprocessed)
+    text = "Clusters, rules, groups and alerts that raised an error and were left out of a step."
+    yield CounterMetricFamily("flink_ha_quarantines", text, health.quarantines)
     text = "Records dropped because neither disk nor memory had room."
     yield CounterMetricFamily("flink_ha_lost_records", text, health.lost_records)
 

@@ -21,6 +21,7 @@ from sidecar.core.views.silence_view import silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
 from sidecar.web import hosts, routes
+from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
 from sidecar.web.connections import HEALTH
 from sidecar.web.queries import BusyError, Queries
 from sidecar.web.recent import Recent
@@ -34,10 +35,6 @@ STALE_SECONDS: Final = 30
 MOST_NAMED: Final = 20
 """Clusters that `/readyz` names."""
 
-_Answer = tuple[HTTPStatus, str, bytes]
-_TEXT: Final = "text/plain; charset=utf-8"
-_JSON: Final = "application/json"
-_HTML: Final = "text/html; charset=utf-8"
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -70,25 +67,25 @@ class Application:
         self.overloaded: Callable[[], bool] = lambda: False
         """Whether only health is answered now. Set by the server."""
         self._queries = Queries(snapshot, journal)
-        self._monitored: Final[dict[str, Callable[[], _Answer]]] = {
+        self._monitored: Final[dict[str, Callable[[], Answer]]] = {
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
         }
         """What programs ask for, which may add parameters of their own."""
-        self._plain: Final[dict[str, Callable[[], _Answer]]] = {
-            "/troubleshooting": lambda: _html(_pages().troubleshooting()),
-            "/api/v1/leaders": lambda: _json(leaders(self._snapshot())),
-            "/api/v1/alerts": lambda: _json(alerts(self._snapshot())),
-            "/api/v1/silences": lambda: _json(silences(self._snapshot())),
-            OPENAPI_PATH: lambda: (HTTPStatus.OK, _JSON, _openapi()),
+        self._plain: Final[dict[str, Callable[[], Answer]]] = {
+            "/troubleshooting": lambda: as_html(_pages().troubleshooting()),
+            "/api/v1/leaders": lambda: as_json(leaders(self._snapshot())),
+            "/api/v1/alerts": lambda: as_json(alerts(self._snapshot())),
+            "/api/v1/silences": lambda: as_json(silences(self._snapshot())),
+            OPENAPI_PATH: lambda: (HTTPStatus.OK, JSON, _openapi()),
         }
-        self._lists: Final[dict[str, Callable[[int], _Answer]]] = {
-            "/api/v1/transitions": lambda last: _json(self._queries.transitions(last)),
-            "/api/v1/episodes": lambda last: _json(self._queries.episodes(last)),
+        self._lists: Final[dict[str, Callable[[int], Answer]]] = {
+            "/api/v1/transitions": lambda last: as_json(self._queries.transitions(last)),
+            "/api/v1/episodes": lambda last: as_json(self._queries.episodes(last)),
         }
-        self._each: Final[dict[str, Callable[[str], _Answer]]] = {
-            "/api/v1/episodes/": lambda name: _json(self._queries.details(name)),
+        self._each: Final[dict[str, Callable[[str], Answer]]] = {
+            "/api/v1/episodes/": lambda name: as_json(self._queries.details(name)),
             _EPISODE_PAGE: self._episode_page,
         }
 
@@ -97,22 +94,22 @@ class Application:
         try:
             status, content_type, body = self._answer(method, environ)
         except _RefusedError as error:
-            status, content_type, body = _line(error.status, str(error))
+            status, content_type, body = one_line(error.status, str(error))
         except ParameterError as error:
-            status, content_type, body = _line(HTTPStatus.BAD_REQUEST, str(error))
+            status, content_type, body = one_line(HTTPStatus.BAD_REQUEST, str(error))
         except UnknownEpisodeError as error:
-            status, content_type, body = _line(HTTPStatus.NOT_FOUND, str(error))
+            status, content_type, body = one_line(HTTPStatus.NOT_FOUND, str(error))
         except (JournalError, BusyError) as error:
-            status, content_type, body = _line(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            status, content_type, body = one_line(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         headers = [("Content-Type", content_type), ("Content-Length", str(len(body))), *_HEADERS]
-        if content_type == _HTML:
+        if content_type == HTML:
             headers.append(("Content-Security-Policy", _pages().POLICY))
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             headers.append(("Allow", "GET, HEAD"))
         start_response(f"{status.value} {status.phrase}", headers)
         return [] if method == "HEAD" else [body]
 
-    def _answer(self, method: str, environ: "WSGIEnvironment") -> _Answer:
+    def _answer(self, method: str, environ: "WSGIEnvironment") -> Answer:
         path = environ.get("PATH_INFO", "")
         if path not in HEALTH:  # health is always answered: a restart would not help
             host = environ.get("HTTP_HOST")
@@ -127,7 +124,7 @@ class Application:
             raise _RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET")
         return route()
 
-    def _route(self, path: str, query: str) -> Callable[[], _Answer]:
+    def _route(self, path: str, query: str) -> Callable[[], Answer]:
         if path in self._monitored:
             return self._monitored[path]
         if path == "/":
@@ -150,7 +147,7 @@ class Application:
         paths = ["/", *self._monitored, *self._plain, *self._lists, *(f"{prefix}ID" for prefix in self._each)]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
 
-    def _page(self, cluster: str | None) -> _Answer:
+    def _page(self, cluster: str | None) -> Answer:
         snapshot = self._snapshot()
         if cluster is not None and cluster not in snapshot.state.clusters:
             raise _RefusedError(HTTPStatus.NOT_FOUND, f"no cluster {clean(cluster, 100)!r} is watched")
@@ -159,22 +156,22 @@ class Application:
             recent = self._queries.recent()
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
-        return _html(_pages().status(snapshot, recent, self._clock(), problem, self._stale(snapshot), cluster))
+        return as_html(_pages().status(snapshot, recent, self._clock(), problem, self._stale(snapshot), cluster))
 
-    def _episode_page(self, name: str) -> _Answer:
+    def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)
-        return _html(_pages().episode(explained, failover, self._snapshot(), self._clock()))
+        return as_html(_pages().episode(explained, failover, self._snapshot(), self._clock()))
 
-    def _livez(self) -> _Answer:
+    def _livez(self) -> Answer:
         dead = self._dead()
         problem = f"these threads have ended: {', '.join(dead)}" if dead else self._stale(self._snapshot())
-        return _line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else _line(HTTPStatus.OK, "ok")
+        return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else one_line(HTTPStatus.OK, "ok")
 
     def _stale(self, snapshot: Snapshot) -> str | None:
         age = (self._clock().steady - snapshot.at.steady) / SECOND
         return f"the owner's thread has been stuck for {age:.0f} s" if age > STALE_SECONDS else None
 
-    def _readyz(self) -> _Answer:
+    def _readyz(self) -> Answer:
         now, snapshot = self._clock(), self._snapshot()
         clusters = snapshot.state.clusters.items()
         # By the current time: a busy owner may not have noticed yet that its view is old.
@@ -187,15 +184,16 @@ class Application:
         if blind:
             more = f", and {len(blind) - MOST_NAMED} more" if len(blind) > MOST_NAMED else ""
             line = f"the view of the store is incomplete: {', '.join(blind[:MOST_NAMED])}{more}"
-            return _line(HTTPStatus.SERVICE_UNAVAILABLE, line)
+            return one_line(HTTPStatus.SERVICE_UNAVAILABLE, line)
         if not snapshot.ready:
             place = snapshot.state.finder and snapshot.state.finder.place
             line = f"the clusters in {place} cannot be listed" if place else "starting"
-            return _line(HTTPStatus.SERVICE_UNAVAILABLE, line)
+            return one_line(HTTPStatus.SERVICE_UNAVAILABLE, line)
         problems = [f"{name}: {c.missing}" for name, c in clusters if c.missing]
         if (finder := snapshot.state.finder) and (problem := finder.problem(len(clusters))):
             problems.append(problem)
-        return _line(HTTPStatus.OK, "; ".join(["ok", *problems]))
+        problems += (f"left out because of an error in the sidecar: {each}" for each in snapshot.health.quarantined)
+        return one_line(HTTPStatus.OK, "; ".join(["ok", *problems]))
 
 
 class _RefusedError(Exception):
@@ -204,18 +202,6 @@ class _RefusedError(Exception):
     def __init__(self, status: HTTPStatus, line: str) -> None:
         super().__init__(line)
         self.status = status
-
-
-def _json(value: object) -> _Answer:
-    return HTTPStatus.OK, _JSON, json.encode(value)
-
-
-def _html(page: str) -> _Answer:
-    return HTTPStatus.OK, _HTML, page.encode()
-
-
-def _line(status: HTTPStatus, line: str) -> _Answer:
-    return status, _TEXT, f"{line}\n".encode()
 
 
 def _pages() -> ModuleType:

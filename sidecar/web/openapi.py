@@ -11,12 +11,12 @@ _ERRORS: Final = {
     "400": "A parameter is unknown or has a wrong value.",
     "404": "There is no such failover, or there are several.",
     "421": "The name in the Host header is not one of http.allowed_hosts.",
-    "503": "The journal cannot be read, or too many requests are being answered: try again.",
+    "503": "The journal cannot be read, or too many requests are being answered: try again. Or the answer would be too large.",
 }
 _LAST: Final = {
     "name": "last",
     "in": "query",
-    "description": "The number of newest entries.",
+    "description": "The number of newest entries. Fewer are answered if they are larger than 4 MiB together.",
     "schema": {"type": "integer", "minimum": 1, "maximum": MOST_LAST, "default": DEFAULT_LAST},
 }
 _EPISODE: Final = {

@@ -68,7 +68,7 @@ def status(
     named = [each.cluster_id for each in judged if each.cluster_id is not None]
     detailed = named[:DETAILED]
     firing = [each for each in grouped(snapshot) if only is None or each.first.cluster_id == only]
-    outbox = list(snapshot.state.outbox.values())
+    outbox = [delivery for delivery in snapshot.state.outbox.values() if not delivery.is_scheduled]
     silenced = [each for each in silences(snapshot) if each.state != "expired"]
     return render(
         "status.html.j2",

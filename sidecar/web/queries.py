@@ -18,6 +18,8 @@ from sidecar.web.recent import Recent
 
 _READERS: Final = 2
 """Concurrent queries. Fewer than the server's threads, so that metrics are served while a disk hangs."""
+_MOST_BYTES: Final = 4 << 20
+"""Of the records in one answer."""
 
 
 class BusyError(Exception):
@@ -49,14 +51,14 @@ class Queries:
         self._recent: Recent | None = None
 
     def transitions(self, last: int) -> list[TransitionRecord]:
-        """The last `last` transitions, newest first."""
+        """The last `last` transitions, newest first; fewer if they are too large together."""
         with self._reading() as journal:
-            return journal.latest(TransitionRecord, last)
+            return journal.latest(TransitionRecord, last, _MOST_BYTES)
 
     def episodes(self, last: int) -> list[EpisodeView]:
-        """The last `last` failovers: those in progress, then the newest first."""
+        """The last `last` failovers: those in progress, then the newest first; fewer if they are too large together."""
         with self._reading() as journal:
-            recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, last)]
+            recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, last, _MOST_BYTES)]
         known = {episode.id for episode in recorded}
         # An episode that has just been recorded may still be in the snapshot.
         in_progress = episode_view.in_progress(self._snapshot())

@@ -24,6 +24,11 @@ pytestmark = pytest.mark.spark
 
 TEXT = (ROOT / "docs" / "audit-cookbook.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)\n```\n```\n(.*?)\n```", TEXT, re.DOTALL)
+NAMED = [
+    ("view" if name in ANSWERS else "table", name, query, answer)
+    for query, answer in QUERIES
+    for name in re.findall(r"FROM (\w+)", query)[:1]
+]
 _NO_FILE: Final = {"file": None, "size_bytes": None, "sha256": None}
 SCRIPTS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
@@ -68,7 +73,8 @@ def captured(found: list[AnyRecord]) -> list[AnyRecord]:
 
 
 @pytest.mark.parametrize(
-    ("query", "answer"), QUERIES, ids=[re.findall(r"FROM (\w+)", query)[0] for query, _ in QUERIES]
+    ("query", "answer"),
+    [pytest.param(*both, marks=pytest.mark.covers(f"{kind}:{name}"), id=name) for kind, name, *both in NAMED],
 )
 def test_an_answer_is_what_the_log_answers(spark: SparkSession, log: str, query: str, answer: str) -> None:
     """Row for row, as `audit sql` prints it."""

@@ -67,6 +67,15 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
     return [(row.file, row.line, row.times, row.reason) for row in rows]
 
 
+@pytest.mark.covers(
+    "table:transitions",
+    "table:episodes",
+    "table:notifications",
+    "table:evidence",
+    "table:coverage",
+    "table:annotations",
+    "table:contentions",
+)
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """Seven types, two observers, one ingest; a second one finds nothing new."""
     seal(spool, "jm-0", 1, [transition(1), coverage(1), transition(2)])
@@ -151,6 +160,7 @@ def test_a_late_record_goes_to_its_own_date(spool: Path, audit: Path, ingested: 
     assert dates(audit, "transitions") == {"event_date=2025-10-22": 1, "event_date=2025-11-21": 2}
 
 
+@pytest.mark.covers("table:quarantine")
 def test_lines_that_are_no_records_go_to_the_quarantine(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:

@@ -155,7 +155,7 @@ def test_only_what_is_described_is_made(
 ) -> None:
     """With its comments; DESCRIBE of one table takes no time for the others."""
     session = own_session(spark)
-    monkeypatch.setattr(sql, "own_session", lambda _: session)
+    monkeypatch.setattr(sql, "query_session", lambda _: session)
     assert [*run_sql(spark, log, query).rows]
     assert {row.viewName for row in session.sql("SHOW VIEWS").collect()} == made
 

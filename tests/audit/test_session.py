@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.audit.jvm import script_environment
+
 START = """
 import sys
 from sidecar.audit import AuditError
@@ -90,6 +92,56 @@ def test_the_host_name_need_not_be_resolved(tmp_path: Path) -> None:
     renamed = ("unshare", "--uts", "sh", "-c", 'hostname nowhere.invalid && exec "$@"', "sh")
     done = start(tmp_path, "local[1]", inside=renamed)
     assert (done.stdout, done.stderr) == ("3 UTC\n", "")
+
+
+NAMELESS = """
+from sidecar.audit.session import spark_session
+
+with spark_session("local[1]") as spark:
+    system = spark.sparkContext._jvm.java.lang.System
+    print(spark.range(3).count(), spark.sparkContext.sparkUser(), system.getenv("A_SECRET"), system.getenv("HOME"))
+"""
+
+
+@pytest.mark.spark
+def test_spark_starts_for_a_user_without_a_name_and_gets_no_secret(tmp_path: Path) -> None:
+    """As OpenShift starts containers, or `docker run -u`. The JVM's environment holds what Spark needs, not what this process has."""
+    if os.geteuid():
+        pytest.skip("only root can become another user")
+    # It may enter the folder that this Python is in: of root's capabilities it keeps the one over files.
+    keep = ("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override")
+    become = ("setpriv", "--reuid=1000650000", "--regid=0", "--clear-groups", *keep)
+    environment = {"PATH": os.environ["PATH"], "HOME": "/", "TMPDIR": str(tmp_path), "A_SECRET": "hunter2"}
+    done = subprocess.run(
+        [*become, sys.executable, "-c", NAMELESS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("3 uid-1000650000 None /\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"spark.master": "yarn"}, {"spark.jars.packages": "a:b:1"}, {"spark.driver.extraClassPath": "/opt/aws.jar"}],
+)
+def test_only_other_classes_or_machines_get_the_whole_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+) -> None:
+    """They may need any variable, as the credentials of a cloud; PySpark alone has no client of one."""
+    for variable in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("KRB5CCNAME", "FILE:tickets")
+    (tmp_path / "jars").mkdir()
+    alone = script_environment(str(tmp_path), (), {"spark.master": "local[*]"})
+    assert (alone.get("AWS_SECRET_ACCESS_KEY"), alone["KRB5CCNAME"]) == (None, "FILE:tickets")
+    assert script_environment(str(tmp_path), (), settings)["AWS_SECRET_ACCESS_KEY"] == "hunter2"
+    (tmp_path / "jars" / "hadoop-aws-3.5.0.jar").touch()
+    assert script_environment(str(tmp_path), (), {})["AWS_SECRET_ACCESS_KEY"] == "hunter2"
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,7 @@ def test_an_interrupt_cancels_the_query(spark: SparkSession, folder: Path) -> No
     assert (answers.getvalue(), messages.getvalue()) == ('{"a":1}\n', "Cancelled.\n")
 
 
+@pytest.mark.covers("command:audit shell")
 def test_at_a_terminal_there_is_a_prompt(folder: Path, tmp_path: Path) -> None:
     """Statements over lines, completion, Ctrl-C while rows arrive, history, Ctrl-D; hostile text is shown, not obeyed."""
     command = [*COMMAND, "audit", "shell", "--audit", str(folder / "audit"), "--output", "json", "--master", "local[2]"]

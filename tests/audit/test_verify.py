@@ -109,6 +109,7 @@ def test_each_thing_that_is_wrong_is_a_line(spark: SparkSession, log: Log) -> No
     assert contents(log.audit) == before
 
 
+@pytest.mark.covers("command:audit verify")
 def test_the_command_ends_with_1_when_something_is_wrong(log: Log) -> None:
     """A line for each finding, and one to sum up; 0 and that one line otherwise."""
     run = [sys.executable, "-m", "sidecar", "audit", "verify", "--audit", str(log.audit), "--master", "local[1]"]

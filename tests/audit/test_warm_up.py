@@ -71,6 +71,7 @@ def test_a_place_that_cannot_be_written_is_passed_over(places: tuple[Path, Path]
 
 
 @pytest.mark.spark
+@pytest.mark.covers("command:audit warm-up")
 def test_the_commands_are_exercised_on_a_log_with_a_failover(spark: SparkSession, tmp_path: Path) -> None:
     """Else their classes would not be loaded."""
     warm_up.exercise(spark, tmp_path)

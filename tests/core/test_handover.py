@@ -2,18 +2,22 @@
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+from uuid import UUID
 
 import pytest
-from msgspec import json
+from msgspec import inspect, json
 from msgspec.structs import replace
 
-from sidecar.core import handover
+from sidecar.core import handover, handover_document
+from sidecar.core import handover_schema as schema
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.leadership import Component, ComponentId, Held
-from sidecar.core.handover import CLOCK_SKEW, KEPT, MOST_BYTES, HandoverError
+from sidecar.core.handover import CLOCK_SKEW, KEPT, MOST_BYTES
+from sidecar.core.handover_document import HandoverError
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ConnectionState,
@@ -26,13 +30,16 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from sidecar.core.state import State
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, held, play
 
 R = TypeVar("R")
 NEXT = replace(POLICY, observer="observer-2")
+OLDER: Final = Path(__file__).parents[1] / "fixtures" / "handovers" / "format-2.json"
+"""Written by the previous version: one failover is over, another one in progress for 40 s and notified."""
 
 
 def left_by(observations: Sequence[Observation], second: float, *, ended: bool = False) -> bytes:
@@ -69,10 +76,14 @@ def document(content: bytes) -> dict[str, object]:
     return json.decode(zlib.decompress(b64decode(content), wbits=31), type=dict[str, object])
 
 
+def packed(found: dict[str, object]) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return b64encode(packer.compress(json.encode(found)) + packer.flush())
+
+
 def forged(content: bytes, **fields: object) -> bytes:
     """The document with other fields."""
-    packer = zlib.compressobj(wbits=31)
-    return b64encode(packer.compress(json.encode({**document(content), **fields})) + packer.flush())
+    return packed({**document(content), **fields})
 
 
 def test_the_only_jobmanager_is_deleted_with_its_sidecar() -> None:
@@ -232,7 +243,11 @@ def test_hostile_bytes_are_refused(content: bytes, problem: str) -> None:
     ("fields", "problem"),
     [
         ({"format": 99}, "it was written by a newer version"),
-        ({"rows": [["component", "x", {}]]}, "a row of kind component cannot be decoded"),
+        ({"format": 0}, "it is no handover of a sidecar: delete it"),
+        (
+            {"components": [[{"component": "x"}, {}]]},
+            r"it is no handover of a sidecar: delete it \(see `\$\.components",
+        ),
         ({"alive": {"steady": 10**17, "wall": 10**17}}, "it says that it was written in the future"),
         ({"alive": {"steady": 1, "wall": 1}}, "it is older than 7 days"),
         ({"alive": {"steady": 0, "wall": at(0).wall}}, "it has times that are later than itself"),
@@ -245,16 +260,263 @@ def test_a_document_that_claims_what_cannot_be_is_refused(fields: dict[str, obje
         handover.read(forged(content, **fields), CLUSTER, at(12))
 
 
+def older(**fields: object) -> bytes:
+    """A document of format 2, which was rows of a journal, with other fields."""
+    return packed({**json.decode(OLDER.read_bytes()), **fields})
+
+
 def test_rows_that_are_not_handed_over_are_ignored() -> None:
     """A delivery holds text that somebody else wrote; coverage is what each observer saw itself."""
-    content = left_by(first_sight(), 11)
-    rows = document(content)["rows"]
-    assert isinstance(rows, list)
-    kinds = {row[0] for row in rows}
-    assert kinds <= {"component", "standby"}
-    found = handover.read(forged(content, rows=[*rows, ["delivery", "x", {}], ["view", CLUSTER, {}]]), CLUSTER, at(12))
+    rows = json.decode(OLDER.read_bytes())["rows"]
+    content = older(
+        rows=[*rows, ["delivery", "x", {}], ["view", CLUSTER, {"since": 7}], ["pod", ["other", "10.0.0.1"], {}]]
+    )
+    found = handover.read(content, CLUSTER, at(141))
+    assert found == handover.read(older(), CLUSTER, at(141))
     assert found
-    assert found.cluster.view.since == Moment(0, 0)
+    assert found.cluster.view.connection is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_handover_of_an_older_version_is_continued(version: int) -> None:
+    """Leaders, the failover in progress, what fires and was notified, what was counted, pods: as if its sidecar had been this version."""
+    rows = json.decode(OLDER.read_bytes())["rows"]
+    for row in rows if version == 1 else []:
+        if row[0] == "episode":
+            del row[2]["facts"]["not_renewed_for"]
+            row[2]["facts"]["lapsed"] = "its lease was not renewed for 16.5 s"
+    found = handover.read(older(rows=rows, format=version), CLUSTER, at(141))
+    assert found
+    assert (found.leaders, [*found.cluster.pods]) == (3, ["10.1.2.3"])
+    assert found.cluster.episode
+    assert (found.cluster.episode.away, found.cluster.episode.jobs_away) == (3, 0)
+    assert found.cluster.episode.facts.not_renewed_for == (16_500_000 if version == 1 else None)
+    assert [len(each.known) for each in found.alerts.failovers.values()] == [1]
+    _, effects = play(
+        look(151, *(gone(151, path) for path in PATHS)), begin(150, older(rows=rows, format=version)), NEXT
+    )
+    assert sent(effects) == []
+    state = begin(150, older(rows=rows, format=version))
+    back: list[Observation] = [
+        *look(151, *(held(150, path, 3) for path in PATHS)),
+        *(Ticked(at(s)) for s in (230, 300)),
+    ]
+    _, effects = play(back, state, NEXT)
+    assert [title.partition(" ")[0] for title in sent(effects)] == ["[RESOLVED]"]
+
+
+# -- what others may write ---------------------------------------------------------------------------------------------
+
+
+def types_in(found: inspect.Type) -> Iterator[tuple[str, inspect.Type]]:
+    """Each type in a type, with the field that it is of."""
+    waiting, seen = [("", found)], set[type]()
+    while waiting:
+        name, one = waiting.pop()
+        yield name, one
+        match one:
+            case inspect.StructType(cls=cls, fields=fields) if cls not in seen:
+                seen.add(cls)
+                waiting += ((f"{cls.__name__}.{field.name}", field.type) for field in fields)
+            case inspect.UnionType(types=types):
+                waiting += ((name, each) for each in types)
+            case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+                waiting.append((name, item))
+            case inspect.TupleType(item_types=items):
+                waiting += ((name, each) for each in items)
+            case inspect.DictType(key_type=key, value_type=value):
+                waiting += ((name, key), (name, value))
+
+
+def is_bounded(one: inspect.Type) -> bool:
+    match one:
+        case inspect.StrType():
+            return one.max_length is not None or one.pattern is not None
+        case inspect.IntType() | inspect.FloatType():
+            return one.ge is not None and one.le is not None
+        case inspect.ListType() | inspect.VarTupleType() | inspect.DictType():
+            return one.max_length is not None
+    return not isinstance(one, inspect.AnyType | inspect.BytesType | inspect.RawType)
+
+
+def test_each_value_of_the_document_is_bounded() -> None:
+    """Each text, number and list of its schema; only the number of the format is looked at by itself."""
+    assert {name for name, one in types_in(inspect.type_info(schema.Document)) if not is_bounded(one)} == {
+        "Document.format"
+    }
+
+
+def poisoned(**fields: object) -> bytes:
+    """A handover with a notified alert that has these fields."""
+    content = left_by(
+        [*first_sight(), *(gone(100, path) for path in PATHS), *(Ticked(at(100 + s)) for s in (31, 37))], 140
+    )
+    groups = document(content)["groups"]
+    assert isinstance(groups, dict)
+    for group in groups.values():
+        for member in group["members"].values():
+            member["alert"].update(fields)
+    return forged(content, groups=groups)
+
+
+FAR = {"steady": 1, "wall": 10**18}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"began": FAR},
+        {"ended": FAR},
+        {"began": {"steady": -(10**30), "wall": 0}},
+        {"vacant_seconds": 1e300},
+        {"count": 10**30},
+        {"before": "\x1b[2J"},
+        {"after": "a\N{RIGHT-TO-LEFT OVERRIDE}b"},
+        {"before": "x" * 1001},
+        {"component": {"component": "job", "job_id": "\x1b[2Jx"}},
+        {"episode_id": "x" * 36},
+        {"id": "x"},
+        {"rule": "call +1 555 0100"},
+        {"subjects": ["0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11"] * 5},
+    ],
+)
+def test_an_alert_that_no_sidecar_writes_is_not_adopted(fields: dict[str, object]) -> None:
+    """The sidecar begins without the document, ticks go on, and a leader that vanishes is notified."""
+    with pytest.raises(HandoverError, match="it is no handover of a sidecar: delete it"):
+        handover.read(poisoned(**fields), CLUSTER, at(150))
+
+
+def test_whatever_reading_raises_the_document_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that read and write handovers go on."""
+
+    def raises(*_: object) -> None:
+        raise AttributeError("a mistake of ours")
+
+    monkeypatch.setattr(handover_document, "unpacked", raises)
+    with pytest.raises(HandoverError, match=r"it is no handover of a sidecar: delete it \(AttributeError\)"):
+        handover.read(left_by(first_sight(), 11), CLUSTER, at(12))
+
+
+@pytest.mark.parametrize("observer", ["\x1b[2J", "a\N{RIGHT-TO-LEFT OVERRIDE}b", "call +1 555 0100", "x" * 1000])
+def test_the_name_of_the_sidecar_before_is_a_name(observer: str) -> None:
+    """It stands in the log and in messages. In the older format, too."""
+    for content in (forged(left_by(first_sight(), 140), observer=observer), older(observer=observer)):
+        with pytest.raises(HandoverError):
+            handover.read(content, CLUSTER, at(141))
+
+
+def test_no_text_of_a_message_is_read() -> None:
+    """Not why an observer is blind, and not what evidence says about jobs."""
+    found = handover.read(poisoned(missing="call +1 555 0100"), CLUSTER, at(150))
+    assert found
+    assert {each.alert.missing for group in found.alerts.groups.values() for each in group.members.values()} == {None}
+    content = left_by([*first_sight(), *(gone(100, path) for path in PATHS)], 101)
+    episode = document(content)["episode"]
+    assert isinstance(episode, dict)
+    found = handover.read(
+        forged(content, episode={**episode, "gathered": {"jobs": ["call"], "jobs_total": 9}}), CLUSTER, at(150)
+    )
+    assert found
+    assert found.cluster.episode
+    assert found.cluster.episode.gathered.jobs == ()
+
+
+def test_a_split_without_its_returns_does_not_stop_time() -> None:
+    """It is over when nobody has returned for long enough, as any other."""
+    content = left_by(first_sight(), 11)
+    components = document(content)["components"]
+    assert isinstance(components, list)
+    for _, known in components:
+        known["contest"] = {"since": {"steady": 0, "wall": at(0).wall}, "returns": []}
+    state = begin(20, forged(content, components=components))
+    state, effects = play(look(21, *(held(0, path, 1) for path in PATHS)), state, NEXT)
+    assert not [effect for effect in effects if isinstance(effect, Quarantined)]
+    state, _ = play([Ticked(at(90))], state, NEXT)
+    assert state.clusters[CLUSTER].contested == frozenset()
+
+
+def test_a_failover_with_more_components_away_than_there_are_is_closed() -> None:
+    """How many are away is counted by the reader."""
+    content = left_by([*first_sight(), *(gone(100, path) for path in PATHS)], 101)
+    episode = document(content)["episode"]
+    state = begin(110, forged(content, episode={**episode, "away": 900, "jobs_away": 900}))  # type: ignore[dict-item]
+    _, effects = play(look(112, *(held(112, path, 2) for path in PATHS)), state, NEXT)
+    assert len(records(EpisodeRecord, effects)) == 1
+
+
+def test_more_alerts_than_a_tick_can_compare_are_not_adopted() -> None:
+    """Rows of 130 kB made a tick of 20 s: what is handed over has an end, and what is read, too."""
+    content = poisoned()
+    groups = document(content)["groups"]
+    assert isinstance(groups, dict)
+    [group] = groups.values()
+    one = next(iter(group["members"].values()))
+    members = {str(UUID(int=n)): {**one, "alert": {**one["alert"], "id": str(UUID(int=n))}} for n in range(1, 502)}
+    with pytest.raises(HandoverError):
+        handover.read(forged(content, groups={key: {**group, "members": members} for key in groups}), CLUSTER, at(150))
+    many = {str(UUID(int=n)): {**group, "members": dict([*members.items()][:2])} for n in range(300)}
+    with pytest.raises(HandoverError, match="it holds more than 500 alerts"):
+        handover.read(forged(content, groups=many), CLUSTER, at(150))
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+UNWANTED = {
+    "deployment": {"uid": "u", "generation": 2, "suspended": True},
+    "unwanted_since": {"steady": 0, "wall": at(0).wall},
+}
+VANISH: list[Observation] = [*(gone(200, path) for path in PATHS), *(Ticked(at(200 + s)) for s in range(1, 40))]
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_plan_whose_source_the_reader_does_not_have_is_not_adopted(*, is_older: bool) -> None:
+    """No FlinkDeployment exists for ZooKeeper: a forged one that is suspended hides no missing leader."""
+    content = left_by(first_sight(), 11)
+    content = forged(content, operated=UNWANTED)
+    if is_older:
+        rows = [row for row in json.decode(OLDER.read_bytes())["rows"] if row[0] == "component"]
+        content = older(rows=[*rows, ["operated", CLUSTER, UNWANTED]])
+    state, _ = play(look(151, *(held(0, path, 1) for path in PATHS)), begin(150, content), NEXT)
+    assert state.clusters[CLUSTER].operated is None
+    _, effects = play(VANISH, replace(state, outbox={}), NEXT)
+    assert [title for title in sent(effects) if title.startswith("[CRITICAL]")]
+
+
+def test_a_plan_that_is_not_confirmed_expires() -> None:
+    """Who reads FlinkDeployments believes for ten minutes that the cluster is suspended, and not longer without reading it."""
+    policy = replace(NEXT, stores={CLUSTER: Store.ZOOKEEPER}, deployments=frozenset({CLUSTER}))
+    state = begin(20, forged(left_by(first_sight(), 11), operated=UNWANTED), policy)
+    state, _ = play(look(21, *(held(0, path, 1) for path in PATHS)), state, policy)
+    assert state.clusters[CLUSTER].operated
+    lost: list[Observation] = [*(gone(100, path) for path in PATHS), *(Ticked(at(s)) for s in range(101, 600))]
+    during, effects = play(lost, state, policy)
+    assert sent(effects) == []
+    _, effects = play([Ticked(at(s)) for s in range(600, 660)], during, policy)
+    assert [title for title in sent(effects) if title.startswith("[CRITICAL]")]
+    later: list[Observation] = [*(gone(700, path) for path in PATHS), *(Ticked(at(s)) for s in range(701, 740))]
+    _, effects = play(later, state, policy)
+    assert [title for title in sent(effects) if title.startswith("[CRITICAL]")]
+
+
+def test_a_failover_is_not_planned_because_a_handover_says_so() -> None:
+    """Neither the failover in progress nor an alert, where the reader could not know it."""
+    planned = [*first_sight(), *(gone(100, path) for path in PATHS), *(Ticked(at(100 + s)) for s in (31, 37))]
+    content = left_by(planned, 140)
+    found = document(content)
+    episode, groups = found["episode"], found["groups"]
+    assert isinstance(episode, dict)
+    assert isinstance(groups, dict)
+    intent = {"plan": "suspension", "after": 0}
+    for group in groups.values():
+        for member in group["members"].values():
+            member["alert"]["labels"] = {"planned": "true"}
+    content = forged(content, episode={**episode, "facts": {**episode["facts"], "intent": intent}}, groups=groups)
+    state = begin(150, content)
+    taken = state.clusters[CLUSTER].episode
+    assert taken
+    assert taken.facts.intent is None
+    labels = [m.alert.labels for group in state.alerts.groups.values() for m in group.members.values()]
+    assert [each.get("planned") for each in labels] == [None] * 3
 
 
 def test_an_empty_document_is_none() -> None:

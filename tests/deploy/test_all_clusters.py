@@ -67,6 +67,7 @@ def test_it_finds_clusters_in_every_namespace(
         found.finder.stop()
 
 
+@pytest.mark.covers("deployment:all-clusters")
 def test_its_pods_read_that_configuration(built: list[Manifest]) -> None:
     """And not that for one cluster, whose ConfigMap is gone; they are two observers."""
     (config,) = (found["metadata"]["name"] for found in built if "config.yaml" in found.get("data", {}))

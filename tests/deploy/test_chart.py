@@ -91,6 +91,7 @@ def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
     return found
 
 
+@pytest.mark.covers("deployment:chart")
 def test_it_is_what_kustomize_applies(tmp_path: Path) -> None:
     """With nothing but the cluster's id and the image's registry given, object for object and field for field."""
     kustomized = without_hashes(example(tmp_path, "kubernetes"))
@@ -142,6 +143,7 @@ def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
     assert {flag for flag in FLAGS if getattr(cluster, flag)} == {component.replace("-", "_")}
 
 
+@pytest.mark.covers("deployment:audit")
 def test_the_audit_is_what_kustomize_applies(tmp_path: Path) -> None:
     """The CronJob and its network policy, with the claims of deploy/audit."""
     kustomized = comparable(without_hashes(example(tmp_path, "kubernetes", "audit")))
@@ -151,6 +153,31 @@ def test_the_audit_is_what_kustomize_applies(tmp_path: Path) -> None:
     assert helmed == {
         key: found for key, found in kustomized.items() if key[0] not in {"Secret", "PersistentVolumeClaim"}
     }
+
+
+@pytest.mark.parametrize(
+    ("reached_by", "rules"),
+    [
+        ([], []),
+        (None, []),
+        (
+            [{"podSelector": {}}],
+            [{"from": [{"podSelector": {}}], "ports": [{"protocol": "TCP", "port": "ha-sidecar"}]}],
+        ),
+    ],
+    ids=["an empty list", "null", "one entry"],
+)
+def test_whoever_is_not_named_does_not_reach_the_port(reached_by: object, rules: list[object]) -> None:
+    """An empty `from` in a NetworkPolicy is everyone; in the values it is nobody."""
+    policy = of_kind(rendered({**REQUIRED, "networkPolicy": {"from": reached_by}}), "NetworkPolicy")
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert policy["spec"]["ingress"] == rules
+
+
+def test_an_entry_that_names_nobody_is_refused() -> None:
+    """The API server would refuse it too."""
+    with pytest.raises(HelmError, match="minProperties"):
+        rendered({**REQUIRED, "networkPolicy": {"from": [{}]}})
 
 
 def test_helm_has_nothing_to_say_against_it() -> None:

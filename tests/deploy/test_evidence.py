@@ -64,6 +64,7 @@ def test_each_sidecar_has_a_folder_of_its_own_on_the_volume(
     assert volume == {"name": "ha-sidecar-evidence", "emptyDir": {}}
 
 
+@pytest.mark.covers("deployment:evidence")
 def test_it_comes_on_top_of_the_base() -> None:
     """The example names both in this order, and the component replaces the configuration of the other, under its lasting name."""
     components = document(EXAMPLE / "kustomization.yaml")["components"]

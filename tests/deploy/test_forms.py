@@ -75,6 +75,7 @@ def test_they_are_made_from_the_one_in_base() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@pytest.mark.covers("deployment:base")
 def test_a_workload_gets_it_in_its_classic_form(kubernetes: Kubernetes, tmp_path: Path, kind: str) -> None:
     """Once, beside Flink's container, with evidence where wanted; the API server takes it."""
     for number, components in enumerate((["base"], ["base", "evidence"])):
@@ -85,6 +86,7 @@ def test_a_workload_gets_it_in_its_classic_form(kubernetes: Kubernetes, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@pytest.mark.covers("deployment:native")
 def test_a_workload_gets_it_in_its_native_form(tmp_path: Path, kind: str) -> None:
     """Moved, not copied; every field is one that Kubernetes has. (The API server of the tests is too old to know it.)"""
     pod = pod_of(built(tmp_path, kind, "base", "native"))
@@ -98,7 +100,11 @@ def test_a_workload_gets_it_in_its_native_form(tmp_path: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("component", "where"), [("flink-operator", "containers"), ("flink-operator/native", "initContainers")]
+    ("component", "where"),
+    [
+        pytest.param(component, where, marks=pytest.mark.covers(f"deployment:{component}"))
+        for component, where in (("flink-operator", "containers"), ("flink-operator/native", "initContainers"))
+    ],
 )
 def test_a_flink_deployment_gets_it_in_its_jobmanagers_alone(
     kubernetes: Kubernetes, tmp_path: Path, component: str, where: str

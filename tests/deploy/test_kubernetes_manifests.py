@@ -138,7 +138,7 @@ def who(kubeconfig: Path, cluster_id: str, seconds: float = PATIENCE_SECONDS) ->
 
 
 def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernetes) -> None:
-    """Of all verbs on all that is there, exactly three on Flink's ConfigMap and two on its own."""
+    """Of all verbs on all that is there, exactly two on Flink's ConfigMap and two on its own."""
     verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
     names = {
         "configmaps": ("", CONFIG_MAP, LEDGER, "other-cluster-config-map", ledger_name("other")),
@@ -151,7 +151,7 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
         for name in all_names
         if allowed(kubernetes, verb, resource, name)
     }
-    leaders = {(verb, "configmaps", CONFIG_MAP) for verb in ("get", "list", "watch")}
+    leaders = {(verb, "configmaps", CONFIG_MAP) for verb in ("list", "watch")}
     assert given == leaders | {(verb, "configmaps", LEDGER) for verb in ("get", "patch")}
 
 
@@ -184,6 +184,7 @@ def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path
         neighbours.write(b"claims", Document())
 
 
+@pytest.mark.covers("deployment:kubernetes/flink-1.14")
 def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, account: Path, tmp_path: Path) -> None:
     """With the component, the Role reads the ConfigMaps that have no names beforehand, and still writes its own alone."""
     labels = {"app": "old", "type": "flink-native-kubernetes"}
@@ -212,10 +213,13 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
 @pytest.mark.parametrize(
     ("component", "resource", "permitted"),
     [
-        ("events", "events", {"create", "get", "patch"}),
-        ("pod-names", "pods", {"list"}),
-        ("flink-deployments", "flinkdeployments.flink.apache.org", {"list", "watch"}),
-        ("node-drains", "pods", {"list", "watch"}),
+        pytest.param(component, *rights, marks=pytest.mark.covers(f"deployment:kubernetes/{component}"))
+        for component, *rights in (
+            ("events", "events", {"create", "get", "patch"}),
+            ("pod-names", "pods", {"list"}),
+            ("flink-deployments", "flinkdeployments.flink.apache.org", {"list", "watch"}),
+            ("node-drains", "pods", {"list", "watch"}),
+        )
     ],
 )
 def test_a_component_allows_what_it_is_for(
@@ -305,6 +309,7 @@ def test_the_cluster_is_the_same_everywhere(
     assert [rule["resourceNames"] for rule in of_kind(built, "Role")["rules"]] == [[CONFIG_MAP], [LEDGER]]
 
 
+@pytest.mark.covers("deployment:kubernetes")
 def test_the_pod_is_as_careful_as_the_sidecar_in_flinks_pod(built: list[Manifest], container: Manifest) -> None:
     """No privileges, a read-only root, its own service account, one replica."""
     (other,) = document(BASE / "sidecar.yaml")["spec"]["template"]["spec"]["containers"]
@@ -330,6 +335,7 @@ def test_what_is_written_to_is_a_volume(built: list[Manifest], pod: Manifest, co
     assert container["envFrom"] == [{"secretRef": {"name": of_kind(built, "Secret")["metadata"]["name"]}}]
 
 
+@pytest.mark.covers("deployment:kubernetes/two-replicas")
 def test_two_replicas_are_two_observers_on_two_nodes(kubernetes: Kubernetes, tmp_path: Path) -> None:
     """Each has its pod's name, one at a time is replaced or evicted, and the API server takes it."""
     manifests = example(tmp_path, "kubernetes", "kubernetes/two-replicas")
@@ -352,6 +358,7 @@ def test_two_replicas_are_two_observers_on_two_nodes(kubernetes: Kubernetes, tmp
 
 
 @pytest.mark.parametrize("name", ["kubernetes", "zookeeper"])
+@pytest.mark.covers("deployment:receivers-as-files")
 def test_receivers_can_be_read_only_files(kubernetes: Kubernetes, tmp_path: Path, name: str) -> None:
     """Then no variable holds one, and the Secret is mounted, read-only, where its component says."""
     manifests = example(tmp_path, name, "receivers-as-files")

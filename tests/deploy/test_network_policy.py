@@ -58,6 +58,7 @@ def test_the_sidecars_own_pod_is_open_to_prometheus_alone() -> None:
     assert len(rule["from"]) == 1
 
 
+@pytest.mark.covers("deployment:network-policy")
 def test_in_a_jobmanagers_pod_nothing_else_is_shut_out() -> None:
     """Every port but the sidecar's stays open to everybody; that one to Prometheus alone."""
     [sidecar] = document(BASE / "sidecar.yaml")["spec"]["template"]["spec"]["containers"]

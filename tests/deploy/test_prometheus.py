@@ -133,6 +133,7 @@ def test_prometheus_accepts_the_scrape_configuration(tmp_path: Path) -> None:
     assert f"{len(RECORDED)} rules found" in said
 
 
+@pytest.mark.covers("deployment:prometheus")
 def test_the_kustomization_applies_what_is_for_the_operator() -> None:
     """Both manifests, into the namespace of the sidecars."""
     kustomization = document(HERE / "kustomization.yaml")

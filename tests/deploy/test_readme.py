@@ -58,6 +58,13 @@ def test_its_helm_commands_install_something() -> None:
         assert "Deployment" in {found["kind"] for found in rendered(values)}
 
 
+@pytest.mark.covers(
+    "deployment:examples/kubernetes",
+    "deployment:examples/zookeeper",
+    "deployment:examples/all-clusters",
+    "deployment:examples/zookeeper-clusters",
+    "deployment:examples/flink-operator",
+)
 def test_its_kubectl_commands_are_taken_by_an_api_server(kubernetes: Kubernetes, tmp_path: Path) -> None:
     """`apply -k` of every example, without the operator's own kind, and each Secret and ConfigMap. The namespace is Flink's."""
     examples = [command.split()[-1] for command in commands("kubectl apply -k deploy/examples")]

@@ -31,6 +31,7 @@ def test_it_has_neither_account_nor_role_nor_ledger_in_kubernetes(built: list[Ma
     assert pod["automountServiceAccountToken"] is False
 
 
+@pytest.mark.covers("deployment:zookeeper-clusters")
 def test_its_pods_read_that_configuration(built: list[Manifest]) -> None:
     """They are two observers, whose environment names no cluster."""
     deployment, config = of_kind(built, "Deployment"), of_kind(built, "ConfigMap")

@@ -102,6 +102,7 @@ def lead(client: KazooClient, term: int) -> None:
     flink.publish(DISPATCHER, leader)
 
 
+@pytest.mark.covers("command:who")
 def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
     """As text for people, as one object a line for scripts; where somebody has no leader, the exit status is 1."""
     text = command("who", "--zookeeper", zookeeper.address)
@@ -159,6 +160,7 @@ def test_who_says_when_there_is_no_such_cluster(zookeeper: ZooKeeper, leader: Ka
 
 
 @pytest.mark.parametrize("view", ["transitions", "flink"])
+@pytest.mark.covers("command:watch")
 def test_watch_prints_each_change_at_once_and_ends_with_0(zookeeper: ZooKeeper, leader: KazooClient, view: str) -> None:
     """One JSON object a line, flushed; SIGTERM is a clean end."""
     watching = subprocess.Popen(
@@ -185,6 +187,7 @@ def test_watch_prints_each_change_at_once_and_ends_with_0(zookeeper: ZooKeeper, 
         assert watching.wait(timeout=15) == 0
 
 
+@pytest.mark.covers("command:run")
 def test_a_zookeeper_that_is_not_there_yet(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """The sidecar keeps trying, says so, is alive and not ready; and ready once ZooKeeper is there."""
     address = zookeeper.address

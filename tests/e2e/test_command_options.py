@@ -79,6 +79,7 @@ def test_completion_is_that_of_a_shell() -> None:
     assert completed("flink-ha-sidecar timeline --component rest") == {"rest_server"}
 
 
+@pytest.mark.covers("command:rules show")
 def test_the_route_tree_is_drawn_as_amtool_draws_it(tmp_path: Path) -> None:
     """Apart from the blanks of its first level."""
     alertmanager, ours = tmp_path / "alertmanager.yml", tmp_path / "rules.yaml"
@@ -103,6 +104,7 @@ def test_the_route_tree_is_drawn_as_amtool_draws_it(tmp_path: Path) -> None:
     assert tree(shown) == tree(drawn)
 
 
+@pytest.mark.covers("command:rules check")
 def test_rules_check_judges_each_file(tmp_path: Path) -> None:
     """What is wrong is on stderr, what is right on stdout; 2 if anything is wrong."""
     (tmp_path / "good.yaml").write_text("rules: [{alert: Mine, on: vacant, for: 5m, severity: info}]\n")
@@ -118,6 +120,7 @@ def test_rules_check_judges_each_file(tmp_path: Path) -> None:
     assert json.loads(ended.stdout)["rules"] == [{"alert": "Mine", "on": "vacant", "for": "5m", "severity": "info"}]
 
 
+@pytest.mark.covers("command:config check")
 def test_config_check_finds_what_is_outside_of_the_text(tmp_path: Path) -> None:
     """URLs that no service takes, each with its line, and a state folder that cannot be written."""
     (tmp_path / "state").write_text("a file")

@@ -65,6 +65,7 @@ def revoked(scene: Scene) -> dict[str, str]:
     return {each["component"]: each["observed_at"] for each in found if each["kind"] == "REVOKED"}
 
 
+@pytest.mark.covers("command:status")
 def test_status_has_every_cluster_and_the_worst_first(scene: Scene) -> None:
     """Who leads, since when, and what fires; a vacancy is as old as the sidecar knows it to be, and the exit status is 1."""
     lines = printed("status", "--config", scene.config, status=1).splitlines()
@@ -100,6 +101,7 @@ def test_the_log_is_json_and_warns_of_failed_deliveries(scene: Scene) -> None:
     assert SECRET not in text
 
 
+@pytest.mark.covers("command:alerts")
 def test_yaml_is_the_same_as_json(scene: Scene) -> None:
     """Of what does not change with time."""
     yaml = YAML(typ="safe").load(printed("alerts", "--config", scene.config, "-o", "yaml"))
@@ -173,6 +175,7 @@ def test_status_watch_prints_what_changes(scene: Scene, tmp_path: Path) -> None:
         assert watching.wait(timeout=30) == 0
 
 
+@pytest.mark.covers("command:silence add", "command:silence list", "command:silence expire")
 def test_alerts_that_are_silenced_say_by_whom(scene: Scene) -> None:
     """And why; a silence that is expired hides nothing any more."""
     matched = ["--matcher", 'cluster_id="payments"', "--duration", "1h", "--comment", "upgrade", "--author", "ann"]
@@ -190,6 +193,7 @@ def test_alerts_that_are_silenced_say_by_whom(scene: Scene) -> None:
     wait_for("its end to be known", lambda: states() == {"firing"})
 
 
+@pytest.mark.covers("command:episodes")
 def test_episodes_are_listed_the_newest_first(scene: Scene) -> None:
     """One in progress before all others."""
     lines = printed("episodes", "--config", scene.config).splitlines()
@@ -199,12 +203,14 @@ def test_episodes_are_listed_the_newest_first(scene: Scene) -> None:
     assert [(each["cluster_id"], each["phase"]) for each in found] == [("payments", "OPEN")]
 
 
+@pytest.mark.covers("command:explain")
 def test_explain_last_is_the_newest_one(scene: Scene) -> None:
     """Without its id."""
     lines = command("explain", "last", "--config", scene.config).stdout.splitlines()
     assert lines[1] == "cluster    payments"
 
 
+@pytest.mark.covers("command:timeline")
 def test_the_timeline_has_what_is_asked_for(scene: Scene) -> None:
     """By component, by kind, and since a moment."""
 
@@ -237,6 +243,7 @@ def test_the_transcripts_are_true(scene: Scene, line: str, shown: str) -> None:
     assert words(ended.stdout + ended.stderr) == words(shown)
 
 
+@pytest.mark.covers("command:annotate")
 def test_the_timeline_goes_on(scene: Scene) -> None:
     """With each record as it is written."""
     given = ["--config", scene.config, "--follow", "--last", "1", "--kind", "annotation", "-o", "json"]

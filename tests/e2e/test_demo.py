@@ -9,6 +9,7 @@ from tests.kit.sidecar_process import command
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
+@pytest.mark.covers("command:demo")
 def test_the_demo_shows_every_station_and_ends_well() -> None:
     """Transitions, the alert twice, metrics, the audit's answer; exit status 0."""
     shown = command("demo", seconds=300)

@@ -22,6 +22,7 @@ tests:
 """
 
 
+@pytest.mark.covers("command:rules test")
 def test_the_shipped_rules_pass_their_tests() -> None:
     """A line for the file, and status 0."""
     ended = command("rules", "test", str(RULES / "default.test.yaml"))
@@ -93,6 +94,7 @@ route:
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, receivers, said)
 
 
+@pytest.mark.covers("command:replay")
 def test_what_was_recorded_is_replayed_under_other_rules(tmp_path: Path) -> None:
     """The notifications that these rules would have made, one a line; what cannot be read is counted on stderr."""
     config, log = tmp_path / "rules.yaml", tmp_path / "log.jsonl"

@@ -5,13 +5,15 @@ import json
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.core.flink import znode_paths
+from sidecar.core.flink.configmaps import ConfigMapLayout
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B, job_manager
-from tests.kit.config_maps import ONE, ApiServerWriter, ConfigMaps
+from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.configmap_recorder import drivers
 from tests.kit.driver_recorder import Recorder, now
 from tests.kit.fake_flink import Flink
+from tests.kit.features import covering
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 
@@ -19,10 +21,8 @@ PATIENCE = 120.0
 """Seconds: a busy machine is slow, not wrong."""
 
 
-@pytest.mark.parametrize("era", znode_paths.ZNodeLayout)
-def test_znodes_are_written_to_a_real_zookeeper(
-    seen: Recorder, flink: KazooClient, era: znode_paths.ZNodeLayout
-) -> None:
+@pytest.mark.parametrize("era", covering("layout", ZNodeLayout))
+def test_znodes_are_written_to_a_real_zookeeper(seen: Recorder, flink: KazooClient, era: ZNodeLayout) -> None:
     """Leaders come, go and write again, a job comes and goes: what a driver sees is what is in memory."""
     fake = Flink(ZNodes(era, ZooKeeperWriter(flink, "")))
 
@@ -46,21 +46,23 @@ def test_znodes_are_written_to_a_real_zookeeper(
     seen.wait(agree, PATIENCE)
 
 
-def test_config_maps_are_written_to_a_real_api_server(kubernetes: Kubernetes) -> None:
+@pytest.mark.parametrize("era", covering("layout", ConfigMapLayout))
+def test_config_maps_are_written_to_a_real_api_server(kubernetes: Kubernetes, era: ConfigMapLayout) -> None:
     """The lease with its renewals, leaders and a job: what a driver sees is what is in memory."""
-    namespace = kubernetes.namespace("fake-flink")
+    namespace = kubernetes.namespace(f"fake-flink-{era.name.lower()}")
     namespace.allow("somebody", "create", "update", "delete")
     server = kubernetes.server
     writer = ApiServerWriter(server.url, kubernetes.authority.ca, server.users["somebody"], namespace.name)
-    fake = Flink(ConfigMaps(writer=writer)).grant(A).submit().publish_all(A)
+    fake = Flink(ConfigMaps(era, writer)).grant(A).submit().publish_all(A)
     with drivers() as start:
         recorder = start(KubernetesDriver(Access(kubernetes.kubeconfig()), namespace.name, CLUSTER, now))
 
         def agree() -> bool:
-            last = recorder.config_maps(ONE)[-1:]
-            seen = [(each.data, json.loads(each.leader)) for each in last if each.leader]
-            kept = fake.config_maps.maps.get(ONE)
-            return bool(last) and seen == ([(kept.data, kept.lease)] if kept else [])
+            last = {each.name: each for each in recorder.config_maps()}
+            seen = {
+                name: (each.data, json.loads(each.leader)) for name, each in last.items() if each.uid and each.leader
+            }
+            return seen == {name: (kept.data, kept.lease) for name, kept in fake.config_maps.maps.items()}
 
         recorder.wait(agree, PATIENCE)
         fake.config_maps.renew()
@@ -69,5 +71,6 @@ def test_config_maps_are_written_to_a_real_api_server(kubernetes: Kubernetes) ->
         fake.vacate(THE_JOB)
         fake.publish_all(B, DISPATCHER)
         recorder.wait(agree, PATIENCE)
-        fake.config_maps.delete()
+        for name in [*fake.config_maps.maps]:
+            fake.config_maps.delete(name)
         recorder.wait(agree, PATIENCE)

@@ -16,6 +16,7 @@ from sidecar.drivers.kubernetes.responses import (
     read_watch_event,
 )
 from tests.kit import hostile
+from tests.kit.groups import examples
 
 METADATA = hostile.objects(
     {
@@ -47,7 +48,7 @@ WHOLE = {
 
 
 @given(hostile.documents(EVENTS | LISTS | OBJECTS))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_any_answer_is_one_of_ours_or_none(body: bytes) -> None:
     """What is read can be handed on: its texts are texts, and what is no text in it was left out."""
     assert isinstance(read_message(body), str)

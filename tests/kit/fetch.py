@@ -1,42 +1,44 @@
-"""`make fetch`: what the tests run on and the repository does not hold, into the user's cache, all at once and before the first test.
+"""`make fetch`: what the tests run on and the repository does not hold, into the user's cache, once.
 
-Each piece is also fetched by the test that needs it first; here nothing waits for anything else, and the log says what is waited for.
+`python -m tests.kit.fetch [gate|long]`: what the tests of one command need, or all. Each piece is also fetched by the test that needs it
+first; here they are fetched at the same time, and the log says what is waited for.
 """
 
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.lab_error import LabError
 from tests.kit.amtool import AmtoolError, find_amtool, find_tool
 from tests.kit.axe import find_axe
 from tests.kit.flink_classes import archive_classes
+from tests.kit.groups import Tier
 from tests.kit.helm import find_helm
 from tests.kit.images import build_once
 from tests.kit.kubectl import find_kubectl
 from tests.kit.kubernetes_server import assets
 
-_IN_LABS: Final = ("2.3.0", "1.20.5")
-"""The versions of Flink that tests run with a ZooKeeper too."""
-FLINK_VERSIONS: Final = (*_IN_LABS, "1.14.6")
 _BUILD_SECONDS: Final = 1800.0
 _SPARK_SECONDS: Final = 600.0
+_REPORT_SECONDS: Final = 60.0
+"""How often the log names what is not there yet."""
 
 
 def _log(line: str) -> None:
     print(f"fetch: {line}", file=sys.stderr, flush=True)  # noqa: T201  a command says what it waits for
 
 
-def _flink() -> None:
-    for version in FLINK_VERSIONS:
+def _flink(*versions: str, archived: bool = True) -> None:
+    """`archived`: with the archive of its classes, for a version that tests run with a ZooKeeper too."""
+    for version in versions:
         flink_home(version, _log)
-    for version in _IN_LABS:
-        archive_classes(version, _log)
+        if archived:
+            archive_classes(version, _log)
 
 
 def _spark() -> None:
@@ -48,16 +50,31 @@ def _prometheus() -> None:
         find_tool(program, "prometheus")
 
 
-PIECES: Final[Mapping[str, Callable[[], object]]] = {
-    "Flink and the archives of its classes": _flink,
-    "the Kubernetes API server": partial(assets, _BUILD_SECONDS),
-    "Alertmanager's amtool": find_amtool,
-    "Prometheus and its promtool": _prometheus,
-    "kubectl with Kustomize": find_kubectl,
-    "Helm": find_helm,
-    "axe-core": find_axe,
-    "the container images": build_once,
-    "the archive of Spark's classes": _spark,
+class Piece(NamedTuple):
+    """Something to fetch. `tier`: the first command whose tests need it."""
+
+    tier: Tier
+    fetch: Callable[[], object]
+    hint: str = ""
+    """How to save the time that it takes."""
+
+
+PIECES: Final[Mapping[str, Piece]] = {
+    "the Kubernetes API server": Piece(
+        Tier.GATE,
+        partial(assets, _BUILD_SECONDS),
+        "built once from Debian's source, in 4 minutes or more; KUBEBUILDER_ASSETS may name a folder with kube-apiserver and etcd",
+    ),
+    "Flink 2.3.0 and the archive of its classes": Piece(Tier.GATE, partial(_flink, "2.3.0")),
+    "Alertmanager's amtool": Piece(Tier.GATE, find_amtool),
+    "Prometheus and its promtool": Piece(Tier.GATE, _prometheus),
+    "kubectl with Kustomize": Piece(Tier.GATE, find_kubectl),
+    "Helm": Piece(Tier.GATE, find_helm),
+    "the archive of Spark's classes": Piece(Tier.GATE, _spark),
+    "Flink 1.20.5 and the archive of its classes": Piece(Tier.LONG, partial(_flink, "1.20.5")),
+    "Flink 1.14.6": Piece(Tier.LONG, partial(_flink, "1.14.6", archived=False)),
+    "axe-core": Piece(Tier.LONG, find_axe),
+    "the container images": Piece(Tier.LONG, build_once),
 }
 
 
@@ -65,7 +82,7 @@ def _fetch(name: str) -> bool:
     """Whether it is there now."""
     began = time.monotonic()
     try:
-        PIECES[name]()
+        PIECES[name].fetch()
     except (LabError, AmtoolError, subprocess.SubprocessError, AssertionError) as error:
         _log(f"{name} could not be had: {error}")
         return False
@@ -73,11 +90,24 @@ def _fetch(name: str) -> bool:
     return True
 
 
-def main() -> int:
+def _wait(pieces: Mapping[Future[bool], str]) -> bool:
+    """Whether all are there in the end. Meanwhile the log names those that are not."""
+    began, missing = time.monotonic(), {*pieces}
+    while missing := wait(missing, _REPORT_SECONDS).not_done:
+        names = (
+            f"{pieces[each]} ({hint})" if (hint := PIECES[pieces[each]].hint) else pieces[each] for each in missing
+        )
+        _log(f"after {time.monotonic() - began:.0f} s not there yet: {', '.join(names)}")
+    return all(each.result() for each in pieces)
+
+
+def main(arguments: Sequence[str]) -> int:
     """The exit status: 0 when everything is there."""
-    with ThreadPoolExecutor(len(PIECES)) as pool:
-        return 0 if all([*pool.map(_fetch, PIECES)]) else 1
+    tiers = [*map(Tier, arguments)] or [*Tier]
+    wanted = [name for name, piece in PIECES.items() if piece.tier in tiers]
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        return 0 if _wait({pool.submit(_fetch, name): name for name in wanted}) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,13 +1,18 @@
-"""Which tests run one after the other on one worker, and what the log shows of it: `make test` starts several workers (pytest-xdist).
+"""Which tests `make test` and `make test-long` run, and which of them run one after the other on one worker (pytest-xdist).
 
-A plugin of pytest, loaded by tests/conftest.py. A group is what shares a costly server, else a file. Those that take longest begin first.
+A plugin of pytest, loaded by tests/conftest.py. `make test` is the gate: every feature once, on the real thing; what repeats it or takes
+long is in `make test-long`. A group is what shares a costly server, else a file. Those that take longest begin first.
 """
 
+import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -59,12 +64,136 @@ _GROUPS: Final = {
 in which those that compute and those that wait take turns: a worker that begins a long group late is the one that all others wait for.
 """
 
+
+class Tier(StrEnum):
+    """Which command runs a test. Without `--tier`, pytest runs all."""
+
+    GATE = "gate"
+    """`make test`."""
+    LONG = "long"
+    """`make test-long`."""
+
+
+LONG: Final[dict[str, tuple[str, ...]]] = {
+    "this table": ("test_tiers.py::test_every_row", "test_tiers.py::test_every_test"),
+    "random faults on whole systems": ("campaign/test_short",),
+    "killed and damaged, again and again": (
+        "audit/test_compact.py::test_dying",
+        "audit/test_compact.py::test_killed",
+        "audit/test_compact.py::test_readers",
+        "audit/test_crash",
+        "audit/test_ingest.py::test_a_lost_checkpoint",
+        "audit/test_ingest.py::test_following",
+        "audit/test_ingest.py::test_of_a_damaged_segment",
+        "audit/test_poison",
+        "audit/test_shell.py::test_from_a_pipe",
+        "audit/test_verify.py::test_a_full_disk",
+        "audit/test_verify.py::test_with_a_dead_jvm",
+        "e2e/test_handover.py::test_a_sidecar_that_is_killed",
+        "e2e/test_kill",
+    ),
+    "the audit's answers over every history, and how they are computed; the gate has the cookbook, and each command": (
+        "audit/test_answers",
+        "audit/test_comments.py::test_audit_sql",
+        "audit/test_comments.py::test_describe",
+        "audit/test_compact.py::test_a_",
+        "audit/test_compact.py::test_columns",
+        "audit/test_compact.py::test_late_records",
+        "audit/test_compact.py::test_our_own_query",
+        "audit/test_compact.py::test_what_was",
+        "audit/test_compilers",
+        "audit/test_cookbook.py::test_the_script",
+        "audit/test_ingest.py::test_a_transition",
+        "audit/test_ingest.py::test_an_id",
+        "audit/test_ingest.py::test_rows_of",
+        "audit/test_ingest.py::test_two_spools",
+        "audit/test_materialized",
+        "audit/test_queries_only.py::test_folders_are_listed",
+        "audit/test_queries_only.py::test_nothing_can_be_written",
+        "audit/test_queries_only.py::test_only_what_is_described",
+        "audit/test_recent_leadership",
+        "audit/test_report.py::test_a_time_without",
+        "audit/test_report.py::test_a_week",
+        "audit/test_report.py::test_it_stays_small",
+        "audit/test_report.py::test_what_cannot_be_reported",
+        "audit/test_session",
+        "audit/test_sql.py::test_a_question_is_small",
+        "audit/test_sql.py::test_what_is_interpreted",
+        "audit/test_visible_ids",
+        "audit/test_warm_up.py::test_an_archive",
+    ),
+    "object stores, a Spark cluster, other file systems": (
+        "audit/test_cluster",
+        "audit/test_elsewhere",
+        "audit/test_object_store.py::test_a_",
+        "audit/test_object_store.py::test_compacted",
+        "audit/test_object_store.py::test_every_command",
+        "audit/test_object_store.py::test_killed",
+        "audit/test_object_store.py::test_one_of_both",
+        "audit/test_object_store.py::test_only_what",
+        "audit/test_object_store.py::test_two_writers",
+        "audit/test_object_store.py::test_what_is_too_old",
+    ),
+    "versions of Flink beside 2.3.0, and the judgement of Flink's own listener": (
+        "deploy/test_forms.py::test_flink_makes_its_pods_from_the_template[1",
+        "e2e/test_failover",
+        "e2e/test_flink_listener",
+        "e2e/test_kubernetes_failover.py::test_a_config_map_for_each_component",
+        "e2e/test_kubernetes_failover.py::test_each_way_in_which_a_leader_goes[1",
+        "integration/test_kubernetes_replay",
+        "integration/test_zookeeper_replay",
+        "lab/test_flink",
+        "lab/test_job",
+    ),
+    "images and browsers": (
+        "audit/test_report_page",
+        "deploy/test_image_build",
+        "shell/test_page_in_browser",
+        "sinks/notify/test_formatting.py::test_a_mail_is_readable",
+    ),
+    "long outages, many servers, many observers": (
+        "e2e/test_alertmanager.py::test_an_alert_is_one_everywhere",
+        "e2e/test_one_voice.py::test_three_sidecars",
+        "integration/test_kubernetes_finder.py::test_what_an_outage_hides",
+        "integration/test_kubernetes_outages",
+        "integration/test_silences.py::test_a_document",
+        "integration/test_silences.py::test_a_known_silence",
+        "integration/test_silences.py::test_one_silence_holds_for_every_sidecar[kubernetes",
+        "integration/test_trickling_stores",
+        "integration/test_zookeeper_ensemble",
+        "integration/test_zookeeper_finder.py::test_whatever_comes_and_goes",
+    ),
+}
+"""Why tests are in `make test-long` alone, and the beginnings of their ids; so are those that assert seconds. All others are the gate's. A
+property is in both: with few examples in the gate, with all in the long tier. tests/test_tiers.py holds the gate to a test of each feature.
+"""
+_FEW: Final = 10
+"""One example of so many is tried in the gate."""
+
 _ROOMS: Final = ("audit", "e2e", "campaign", "integration", "deploy", "lab", "sinks", "shell")
 """The order of the files: first those whose tests take long."""
 
 _FAST_ROOMS: Final = tuple(f"tests/{room}/" for room in ("core", "settings", "simulation", "shell", "sinks"))
 _SERVERS: Final = {"java", "zookeeper", "lab", "spark"}
 """Fixtures that a test of the fast lane does without. Whoever runs a JVM asks for `java`."""
+_FETCHED: Final = {"java", "zookeeper", "lab", "kubernetes"}
+"""Fixtures of what `make fetch` brings. Spark is installed with the project, and starts from nothing."""
+
+_tier: Tier | None = None
+
+
+def examples(number: int) -> int:
+    """With how many examples a property is tried: `number` of them, and a tenth in the gate."""
+    return max(1, number // _FEW) if _tier is Tier.GATE else number
+
+
+def tiers_of(item: pytest.Item) -> set[Tier]:
+    """Which commands run the test."""
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return {*Tier}
+    name = item.nodeid.removeprefix("tests/")
+    late = item.get_closest_marker("timing") or any(name.startswith(begins) for begins in LONG.values())
+    return {Tier.LONG if late else Tier.GATE}
 
 
 def group_of(nodeid: str) -> str:
@@ -96,14 +225,35 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
     return GroupScheduling(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `make test`, `make test-long` and the tests of both give."""
+    parser.addoption("--collected", metavar="FILE", type=Path, help="write the tests and what each covers, as JSON")
+    parser.addoption(
+        "--tier", type=Tier, choices=[*Tier], help="the tests of one command alone, see tests/kit/groups.py"
+    )
+    parser.addoption("--explore", action="store_true", help="property tests try other inputs than in the last run")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the groups that take longest first, and mark what `make test-fast` runs."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the tier, put the groups that take longest first, and mark what needs no server, and what needs nothing fetched."""
+    if _tier:
+        others = [item for item in items if _tier not in tiers_of(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _tier in tiers_of(item)]
     for item in items:
         fixtures: Sequence[str] = getattr(item, "fixturenames", ())
-        if item.nodeid.startswith(_FAST_ROOMS) and not _SERVERS & {*fixtures} and not item.get_closest_marker("timing"):
+        fast = item.nodeid.startswith(_FAST_ROOMS) and not item.get_closest_marker("timing")
+        if fast and not _SERVERS & {*fixtures}:
             item.add_marker(pytest.mark.fast)
+        if (fast or item.nodeid.startswith("tests/audit/")) and not _FETCHED & {*fixtures}:
+            item.add_marker(pytest.mark.unfetched)
     items.sort(key=lambda item: _turn(item.nodeid))
+    if file := config.getoption("--collected"):
+        marks = {item.nodeid: [*item.iter_markers("covers")] for item in items}
+        file.write_text(
+            json.dumps({test: [name for mark in found for name in mark.args] for test, found in marks.items()})
+        )
 
 
 class Progress:
@@ -144,6 +294,12 @@ class Progress:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Called once in each process, when there is a terminal."""
+    global _tier  # noqa: PLW0603  one for each process; `examples` is asked for while modules of tests are imported
+    _tier = config.getoption("--tier")
+    # What a run says is about the code alone: the same code has the same answer. What others may find is looked for with --explore.
+    few = examples(hypothesis.settings().max_examples)
+    hypothesis.settings.register_profile("tier", max_examples=few, derandomize=not config.getoption("--explore"))
+    hypothesis.settings.load_profile("tier")
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal and config.getoption("numprocesses", None):
         config.pluginmanager.register(Progress(terminal), "progress-of-groups")

@@ -150,7 +150,7 @@ def books(sidecar: Sidecar) -> Books:
         if record["type"] == "notification" and record["delivery_id"]:
             outcomes[record["outcome"]] += 1
             ends = found.setdefault(record["delivery_id"], [])
-            if record["outcome"] in {"delivered", "already_told", "gave_up"}:
+            if record["outcome"] in {"delivered", "already_told", "gave_up", "superseded"}:
                 ends.append(record["outcome"])
     return Books(
         outcomes["queued"],

@@ -33,7 +33,8 @@ class Reply(NamedTuple):
     """An answer of a service."""
 
     status: int
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] | str
+    """A text is sent as it is."""
     headers: Mapping[str, str] = {}
 
 
@@ -313,17 +314,20 @@ class _Handler(BaseHTTPRequestHandler):
         fault = internet.fault()
         reply = Reply(fault, {"message": "out of order"})
         if fault in {0, 599}:
-            reply = internet.services[self.host].answer(self.path, dict(self.headers), body)
+            host = self.host or str(urlsplit(self.path).hostname)
+            reply = internet.services[host].answer(self.path, dict(self.headers), body)
             internet.took()
         if fault == 599:
             reply = Reply(502, {"message": "the gateway lost the answer"})
-        content = json.dumps(reply.body).encode()
+        content = (reply.body if isinstance(reply.body, str) else json.dumps(reply.body)).encode()
         self.send_response(reply.status)
         for name, value in {"Content-Length": str(len(content)), "Connection": "close", **reply.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
         self.close_connection = True
+
+    do_GET = do_POST  # noqa: N815  as http.server calls it
 
     def finish(self) -> None:
         """Close the connection, which after CONNECT is another object than the server knows."""

@@ -70,7 +70,7 @@ class Site:
         """Status, headers and body."""
         request = urllib.request.Request(self.url(path), method=method, headers=dict(headers or {}))
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, dict(answer.headers), answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

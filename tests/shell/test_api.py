@@ -19,6 +19,7 @@ from tests import ROOT
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.core.views.test_alert_view import vacant
 from tests.kit.core_sidecar import Sidecar
+from tests.kit.groups import examples
 from tests.shell.reading import show
 from tests.shell.remembering import hostile_records, remember, two_failovers
 from tests.shell.site import Site, captured
@@ -144,7 +145,7 @@ def test_an_unknown_cluster_is_not_found(site: Site) -> None:
     assert site.get("/?cluster=orders") == (404, "no cluster 'orders' is watched\n")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     path=st.sampled_from(["/", "/episodes/", "/metrics", OPENAPI_PATH, *(path.path for path in API)]),
     name=st.text(max_size=40) | st.from_regex(r"[0-9a-f-]{1,40}", fullmatch=True),

@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -69,6 +70,7 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
         journal.close()
 
 
+@pytest.mark.covers("metric:flink_ha_notifications")
 def test_the_first_scrape_has_every_known_series_at_0(tmp_path: Path) -> None:
     """Components by kinds, causes, receivers by reasons and outcomes: right after the start, before anything was seen."""
     found = at_the_start(tmp_path, POLICY)
@@ -85,6 +87,7 @@ def test_the_first_scrape_has_every_known_series_at_0(tmp_path: Path) -> None:
     assert {receiver for receiver, _, _ in told} == set(POLICY.receivers)
 
 
+@pytest.mark.covers("metric:flink_ha_evidence")
 def test_evidence_is_counted_from_0_where_it_is_captured(tmp_path: Path) -> None:
     """Every kind by every outcome; where nothing is captured there is nothing to count."""
     assert of(at_the_start(tmp_path / "without", POLICY), "flink_ha_evidence_total", "kind") == set()

@@ -2,15 +2,31 @@
 
 from uuid import UUID
 
+import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from sidecar import __version__
 from sidecar.core.effects import Append, Effect
-from sidecar.core.observations import ConnectionState, StoreObserved, Ticked, ViewObserved
+from sidecar.core.flink.znode_paths import LATCH
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ClusterFound,
+    ClustersListed,
+    ConnectionState,
+    DeliveryOutcome,
+    NothingFound,
+    NotProcessed,
+    StoreObserved,
+    Ticked,
+    ViewObserved,
+)
+from sidecar.core.policy.policy import Destination
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.sinks.metrics import SinkHealth, renderer
+from tests.kit.core_sidecar import fail_over, telling, watching
 from tests.kit.java_serialization import connection_info
 from tests.kit.metric_families import WELL
 from tests.kit.observed_failovers import CLUSTER, PATHS, at, failover, first_sight, gone, held, play
@@ -34,6 +50,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
+@pytest.mark.covers("metric:flink_ha_leader_transitions", "metric:flink_ha_leadership", "metric:flink_ha_view_up")
 def test_a_failover_is_counted_by_component_and_kind() -> None:
     """Three components lost their leader and got another."""
     found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
@@ -46,6 +63,7 @@ def test_a_failover_is_counted_by_component_and_kind() -> None:
     assert found[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 1
 
 
+@pytest.mark.covers("metric:flink_ha_episodes")
 def test_a_failover_that_is_over_is_counted_once_by_its_cause() -> None:
     """However many components it moved."""
     found = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(30))]), second=31)
@@ -55,6 +73,11 @@ def test_a_failover_that_is_over_is_counted_once_by_its_cause() -> None:
     assert counted == {"jobmanager_lost": 1}
 
 
+@pytest.mark.covers(
+    "metric:flink_ha_last_episode_timestamp_seconds",
+    "metric:flink_ha_last_episode_vacant_seconds",
+    "metric:flink_ha_last_episode_downtime_seconds",
+)
 def test_the_last_failover_is_there_with_its_id_and_durations() -> None:
     """Its end as a time, how long no leader was published, and the bounds that are known; the one before it is gone."""
     scene = [*first_sight(), *failover(10, term=2), Ticked(at(30)), *failover(40, term=3), Ticked(at(60))]
@@ -69,6 +92,7 @@ def test_the_last_failover_is_there_with_its_id_and_durations() -> None:
     }
 
 
+@pytest.mark.covers("metric:flink_ha_leader_info")
 def test_the_info_metric_has_the_current_leader_only() -> None:
     """No stale series: one leader a component."""
     found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
@@ -76,6 +100,7 @@ def test_the_info_metric_has_the_current_leader_only() -> None:
     assert leaders == ["pekko.tcp://flink@jm-2:6123/user/rpc/x_1"] * 3
 
 
+@pytest.mark.covers("metric:flink_ha_vacant_seconds")
 def test_a_vacancy_grows_and_a_lost_view_is_no_vacancy() -> None:
     """Vacant for seven seconds; and once we cannot see, there is no number at all."""
     scene = [*first_sight(), gone(10, PATHS[1])]
@@ -91,6 +116,7 @@ def test_a_vacancy_grows_and_a_lost_view_is_no_vacancy() -> None:
     assert blind[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 0
 
 
+@pytest.mark.covers("metric:flink_ha_observation_delay_seconds")
 def test_the_delay_of_each_write_is_in_one_bucket() -> None:
     """The histogram's count is the number of writes seen, and its buckets add up."""
     state, effects = play([*first_sight(), *failover(10, term=2)])
@@ -99,6 +125,7 @@ def test_the_delay_of_each_write_is_in_one_bucket() -> None:
     assert found[key("flink_ha_observation_delay_seconds_bucket", le="0.005")] == 3
 
 
+@pytest.mark.covers("metric:flink_ha_zookeeper_zxid_headroom")
 def test_the_headroom_of_zookeepers_numbers_is_told_once_known() -> None:
     """The low 32 bits of the newest zxid are what is used up of this epoch; until it is known, there is no series."""
     name = key("flink_ha_zookeeper_zxid_headroom", cluster_id=CLUSTER)
@@ -107,6 +134,7 @@ def test_the_headroom_of_zookeepers_numbers_is_told_once_known() -> None:
     assert scraped(*play([*first_sight(), told]), second=13)[name] == 0xFFFF
 
 
+@pytest.mark.covers("metric:flink_ha_split_leaderships")
 def test_a_split_leadership_is_counted() -> None:
     """Two that take turns at one component: one split leadership; before that, none."""
     name = key("flink_ha_split_leaderships", cluster_id=CLUSTER)
@@ -125,6 +153,12 @@ def test_hostile_addresses_stay_inside_their_label() -> None:
     assert [value for (name, _), value in found.items() if name == "flink_ha_view_up"] == [1]
 
 
+@pytest.mark.covers(
+    "metric:flink_ha_journal_up",
+    "metric:flink_ha_unsaved_records",
+    "metric:flink_ha_lost_records",
+    "metric:flink_ha_spool_pending_records",
+)
 def test_trouble_with_the_journal_can_be_seen() -> None:
     """A journal that cannot be written is a metric."""
     found = scraped(*play(first_sight()), second=1, health=Health("disk full", 12, 3, 4))
@@ -134,6 +168,7 @@ def test_trouble_with_the_journal_can_be_seen() -> None:
     assert found[key("flink_ha_spool_pending_records")] == 4
 
 
+@pytest.mark.covers("metric:flink_ha_spool_up", "metric:flink_ha_ledger_up", "metric:flink_ha_handover_up")
 def test_trouble_with_what_is_written_elsewhere_can_be_seen() -> None:
     """A spool, a ledger or a handover that cannot be written is a metric; what was not needed yet has no series."""
     found = scraped(*play(first_sight()), second=1)
@@ -144,9 +179,98 @@ def test_trouble_with_what_is_written_elsewhere_can_be_seen() -> None:
     assert (found[key("flink_ha_spool_up")], found[ledger], found[handover]) == (0, 1, 0)
 
 
+@pytest.mark.covers("metric:flink_ha_kubernetes_events")
 def test_events_are_counted_by_outcome() -> None:
     """Where a cluster has any."""
     written = key("flink_ha_kubernetes_events_total", outcome="written")
     assert written not in scraped(*play(first_sight()), second=1)
     sinks = SinkHealth(True, {}, {}, {"written": 3, "dropped": 0})
     assert scraped(*play(first_sight()), second=1, sinks=sinks)[written] == 3
+
+
+@pytest.mark.covers("metric:flink_ha_sidecar")
+def test_the_version_of_the_sidecar_is_a_label() -> None:
+    """So that a query can tell which versions run."""
+    assert scraped(*play([]), second=0)[key("flink_ha_sidecar_info", version=__version__)] == 1
+
+
+@pytest.mark.covers("metric:flink_ha_contenders")
+def test_contenders_are_counted_while_connected() -> None:
+    """The children of the latch; while the store cannot be read, their number is not known."""
+    contenders = key("flink_ha_contenders", cluster_id=CLUSTER)
+    scene = [*first_sight(), ChildrenObserved(at(1), CLUSTER, LATCH, ("a-latch-1", "b-latch-2"))]
+    assert scraped(*play(scene), second=2)[contenders] == 2
+    lost = ViewObserved(at(2), CLUSTER, ConnectionState.LOST)
+    assert contenders not in scraped(*play([*scene, lost, Ticked(at(9))]), second=10)
+
+
+@pytest.mark.covers("metric:flink_ha_cluster_found")
+def test_a_cluster_of_which_there_is_no_trace_is_not_found() -> None:
+    """0 is for a misspelled id; a cluster whose leaders were seen once stays found."""
+    found = key("flink_ha_cluster_found", cluster_id=CLUSTER)
+    assert scraped(*play(first_sight()), second=1)[found] == 1
+    connected, *_, complete = first_sight()[1:]
+    nothing = [connected, NothingFound(at(0), CLUSTER, "zk:2181/flink/misspelled"), complete]
+    assert scraped(*play(nothing), second=1)[found] == 0
+
+
+@pytest.mark.covers("metric:flink_ha_clusters_watched", "metric:flink_ha_clusters_left_out")
+def test_clusters_that_are_found_are_counted_and_those_left_out_too() -> None:
+    """Only where clusters are searched for."""
+    watched, left_out = key("flink_ha_clusters_watched"), key("flink_ha_clusters_left_out")
+    assert not {watched, left_out} & scraped(*play(first_sight()), second=1).keys()
+    listed = ClustersListed(at(1), "zk:2181/flink", frozenset({"a", "b"}), left_out=3)
+    found = scraped(*play([ClusterFound(at(0), "a"), ClusterFound(at(0), "b"), listed]), second=2)
+    assert (found[watched], found[left_out]) == (2, 3)
+
+
+@pytest.mark.covers("metric:flink_ha_unobserved_changes")
+def test_changes_that_nobody_observed_are_counted() -> None:
+    """The znode says that it was written three times since it was last read: two of them were missed."""
+    term = held(10, PATHS[1], 1)
+    assert term.position is not None
+    rewritten = replace(held(10, PATHS[1], 2), position=replace(term.position, mzxid=400, version=3))
+    assert scraped(*play([*first_sight(), rewritten]), second=11)[key("flink_ha_unobserved_changes_total")] == 2
+
+
+@pytest.mark.covers("metric:flink_ha_quarantines")
+def test_what_was_left_out_of_a_step_is_counted() -> None:
+    """As often as it was, though what lately raised an error is named once."""
+    found = scraped(*play(first_sight()), second=1, health=Health(quarantined=("rule A",), quarantines=3))
+    assert found[key("flink_ha_quarantines_total")] == 3
+
+
+@pytest.mark.covers("metric:flink_ha_unprocessed_observations")
+def test_observations_that_could_not_be_processed_are_counted() -> None:
+    """Of each, the state of its path is unknown as well."""
+    found = scraped(*play(first_sight()), second=1, health=Health(unprocessed=2))
+    assert found[key("flink_ha_unprocessed_observations_total")] == 2
+    found = scraped(*play([*first_sight(), NotProcessed(at(1), CLUSTER, PATHS[1], "a defect")]), second=2)
+    assert found[key("flink_ha_leadership", cluster_id=CLUSTER, component="dispatcher", state="unknown")] == 1
+
+
+@pytest.mark.covers("metric:flink_ha_rules_up")
+def test_rules_on_disk_that_are_not_in_use_can_be_seen() -> None:
+    """A reload failed: the previous ones are kept."""
+    assert scraped(*play(first_sight()), second=1)[key("flink_ha_rules_up")] == 1
+    found = scraped(*play(first_sight()), second=1, health=Health(rules_problem="line 3: no such trigger"))
+    assert found[key("flink_ha_rules_up")] == 0
+
+
+@pytest.mark.covers("metric:flink_ha_outbox_pending")
+def test_deliveries_that_are_not_settled_are_counted() -> None:
+    """Two destinations of one alert."""
+    found = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(60))]), second=61)
+    assert found[key("flink_ha_outbox_pending")] == 2
+
+
+def test_a_scheduled_close_is_not_pending() -> None:
+    """The incident of a failover that is over is closed later; a message that cannot be delivered is pending."""
+    flink, sidecar = watching(policy=telling(Destination("ops", 0, in_order=True, keeps_incidents=True)))
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]
+    assert scraped(sidecar.state, [], second=60)[key("flink_ha_outbox_pending")] == 0
+    sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
+    sidecar.waits(300)
+    assert scraped(sidecar.state, [], second=360)[key("flink_ha_outbox_pending")] == 1

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from sidecar import history
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Destination
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
 from tests.kit.cluster import CLUSTER, A, B
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, telling, watching
 from tests.kit.fake_flink import Flink
 from tests.shell.reading import Markup, read, said, show
 from tests.shell.remembering import (
@@ -130,6 +131,17 @@ def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
     assert "This page is out of date: the owner's thread has been stuck for 40 s." in page
     assert "dispatcher jm-b:6123" in page
     assert "Earlier failovers" not in page
+
+
+def test_a_scheduled_close_is_no_pending_notification(site: Site) -> None:
+    """The incident of a failover that is over is closed later."""
+    pager = Destination("ops", 0, in_order=True, keeps_incidents=True)
+    flink, sidecar = watching(policy=telling(pager))
+    fail_over(flink, sidecar)
+    sidecar.waits(60)
+    assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]
+    show(site, sidecar)
+    assert "Pending notifications None." in read(site)
 
 
 def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:

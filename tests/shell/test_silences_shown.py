@@ -115,6 +115,7 @@ def test_hostile_texts_of_a_silence_are_text(site: Site) -> None:
     assert page.replace("\n", "").isprintable()
 
 
+@pytest.mark.covers("metric:flink_ha_silences", "metric:flink_ha_silences_up")
 def test_silences_as_metrics(silenced: Sidecar) -> None:
     """How many are active, and whether they can be read."""
 

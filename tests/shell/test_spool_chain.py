@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.journal import FILE, Journal, JournalReader
+from sidecar.sinks.spool import chain
+from sidecar.sinks.spool.chain import Chain, read_chain
 from sidecar.sinks.spool.folder import Folder
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_spool import sealed_ids
@@ -153,6 +156,40 @@ def test_a_file_that_is_no_segment_of_ours_hides_no_record(tmp_path: Path, plant
     assert ours <= set(found)
     assert set(numbers(tmp_path)) == ours
     assert max(numbers(tmp_path).values()) < 9_000_000_000_000_000
+
+
+@pytest.mark.parametrize("length", [10, 3 << 20], ids=["many records", "long ids"])
+def test_what_unpacks_to_much_takes_little_memory(tmp_path: Path, length: int) -> None:
+    """A small file of records of this observer, with a name that has room for them: at the start it takes no memory that grows with it."""
+    place = Folder(tmp_path)
+    line = json.dumps({"id": "x" * length, "observer": OWN}).encode() + b"\n"
+    with gzip.open(tmp_path / f"{1:016d}-{10_000_000:016d}.jsonl.gz", "wb", compresslevel=1) as file:
+        for _ in range((60 << 20) // (length + 100)):
+            file.write(line)
+    tracemalloc.start()
+    try:
+        assert read_chain(place, OWN, 0, {"wanted": 1}, latest=10_000_000).held == frozenset()
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (bytes(2000), "it is larger than 1000 bytes"),
+        (packed([{"id": "x" * 1000, "observer": OWN}] * 20), "unpacked it is larger than 10000 bytes"),
+    ],
+)
+def test_a_segment_that_is_too_large_is_named_and_ignored(
+    tmp_path: Path, content: bytes, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Packed, and unpacked."""
+    monkeypatch.setattr(chain, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(chain, "_MOST_UNPACKED", 10_000)
+    (tmp_path / f"{1:016d}-{9999:016d}.jsonl.gz").write_bytes(content)
+    assert read_chain(Folder(tmp_path), OWN, 0, {}, latest=9999) == Chain(0, 0, frozenset())
+    assert problem in caplog.text
 
 
 def test_a_segment_that_was_damaged_is_written_again(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import TransitionRecord
+from sidecar.core.views.verdict import verdicts
 from sidecar.loop import Loop
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY
@@ -156,6 +157,30 @@ def test_where_time_itself_cannot_be_processed_the_snapshot_stands_still(
     wait_until(lambda: house.loop.snapshot.at > stood.at)
     assert isinstance(house.loop, Loop)
     assert not house.died.is_set()
+
+
+def test_a_rule_that_raises_is_logged_counted_and_shown_and_time_goes_on(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other rules notify; `/livez` stays well, the snapshot says what was left out."""
+
+    def raises(*_: object) -> None:
+        raise ZeroDivisionError("a mistake\nof ours")
+
+    monkeypatch.setattr("sidecar.core.alerting.rules._vacancies", raises)
+    with caplog.at_level(logging.ERROR):
+        house.loop.start()
+        house.bring(first_sight()[1:])
+        house.bring(failover(0, term=2))
+        wait_until(lambda: house.sent and house.loop.snapshot.health.quarantines > 1)
+    line = f"rule FlinkNoLeader of cluster {CLUSTER}: ZeroDivisionError: a mistake\ufffdof ours"
+    health = house.loop.snapshot.health
+    assert (health.quarantined, health.unprocessed) == ((line,), 0)
+    assert [each.getMessage() for each in caplog.records] == [
+        f"left out what raised an error, all else goes on: {line}"
+    ]
+    [verdict, _] = verdicts(house.loop.snapshot)
+    assert verdict.sentence == f"left out because of an error in the sidecar: {line}"
 
 
 def test_an_observation_of_a_cluster_that_nobody_knows_harms_nobody(house: House) -> None:

@@ -22,7 +22,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.views.explain import MOST_KEPT, find, in_words
-from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.journal import JournalReader
 from tests.kit.cluster import job_manager
 from tests.kit.core_sidecar import Sidecar
@@ -63,6 +63,14 @@ def test_ready_means_seen_whole(site: Site) -> None:
     lost = ViewObserved(at(5), CLUSTER, ConnectionState.SUSPENDED)
     site.snapshot = Snapshot(at(5), play([*scene, lost])[0])
     assert site.get("/readyz") == (503, "the view of the store is incomplete: default: SUSPENDED\n")
+
+
+def test_what_was_left_out_because_of_an_error_is_named(site: Site) -> None:
+    """The sidecar is ready, as all else goes on; `/readyz` and the page say what is not done."""
+    line = "rule FlinkNoLeader of cluster <b>: IndexError: 7"
+    site.snapshot = Snapshot(at(0), play(first_sight())[0], health=Health(quarantined=(line,)))
+    assert site.get("/readyz") == (200, f"ok; left out because of an error in the sidecar: {line}\n")
+    assert "rule FlinkNoLeader of cluster &lt;b&gt;: IndexError: 7" in site.get("/")[1]
 
 
 def test_alive_means_that_the_owner_moves(site: Site) -> None:

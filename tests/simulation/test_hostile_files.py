@@ -14,6 +14,7 @@ from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.record_files import RecordFiles, ReplayError, lines
 from sidecar.simulation.zookeeper_log import TransactionReplay, are_transactions
 from tests.kit import hostile
+from tests.kit.groups import examples
 
 AT = "2026-11-20T08:00:00.000000Z"
 TIMES = (
@@ -84,7 +85,9 @@ def file_of(records: list[bytes], folder: Path) -> Path:
 
 @given(records=st.lists(hostile.documents(spoiled(TRANSITION, "observed_at")), min_size=1, max_size=6))
 @settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None,
+    max_examples=examples(80),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_lines_are_records_or_counted(records: list[bytes], tmp_path: Path) -> None:
     """Each is replayed, was replayed before, is another observer's, or is counted."""
@@ -98,7 +101,9 @@ def test_any_lines_are_records_or_counted(records: list[bytes], tmp_path: Path) 
 
 @given(records=st.lists(hostile.documents(spoiled(TRANSACTION, "t_ms")), min_size=1, max_size=6))
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None,
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_lines_are_transactions_or_counted(records: list[bytes], tmp_path: Path) -> None:
     """A log of ZooKeeper's with anything in it is replayed to its end."""

@@ -47,6 +47,7 @@ def preview(folder: Path, *arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
+@pytest.mark.covers("command:alert preview")
 def test_each_destination_gets_its_payload(remembered: tuple[Path, Sidecar]) -> None:
     """Title and text are those of the message, with the link of this configuration; an Alertmanager gets alerts."""
     folder, sidecar = remembered

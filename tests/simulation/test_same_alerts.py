@@ -24,6 +24,7 @@ from tests import ROOT
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, A, B, JobManager, job_manager
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
+from tests.kit.groups import examples
 
 Told = tuple[str, str, tuple[str, ...], str, int]
 """Receiver, reason, alerts, title, and when: microseconds since the epoch."""
@@ -178,7 +179,9 @@ PAUSES = st.sampled_from([0.6, 3.1, 12.3, 41.4, 75.7, 700.2])
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(scenario=st.lists(st.tuples(ACTIONS, PAUSES), min_size=1, max_size=8))
 def test_the_same_alerts(scenario: list[tuple[Action, float]], rules: Alerting, tmp_path: Path) -> None:

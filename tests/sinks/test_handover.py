@@ -4,10 +4,13 @@ The store here is memory with faults on demand; the real ones have their own tes
 an empty folder takes over in tests/e2e/test_handover.py.
 """
 
+import gzip
 import logging
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -24,6 +27,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.pods import Pod
+from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks import handover as sink
@@ -299,6 +303,48 @@ def test_a_document_of_somebody_else_is_named_and_not_used(caplog: pytest.LogCap
     assert world.observed == []
     assert caplog.messages == [
         f"cluster {CLUSTER}: the handover in the store is not used: it is no handover of a sidecar: delete it"
+    ]
+
+
+def test_a_document_of_a_newer_version_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not used, and not replaced: who wrote it may still run. The log says what to do, and the metric that there is no handover."""
+    store = Memory(Shared())
+    newer = Document(b64encode(gzip.compress(b'{"format":4,"leaders":"another shape"}')), 1)
+    store.shared.document = newer
+    world = World(State())
+    with caplog.at_level(logging.WARNING), running(store, world, new=True) as handovers:
+        until(lambda: world.watched)
+        world.state = led_by(1)
+        until(lambda: handovers.up == {CLUSTER: False})
+    assert store.shared.document is newer
+    assert world.observed == []
+    why = "it was written by a newer version (format 4, this version reads up to 3): update this sidecar, or delete it"
+    assert caplog.messages[0] == f"cluster {CLUSTER}: the handover in the store is not used: {why}"
+
+
+def test_an_error_in_one_handover_is_logged_and_the_others_are_written(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread goes on."""
+    of = handover.of
+
+    def raises(policy: Policy, state: State, cluster_id: str, *rest: Any, **more: Any) -> handover.Handover:
+        if cluster_id == "other":
+            raise ZeroDivisionError("a mistake of ours")
+        return of(policy, state, cluster_id, *rest, **more)
+
+    monkeypatch.setattr(handover, "of", raises)
+    state = led_by(1)
+    state = replace(state, clusters={"other": state.clusters[CLUSTER], **state.clusters})
+    stores = {"other": Memory(Shared()), CLUSTER: Memory(Shared())}
+    with caplog.at_level(logging.WARNING):
+        handovers = Handovers(stores, POLICY, lambda: state, lambda _: None, CLOCK)
+        handovers.start((), lambda _: None)
+        until(lambda: left_there(stores[CLUSTER]))
+        handovers.stop()
+    assert handovers.up == {"other": False, CLUSTER: True}
+    assert caplog.messages == [
+        "cluster other: no handover: a sidecar that replaces this one starts without what this one knows: a mistake of ours"
     ]
 
 

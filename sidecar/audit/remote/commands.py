@@ -23,6 +23,7 @@ from sidecar.audit.remote.spool_copy import IngestedSegments, SpoolCopy
 from sidecar.audit.remote.workspace import Workspace, is_remote, workspace
 from sidecar.audit.retention import ExpireResult
 from sidecar.audit.retention import expire as expire_data
+from sidecar.audit.session import own_session
 from sidecar.audit.spool import LOOK_SECONDS, SUFFIX
 from sidecar.audit.storage import Storage
 from sidecar.audit.tables import RECORD_TABLES
@@ -150,7 +151,7 @@ def readable(
         without = set[str]()
         if query is not None and is_remote(audit):
             with failing_to("run the query"):
-                asked = check_query(spark, query)
+                asked = check_query(own_session(spark), query)
                 without = tables_unread(() if asked.described else asked.views or ())
         with reading(audit, place, without=without, again=again) as log:
             yield log

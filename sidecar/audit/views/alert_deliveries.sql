@@ -4,15 +4,15 @@
 -- it leaves out what is pending.
 --
 -- * cluster_id, observer, alert, reason, receiver, destination, service, queued_at: as in notifications
--- * outcome: `delivered`, `not_sent` (the service sends nothing for such a message), `already_told` (another sidecar has notified), `gave_up`, or
---   `pending`: no outcome is known. Of a `RESEND`, which is recorded only if it did not arrive: why.
+-- * outcome: `delivered`, `not_sent` (the service sends nothing for such a message), `already_told` (another sidecar has notified), `gave_up`,
+--   `superseded` (the scheduled close of an incident that goes on), or `pending`: no outcome is known. Of a `RESEND`, which is recorded only if it did not arrive: why.
 -- * attempts: How many attempts were made.
 -- * ended_at: When the outcome was known. Null: `pending`.
 -- * seconds: From `queued_at` to `ended_at`. Null: `pending`.
 -- * possible_duplicate, detail, episode_id: as in notifications
 -- * event_date: The UTC date of `ended_at`. Null: `pending`.
 WITH attempts AS (
-  SELECT *, outcome IN ('delivered', 'not_sent', 'already_told', 'gave_up') OR reason = 'RESEND' AS is_final
+  SELECT *, outcome IN ('delivered', 'not_sent', 'already_told', 'gave_up', 'superseded') OR reason = 'RESEND' AS is_final
   FROM notifications
   WHERE outcome <> 'suppressed' AND delivery_id IS NOT NULL  -- before schema 3, records of one delivery cannot be matched
 )

@@ -9,7 +9,7 @@ Alerts about one observer have groups of their own, by observer: a group's finge
 each of them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule
 from sidecar.core.policy.routing import CRITICAL, Route, every, is_inhibited, matching
+from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import record_id
 
 Flushed = tuple[Alerts, list[Notice], list[Suppressed]]
@@ -92,11 +93,14 @@ def flush(
     suppressed: list[Suppressed] = []
     groups: dict[str, Group | None] = {}
     firing: list[Labels] | None = None
+    matched = 0
     for fingerprint, group in alerts.groups.items():
         route = routes[group.route]
         if group.flush_at is not None and now.steady >= group.flush_at:
-            if silences.awaited(policy, documents or {}, group, now) or awaits_cause(group, decided_at or {}, now):
+            is_awaiting = silences.awaited(policy, documents or {}, group, now)
+            if is_awaiting or matched >= silences.MOST_MATCHED or awaits_cause(group, decided_at or {}, now):
                 continue
+            matched += silences.effort(policy, documents or {}, group)
             hidden = silences.hiding(policy, documents or {}, group, now)
             firing = [alert.labels for alert in alerts.active().values()] if firing is None else firing
             rest, notice, dropped = _flush(fingerprint, group, route, policy, firing, hidden, blind, now)
@@ -160,6 +164,20 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
     }
     failovers = {name: known for name, known in alerts.failovers.items() if policy.watches(name)}
     return Alerts(pending, regrouped, failovers)
+
+
+def continued(alerts: Alerts, policy: Policy, now: Moment) -> tuple[Alerts, Sequence[Quarantined]]:
+    """The alerts `rerouted`, without groups that cannot be: what still holds in them fires anew."""
+    try:
+        return rerouted(alerts, policy, now), ()
+    except Exception:  # noqa: BLE001  whatever it is, the other groups go on
+        quarantine, groups = Quarantine(), {}
+        for fingerprint, group in alerts.groups.items():
+            with quarantine.guard("group", fingerprint) as guard:
+                rerouted(replace(alerts, groups={fingerprint: group}), policy, now)
+            if not guard.raised:
+                groups[fingerprint] = group
+        return rerouted(replace(alerts, groups=groups), policy, now), quarantine.found
 
 
 def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Mapping[str, Rule]) -> Iterator[tuple[Alert, set[str]]]:

@@ -21,6 +21,7 @@ from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant, 
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.quarantine import STRICT, Quarantine
 from sidecar.core.records import AnyRecord, EpisodeRecord, record_id
 
 ZXID_HEADROOM: Final = 1 << 28
@@ -34,21 +35,33 @@ _ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
 
 
 def react(
-    alerts: Alerts, policy: Policy, happened: AnyRecord | Transition, cluster: ClusterState, at: Moment
+    alerts: Alerts,
+    policy: Policy,
+    happened: AnyRecord | Transition,
+    cluster: ClusterState,
+    at: Moment,
+    quarantine: Quarantine = STRICT,
 ) -> Alerts:
     """Fire or withdraw alerts for something that happened in `cluster`."""
     match happened:
         case Transition():
             for rule in policy.rules:
-                alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at)
+                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
+                    alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at)
         case EpisodeRecord() if happened.cause != Cause.OBSERVER_BLIND:
             alerts = _count_failover(alerts, policy, happened, at)
             for rule in policy.rules:
-                if rule.on is Trigger.SAME_PROCESS_REELECTION and happened.cause == Cause.SAME_PROCESS_REELECTION:
-                    alerts = grouping.fire(alerts, policy, _of_episode(policy, rule, happened, at), at)
-                elif rule.on is Trigger.PLANNED_FAILOVER and happened.planned and happened.cause != Cause.ROLLBACK:
-                    alert = _of_episode(policy, rule, happened, at)
-                    alerts = grouping.fire(alerts, policy, replace(alert, labels={**alert.labels, PLANNED: "true"}), at)
+                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
+                    alerts = _react_to_episode(alerts, policy, rule, happened, at)
+    return alerts
+
+
+def _react_to_episode(alerts: Alerts, policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alerts:
+    if rule.on is Trigger.SAME_PROCESS_REELECTION and episode.cause == Cause.SAME_PROCESS_REELECTION:
+        return grouping.fire(alerts, policy, _of_episode(policy, rule, episode, at), at)
+    if rule.on is Trigger.PLANNED_FAILOVER and episode.planned and episode.cause != Cause.ROLLBACK:
+        alert = _of_episode(policy, rule, episode, at)
+        return grouping.fire(alerts, policy, replace(alert, labels={**alert.labels, PLANNED: "true"}), at)
     return alerts
 
 
@@ -161,14 +174,24 @@ def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: 
     return replace(alerts, failovers={**alerts.failovers, episode.cluster_id: Failovers(latest)})
 
 
-def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment) -> Alerts:
+def evaluate(
+    alerts: Alerts,
+    policy: Policy,
+    clusters: Mapping[str, ClusterState],
+    now: Moment,
+    quarantine: Quarantine = STRICT,
+) -> Alerts:
     """Fire conditions that have held for `for`; resolve those that no longer hold.
 
-    While a cluster cannot be read nothing about its leaders fires or resolves, only `blind` does.
+    While a cluster cannot be read nothing about its leaders fires or resolves, only `blind` does. Alerts of a cluster that cannot be
+    evaluated are forgotten: those that still hold fire anew.
     """
     for name, cluster in clusters.items():
         if alerts.evaluated.get(name) is not cluster or name in alerts.failovers:
-            alerts = _evaluate_cluster(alerts, policy, name, cluster, now)
+            with quarantine.guard("alerts of cluster", name) as guard:
+                alerts = _evaluate_cluster(alerts, policy, name, cluster, now, quarantine)
+            if guard.raised:
+                alerts = _without_cluster(alerts, name)
     blindness = {rule.alert for rule in policy.rules if rule.on is Trigger.BLIND}
 
     def sure(key: PendingKey, pending: Pending) -> bool:
@@ -182,7 +205,8 @@ def evaluate(alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState
     if due:
         alerts = replace(alerts, pending={key: held for key, held in alerts.pending.items() if key not in due})
     for alert in due.values():
-        alerts = grouping.fire(alerts, policy, _now_known(alert, clusters.get(alert.cluster_id), now), now)
+        with quarantine.guard("alert", alert.rule, "of cluster", alert.cluster_id):
+            alerts = grouping.fire(alerts, policy, _now_known(alert, clusters.get(alert.cluster_id), now), now)
     return alerts
 
 
@@ -205,7 +229,21 @@ def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
     """Resolve all alerts of a cluster that was removed, and forget what was counted of it."""
     members = (member.alert for group in alerts.groups.values() for member in group.members.values())
     firing = {alert.id for alert in members if alert.cluster_id == name and not alert.ended}
-    alerts = grouping.resolve(alerts, policy, firing, now, lambda alert: alert)
+    return _without_counts(grouping.resolve(alerts, policy, firing, now, lambda alert: alert), name)
+
+
+def _without_cluster(alerts: Alerts, name: str) -> Alerts:
+    """The alerts without those of a cluster, and without what was counted of it."""
+    groups = {
+        fingerprint: replace(
+            group, members={key: each for key, each in group.members.items() if each.alert.cluster_id != name}
+        )
+        for fingerprint, group in alerts.groups.items()
+    }
+    return _without_counts(replace(alerts, groups=groups), name)
+
+
+def _without_counts(alerts: Alerts, name: str) -> Alerts:
     return replace(
         alerts,
         pending={key: waiting for key, waiting in alerts.pending.items() if key[1] != name},
@@ -221,28 +259,31 @@ def _trusted_until(policy: Policy, cluster: ClusterState | None, now: Moment) ->
     return min(now.steady, cluster.confirmed.at.steady + policy.trust_window)
 
 
-def _evaluate_cluster(alerts: Alerts, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Alerts:
+def _evaluate_cluster(
+    alerts: Alerts, policy: Policy, name: str, cluster: ClusterState, now: Moment, quarantine: Quarantine
+) -> Alerts:
     """Resolve the cluster's conditions that no longer hold; those that hold and are not firing become pending."""
     alerts = _without_old_failovers(alerts, policy, name, now)
     members = [member.alert for group in alerts.groups.values() for member in group.members.values()]
     pending = {key: waiting for key, waiting in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
     for rule in policy.rules:
-        if rule.on is Trigger.LEADER_CHANGED:
-            pending |= excuses.waiting(alerts.pending, rule, name, cluster, now)
-        if not cluster.leaders_in_sight and rule.on is not Trigger.BLIND:
-            continue
-        lasting = [each for each in members if (each.rule, each.cluster_id) == (rule.alert, name) and not each.ended]
-        firing = {alert.component: alert for alert in lasting}
-        holding = _conditions(rule, policy, name, cluster, alerts, now)
-        for component, alert in holding.items():
-            if component not in firing:
-                key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
-                before = alerts.pending.get(key)
-                pending[key] = before if before == waiting else waiting
-            elif rule.on is Trigger.EPISODES and alert.count != firing[component].count:
-                alerts = grouping.recounted(alerts, firing[component].id, alert.count, now)
-        over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
+        with quarantine.guard("rule", rule.alert, "of cluster", name):
+            if rule.on is Trigger.LEADER_CHANGED:
+                pending |= excuses.waiting(alerts.pending, rule, name, cluster, now)
+            if not cluster.leaders_in_sight and rule.on is not Trigger.BLIND:
+                continue
+            lasting = [one for one in members if (one.rule, one.cluster_id) == (rule.alert, name) and not one.ended]
+            firing = {alert.component: alert for alert in lasting}
+            holding = _conditions(rule, policy, name, cluster, alerts, now)
+            for component, alert in holding.items():
+                if component not in firing:
+                    key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
+                    before = alerts.pending.get(key)
+                    pending[key] = before if before == waiting else waiting
+                elif rule.on is Trigger.EPISODES and alert.count != firing[component].count:
+                    alerts = grouping.recounted(alerts, firing[component].id, alert.count, now)
+            over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
     if over:
         alerts = grouping.resolve(alerts, policy, over, now, lambda alert: _completed(alert, cluster, now))
     if pending == alerts.pending and alerts.evaluated.get(name) is cluster:

@@ -11,7 +11,7 @@ from sidecar.core.alerting.alerts import SilenceId
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Labels, Matcher, Operator
-from sidecar.core.policy.patterns import PatternError, check, full_match
+from sidecar.core.policy.patterns import PatternError, full_match, size
 from sidecar.core.sanitize import clean
 
 FORMAT: Final = 1
@@ -23,6 +23,8 @@ MOST_MATCHERS: Final = 10
 """Of a silence."""
 MOST_PATTERNS: Final = 50
 """Regular expressions in a document."""
+LARGEST_PATTERNS: Final = 5_000
+"""Sizes of all of them together: each alert may be matched against all."""
 LONGEST_NAME: Final = 100
 """Characters of an author, and of a label's name."""
 LONGEST_TEXT: Final = 500
@@ -95,6 +97,8 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
         raise SilencesError(
             f"it was written by a newer version (format {document.format}, this version reads {FORMAT})"
         )
+    if document.format < 1:
+        raise SilencesError("it is not a document of silences: delete it")
     if len(document.silences) > MOST:
         raise SilencesError(f"it has {len(document.silences)} silences, of at most {MOST}: delete it")
     found: dict[str, Written] = {}
@@ -106,8 +110,8 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
             problems.append(f"silence {place + 1} of the document is not used: {clean(error)}")
         else:
             found[silence.id] = silence
-    if sum(1 for silence in found.values() for _ in _patterns(silence)) > MOST_PATTERNS:
-        raise SilencesError(f"it has more than {MOST_PATTERNS} regular expressions: delete it")
+    if problem := _too_many_patterns(found):
+        raise SilencesError(f"it has {problem}: delete it")
     return found, problems
 
 
@@ -122,10 +126,8 @@ def added(silences: Mapping[str, Written], silence: Written, wall: int, longest:
         raise SilencesError(f"cannot add the silence: {error}") from error
     if len(kept) > MOST:
         raise SilencesError(f"there are {MOST} silences already: expire one")
-    if sum(1 for each in kept.values() for _ in _patterns(each)) > MOST_PATTERNS:
-        raise SilencesError(
-            f"all silences together would have more than {MOST_PATTERNS} regular expressions: expire one"
-        )
+    if problem := _too_many_patterns(kept):
+        raise SilencesError(f"all silences together would have {problem}: expire one")
     return kept
 
 
@@ -148,7 +150,7 @@ def _checked(silence: Written, longest: int) -> Written:
             raise ValueError("a matcher is too long")
     for matcher in _patterns(silence):
         try:
-            check(matcher.value)
+            size(matcher.value)
         except PatternError as error:
             raise ValueError(f'the pattern of "{clean(matcher.label)}" {error}') from error
     return replace(silence, ends_at=min(silence.ends_at, silence.starts_at + longest))
@@ -156,6 +158,13 @@ def _checked(silence: Written, longest: int) -> Written:
 
 def _patterns(silence: Written) -> Iterator[Matcher]:
     return (each for each in silence.matchers if each.operator in {Operator.MATCHES, Operator.MATCHES_NOT})
+
+
+def _too_many_patterns(silences: Mapping[str, Written]) -> str | None:
+    sizes = [size(matcher.value) for silence in silences.values() for matcher in _patterns(silence)]
+    if len(sizes) > MOST_PATTERNS:
+        return f"more than {MOST_PATTERNS} regular expressions"
+    return "regular expressions that are too large together" if sum(sizes) > LARGEST_PATTERNS else None
 
 
 def is_vacuous(matcher: Matcher) -> bool:

@@ -26,6 +26,8 @@ AHEAD: Final = 2 * SECOND
 """The document is read this long before a group is due: a silence that was added earlier holds."""
 PATIENCE: Final = 3 * SECOND
 """How long a group that is due waits for the document."""
+MOST_MATCHED: Final = 20_000
+"""Alerts matched against a silence each in one tick: further groups that are due wait for the next one."""
 LOST: Final = 30 * SECOND
 """A read that is not answered after this long is asked for again."""
 
@@ -128,6 +130,11 @@ def awaited(policy: Policy, documents: Documents, group: Group, now: Moment) -> 
 def _documents_of(policy: Policy, group: Group) -> Collection[str]:
     found = {policy.silences_of(member.alert.cluster_id) for member in group.members.values()}
     return {name for name in found if name is not None}
+
+
+def effort(policy: Policy, documents: Documents, group: Group) -> int:
+    """How many alerts are matched against a silence each, at most, to know which of the group's are hidden."""
+    return len(group.members) * sum(len(documents.get(name, Silences()).known) for name in _documents_of(policy, group))
 
 
 def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> dict[str, str]:

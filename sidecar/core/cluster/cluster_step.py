@@ -10,6 +10,7 @@ from sidecar.core.cluster import (
     plans,
     split_leadership,
     store_view,
+    unregistered,
     znode_leaders,
 )
 from sidecar.core.cluster.draft import ClusterStep, Draft
@@ -63,6 +64,7 @@ def observe(
         case ViewConfirmed():
             until = observation.at.steady + observation.again_within + policy.trust_window
             draft.update(confirmed=Confirmed(observation.at, until))
+            unregistered.forget(draft)
         case NothingFound() if not cluster.ever_led:
             store_view.nothing_found(draft, Missing(observation.place, observation.beside))
         case StoreObserved():

@@ -221,8 +221,9 @@ def intent(operated: Operated | None, opened: Moment, *, unseen: bool) -> Intent
     if since := operated.unwanted_since:
         after = since.steady - opened.steady
         deployment = operated.deployment
+        unread = operated.unread_since.steady if operated.unread_since else opened.steady
         # A cluster that outlives its FlinkDeployment is on its own.
-        if after <= LATE and (deployment or after >= -BEFORE):
+        if after <= LATE and (deployment or after >= -BEFORE) and opened.steady - unread <= UNREAD:
             is_suspended = deployment is not None and not deployment.deleting
             return Intent(Plan.SUSPENSION if is_suspended else Plan.DELETION, after, owner)
     if operated.plan is Plan.UPGRADE and operated.began and _is_near(operated, opened, unseen=unseen):

@@ -212,6 +212,27 @@ class ClusterState(Struct, frozen=True):
         return self.view.complete and not self.stale
 
 
+def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
+    """The cluster with what was read of it in this view alone: who leads, since `at`. Of earlier failovers and plans nothing is known."""
+    components = {
+        component: ComponentState(
+            known.leadership, at, known.last_known, known.last_position, known.seen_at, registered=known.registered
+        )
+        for component, known in cluster.components.items()
+    }
+    return ClusterState(
+        replace(cluster.view, since=at, turned_at=at, loss=None),
+        components,
+        cluster.jobs,
+        cluster.contenders,
+        zxid=cluster.zxid,
+        leases=cluster.leases,
+        confirmed=cluster.confirmed,
+        stale=cluster.stale,
+        missing=cluster.missing,
+    )
+
+
 def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:
     """How many JobManagers contend; None: no latch was observed. Up to Flink 1.14 there is a latch per component."""
     return max((len(names) for names in contenders.values()), default=None)

@@ -95,15 +95,16 @@ def not_processed(draft: Draft, failed: NotProcessed) -> None:
 
 def _children_observed(draft: Draft, seen: ChildrenObserved) -> None:
     if znode_paths.is_latch(seen.path):
+        names = znode_paths.contenders(seen.names)
         before = draft.state.contenders.get(seen.path)
-        if seen.names != before:
-            if before and len(seen.names) < len(before):
+        if names != before:
+            if before and len(names) < len(before):
                 draft.update(fewer=Fewer(len(before), draft.at.steady))
-            contenders = {**draft.state.contenders, seen.path: seen.names}
+            contenders = {**draft.state.contenders, seen.path: names}
             standby = draft.state.standby.with_contenders(contending(contenders) or 0, draft.at)
             draft.update(contenders=contenders, standby=standby)
-            if seen.names or before:
-                draft.happened.append(draft.writer.contention(seen.path, seen.names, before))
+            if names or before:
+                draft.happened.append(draft.writer.contention(seen.path, names, before))
     elif seen.path in znode_paths.JOB_STORES:
         jobs_listed(draft, seen.path, znode_paths.job_ids(seen.names))
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.errors import OperatorError
 from sidecar.core.moment import SECOND
 
 LEASE: Final = 10 * SECOND
@@ -73,13 +74,26 @@ class Ledger(Struct, frozen=True):
     """The document."""
 
     format: int = 1
+    """FORMAT."""
     entries: Mapping[str, Entry] = {}
     """By destination and group."""
     began: int = 0
     """Notifications before this time may have been marked in an earlier ledger, which is lost. 0: there is no ledger yet."""
 
 
+FORMAT: Final = 1
+
+
+class ForeignFormatError(OperatorError):
+    """A newer version has written it. It is left alone."""
+
+
+class _Header(Struct, frozen=True):
+    format: int = FORMAT
+
+
 _LEDGER: Final = json.Decoder(Ledger)
+_HEADER: Final = json.Decoder(_Header)
 
 
 class Standing(StrEnum):
@@ -192,9 +206,18 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
 
 
 def read(content: bytes) -> Ledger:
-    """The ledger in a document, unchecked: see `believed`. An unreadable document is an empty ledger: a duplicate is better than a loss."""
+    """The ledger in a document, unchecked: see `believed`. An unreadable document is an empty ledger: a duplicate is better than a loss.
+
+    Raises ForeignFormatError: what it says is not known, and must not be lost.
+    """
     try:
-        return _LEDGER.decode(content) if content else Ledger()
+        found = _HEADER.decode(content).format if content else FORMAT
+        if found > FORMAT:
+            raise ForeignFormatError(
+                f"the ledger was written by a newer version (format {found}, this version reads {FORMAT}): update this sidecar, "
+                "or delete the ledger"
+            )
+        return _LEDGER.decode(content) if content and found == FORMAT else Ledger()
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return Ledger()
 
@@ -208,7 +231,7 @@ def believed(ledger: Ledger, wall: int) -> Ledger:
     if len(names) > MOST_ENTRIES:
         names = sorted(names, key=lambda name: -ledger.entries[name].changed_at)[:MOST_ENTRIES]
     entries = {name: _believed(ledger.entries[name], wall) for name in names}
-    return Ledger(1, entries, ledger.began if _is_past(ledger.began, wall) else 0)
+    return Ledger(FORMAT, entries, ledger.began if _is_past(ledger.began, wall) else 0)
 
 
 def _believed(entry: Entry, wall: int) -> Entry:
@@ -245,11 +268,12 @@ def written(ledger: Ledger, wall: int) -> bytes:
     """The document within MOST_BYTES, without entries that are too old."""
     entries = {name: entry for name, entry in ledger.entries.items() if wall - entry.changed_at < KEPT}
     content = json.encode(replace(ledger, entries=entries))
-    while len(content) > MOST_BYTES and entries:
-        oldest = min(entries, key=lambda name: (entries[name].claim is not None, entries[name].changed_at))
-        del entries[oldest]
-        content = json.encode(replace(ledger, entries=entries))
-    return content
+    excess = len(content) - MOST_BYTES
+    for name in sorted(entries, key=lambda name: (entries[name].claim is not None, entries[name].changed_at)):
+        if excess <= 0:
+            break
+        excess -= len(json.encode({name: entries.pop(name)})) - 1  # a comma in place of two braces
+    return content if len(content) <= MOST_BYTES else json.encode(replace(ledger, entries=entries))
 
 
 def _has_news(entry: Entry, delivery: Delivery) -> bool:

@@ -20,6 +20,8 @@ EARLY_RETRY: Final = 30 * SECOND
 """A pause ends this long after the last attempt if the destination accepted another message, or a newer one of the group was queued."""
 PROBE_GAP: Final = 5 * SECOND
 """Between a failed attempt and that of another message to the same destination, so that one that is down is not tried for each."""
+SUPERSEDED: Final = "superseded"
+"""The outcome of a message that was scheduled, and is not needed any more: no fault."""
 _REPLACED: Final = "a newer message of its group decides when the incident ends"
 _ANYTHING: Final = ""
 """Stands for the alerts of a message whose alerts are not known."""
@@ -115,6 +117,11 @@ class Delivery(Struct, frozen=True):
         return self.reason in {Reason.HEARTBEAT, Reason.RESEND}
 
     @property
+    def is_scheduled(self) -> bool:
+        """Whether it closes an incident later, and was not due yet: it is not late."""
+        return self.is_closing and self.stage is Stage.WAITING and not self.attempt
+
+    @property
     def is_shared(self) -> bool:
         """Whether it must be claimed in the ledger before it is sent."""
         return bool(self.parts) and not self.fails_open
@@ -132,7 +139,7 @@ class Settled(Struct, frozen=True):
 
 
 def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Settled]]:
-    """The outbox with more deliveries, and those given up to make room.
+    """The outbox with more deliveries, and those that are superseded, or given up to make room.
 
     A newer message of a group ends the pause of those that it may have to wait for.
     """
@@ -145,7 +152,7 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
         # Other external labels gave the group another incident: the one before is closed first.
         now = delivery.queued_at.steady
         grown |= {other.id: replace(other, next_at=now) for other in closing if other not in replaced}
-        given_up += [Settled(grown.pop(other.id), "gave_up", _REPLACED) for other in replaced]
+        given_up += [Settled(grown.pop(other.id), SUPERSEDED, _REPLACED) for other in replaced]
         waiting = [other for other in waiting if other not in replaced]
         if len(waiting) >= CAPACITY:
             given_up.append(Settled(grown.pop(waiting.pop(0).id), "gave_up", "the outbox is full"))

@@ -12,14 +12,14 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from sidecar.core.flink.connection_info import Unreadable
-from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
+from sidecar.core.flink.connection_info import TOO_LONG, Unreadable
+from sidecar.core.flink.leadership import LONGEST_ADDRESS, Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND
 
 
@@ -31,9 +31,11 @@ class ConfigMapLayout(StrEnum):
     K3 = "1.19 or newer"
 
 
-MAX_CHARACTERS: Final = 70_000
-"""More than any leader's address has; longer values are not decoded."""
+MAX_CHARACTERS: Final = 36 + 1 + LONGEST_ADDRESS
+"""Of a session id, a comma and an address. Longer values are not decoded, and one character more is all that is kept of them."""
 MAX_ANNOTATION_CHARACTERS: Final = 10_000
+LONGEST_FIELD: Final = 256
+"""Characters of a field of a lease: its holder is a UUID, or a name with at most 253."""
 LONGEST_LEASE: Final = 24 * 3600 * SECOND
 DEFAULT_LEASE: Final = 15 * SECOND
 """Flink's own default, used if the annotation has no duration."""
@@ -71,11 +73,14 @@ class LeaderElectionRecord(Struct, frozen=True):
         return self.lease_duration + LEASE_MARGIN
 
 
+_Field = Annotated[str, Meta(max_length=LONGEST_FIELD)]
+
+
 class _Annotation(Struct, frozen=True, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration: float | str | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
+    holder_identity: _Field | None = None
+    lease_duration: float | _Field | None = None
+    acquire_time: _Field | None = None
+    renew_time: _Field | None = None
     leader_transitions: int | None = None
 
 
@@ -130,8 +135,15 @@ def layout_of(cluster_id: str, name: str, key: str) -> ConfigMapLayout | None:
 
 
 def relevant(data: Mapping[str, str]) -> dict[str, str]:
-    """The part of a ConfigMap's data for `ConfigMapObserved.data`: leaders, and the names of the jobs to recover."""
-    kept = {key: value for key, value in data.items() if key in {_ADDRESS, _SESSION_ID} or key.startswith(_LEADER)}
+    """The part of a ConfigMap's data for `ConfigMapObserved.data`: leaders, and the names of the jobs to recover.
+
+    Of a value that is too long for a leader, as much is kept as shows that it is.
+    """
+    kept = {
+        key: value[: MAX_CHARACTERS + 1]
+        for key, value in data.items()
+        if key in {_ADDRESS, _SESSION_ID} or key.startswith(_LEADER)
+    }
     return kept | {key: "" for key in data if _IN_JOB_STORE.fullmatch(key)}
 
 
@@ -160,7 +172,7 @@ def values(cluster_id: str, name: str, data: Mapping[str, str]) -> dict[str, tup
 def decode_leader(value: str) -> LeaderInformation | Unreadable:
     """The leader in `<session id>,<address>`; an address may have commas. Never raises."""
     if len(value) > MAX_CHARACTERS:
-        return Unreadable(f"{len(value)} characters are longer than any leader information")
+        return TOO_LONG
     session_id, comma, address = value.partition(",")
     if not comma:
         return Unreadable("no comma between a session id and an address")
@@ -170,13 +182,13 @@ def decode_leader(value: str) -> LeaderInformation | Unreadable:
         return Unreadable("no address behind the session id")
     if not _is_text(address):
         return Unreadable("the address is not text")
-    return LeaderInformation(address, UUID(session_id))
+    return TOO_LONG if len(address.encode()) > LONGEST_ADDRESS else LeaderInformation(address, UUID(session_id))
 
 
 def decode_lease(annotation: str) -> LeaderElectionRecord | Unreadable:
     """The annotation `control-plane.alpha.kubernetes.io/leader`: fields that are null or missing take their defaults. Never raises."""
     if len(annotation) > MAX_ANNOTATION_CHARACTERS:
-        return Unreadable(f"{len(annotation)} characters are longer than any lease")
+        return Unreadable(f"more than {MAX_ANNOTATION_CHARACTERS} characters: longer than any lease")
     if not _is_text(annotation):
         return Unreadable("the lease is not text")
     try:

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.flink.leadership import LONGEST_ADDRESS, LeaderInformation
 
 MAX_BYTES: Final = 70_000
-"""More than `writeUTF` can produce with its block headers; longer values are not decoded."""
+"""More than `writeUTF` can produce with its block headers; longer values are not decoded, and drivers report no more of them."""
 
 _STREAM_HEADER: Final = bytes.fromhex("aced0005")
 _BLOCK: Final = 0x77
@@ -33,13 +33,17 @@ class Unreadable(Struct, frozen=True):
     reason: str
 
 
+TOO_LONG: Final = Unreadable(f"the address is longer than {LONGEST_ADDRESS} bytes")
+"""Not believed: every write of it would be kept in memory, in the journal and in the audit log."""
+
+
 def decode_connection_info(data: bytes) -> LeaderInformation | Unreadable:
     """The leader in the value of a `connection_info` (≤ 1.13: `*_lock`) znode.
 
     Bytes after the session id are ignored, as Flink's own listener ignores them. Never raises.
     """
     if len(data) > MAX_BYTES:
-        return Unreadable(f"{len(data)} bytes are longer than any leader information")
+        return Unreadable(f"more than {MAX_BYTES} bytes: longer than any leader information")
     if not data.startswith(_STREAM_HEADER):
         return Unreadable("not a Java object stream")
     block, rest = _join_blocks(data)
@@ -51,7 +55,7 @@ def decode_connection_info(data: bytes) -> LeaderInformation | Unreadable:
     if address is None:
         return Unreadable("the address is not text")
     least, most = rest[_UUID_START : _UUID_START + 8], rest[_UUID_START + 8 : _UUID_END]
-    return LeaderInformation(address, UUID(bytes=most + least))
+    return TOO_LONG if len(block) - 2 > LONGEST_ADDRESS else LeaderInformation(address, UUID(bytes=most + least))
 
 
 def encode_connection_info(leader: LeaderInformation) -> bytes:

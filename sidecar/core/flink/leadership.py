@@ -1,6 +1,7 @@
 """Components, their leaders, and the three states of a leadership: unknown, vacant, held."""
 
 from enum import StrEnum
+from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -32,6 +33,10 @@ CLUSTER_COMPONENTS = (
     ComponentId(Component.REST_SERVER),
 )
 """The components of every Flink cluster, whether or not anything is written for them yet."""
+
+
+LONGEST_ADDRESS: Final = 1024
+"""Bytes of a leader's address. A host name has at most 253 characters, the rest of Flink's addresses less than 100."""
 
 
 class LeaderInformation(Struct, frozen=True):

@@ -12,7 +12,7 @@ is watched. All paths here are relative to the namespace (`/flink/default`) and 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -35,6 +35,11 @@ LATCH = "/leader/latch"
 JOBS = "/jobs"
 JOB_STORES = ("/jobgraphs", "/execution-plans")
 """The jobs that Flink would recover (`execution-plans` since 2.0). A job that is removed from here has ended."""
+
+MOST_CONTENDERS = 1000
+"""Of one latch. A cluster has a few JobManagers."""
+LONGEST_CONTENDER = 200
+"""Characters of a name. Curator's have 56."""
 
 OWN_NAMES = frozenset(
     {
@@ -95,6 +100,11 @@ def layout_of(path: str) -> ZNodeLayout | None:
 def is_latch(path: str) -> bool:
     """Whether the children of `path` are the contenders for a leadership (Curator's `LeaderLatch`)."""
     return _LATCHES.fullmatch(path) is not None
+
+
+def contenders(names: Sequence[str]) -> tuple[str, ...]:
+    """The contenders of a latch by their names, of which nobody needs more, or longer ones: they are kept, and compared at each change."""
+    return tuple(name[:LONGEST_CONTENDER] for name in names[:MOST_CONTENDERS])
 
 
 def latched(path: str) -> Component | None:

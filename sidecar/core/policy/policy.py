@@ -57,6 +57,13 @@ LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY})
 """Triggers with `for`: how long the condition must have held."""
 
 
+EVENTS: Final = frozenset(
+    {
+        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED),
+        *(Trigger.SAME_PROCESS_REELECTION, Trigger.PLANNED_FAILOVER),
+    }
+)
+"""Triggers of what happens. The others are of conditions, which fire while they hold."""
 PLANNABLE: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers with `planned_budget`: a planned failover that takes no longer fires nothing."""
 PLANNED_BUDGET: Final = 300 * SECOND
@@ -164,6 +171,10 @@ class Policy(Struct, frozen=True):
     evidence: frozenset[Source] = frozenset()
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
+    deployments: frozenset[str] = frozenset()
+    """The clusters whose FlinkDeployments are read."""
+    drains: frozenset[str] = frozenset()
+    """The clusters of whose JobManagers evictions are observed."""
     events: frozenset[str] = frozenset()
     """The clusters whose failovers become Kubernetes Events."""
     finds: Store | None = None

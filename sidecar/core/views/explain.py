@@ -1,11 +1,12 @@
 """One failover in words, from its records."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from types import MappingProxyType
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from sidecar.core.cluster.record_lines import MOST_LINES, evidence_outcome, lasted, move, transition_line
 from sidecar.core.errors import OperatorError
@@ -16,6 +17,8 @@ from sidecar.core.views.episode_view import EpisodeView
 
 MOST_KEPT: Final = 1000
 """Most transitions of jobs, of cluster components, notifications, annotations and pieces of evidence kept of one episode."""
+MOST_BYTES_KEPT: Final = 3 << 19
+"""Of each of these, as JSON: also records whose texts are very long leave room for the others in memory, and in one answer."""
 _LEAST: Final = 4
 """The shortest prefix of an id that identifies an episode."""
 _NOTE_WIDTH: Final = 100
@@ -36,7 +39,7 @@ class Explanation(Struct, frozen=True):
     episode: EpisodeRecord | None
     transitions: Sequence[TransitionRecord]
     transitions_total: int
-    """The number of all transitions: at most MOST_KEPT of each kind are kept."""
+    """The number of all transitions: at most MOST_KEPT of each kind are kept, and MOST_BYTES_KEPT."""
     notifications: Sequence[Notification]
     annotations: Sequence[Annotation]
     evidence: Sequence[Evidence] = ()
@@ -108,7 +111,8 @@ class _Found:
         self.notifications: list[Notification] = []
         self.annotations: list[Annotation] = []
         self.evidence: list[Evidence] = []
-        self._count = {True: 0, False: 0}
+        self._count: Counter[object] = Counter()
+        self._bytes: Counter[object] = Counter()
 
     def add(self, record: AnyRecord) -> None:
         match record:
@@ -117,16 +121,22 @@ class _Found:
             case TransitionRecord():
                 self.known = True
                 self.total += 1
-                of_job = record.job_id is not None
-                self._count[of_job] += 1
-                if self._count[of_job] <= MOST_KEPT:
+                if self._has_room(("job", record.job_id is not None), record):
                     self.transitions.append(record)
-            case Notification() if len(self.notifications) < MOST_KEPT:
+            case Notification() if self._has_room(Notification, record):
                 self.notifications.append(record)
-            case Annotation() if len(self.annotations) < MOST_KEPT:
+            case Annotation() if self._has_room(Annotation, record):
                 self.annotations.append(record)
-            case Evidence() if len(self.evidence) < MOST_KEPT:
+            case Evidence() if self._has_room(Evidence, record):
                 self.evidence.append(record)
+
+    def _has_room(self, kind: object, record: AnyRecord) -> bool:
+        """Whether the record is kept: it is among the first of its kind."""
+        self._count[kind] += 1
+        if self._count[kind] > MOST_KEPT or self._bytes[kind] > MOST_BYTES_KEPT:
+            return False
+        self._bytes[kind] += len(json.encode(record))
+        return self._bytes[kind] <= MOST_BYTES_KEPT
 
 
 def _episode_of(record: AnyRecord) -> str | None:

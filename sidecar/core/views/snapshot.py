@@ -13,6 +13,7 @@ from sidecar.core import evidence
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.delivery.outbox import SUPERSEDED
 from sidecar.core.delivery.settle import NOT_RESENT
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment
@@ -28,7 +29,12 @@ DELAY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 _WRITTEN_BY_LEADER: Final = frozenset({Kind.GRANTED.value, Kind.CHANGED.value, Kind.READDRESSED.value})
 _UNRECORDED: Final = {DeliveryOutcome.HELD, DeliveryOutcome.UNDELIVERABLE}
 """Outcomes of an attempt that are recorded as another outcome, or not at all."""
-OUTCOMES: Final = ("queued", "gave_up", *(outcome.value for outcome in DeliveryOutcome if outcome not in _UNRECORDED))
+OUTCOMES: Final = (
+    "queued",
+    "gave_up",
+    SUPERSEDED,
+    *(outcome.value for outcome in DeliveryOutcome if outcome not in _UNRECORDED),
+)
 _NOTIFICATION_LABELS: Final = tuple(
     (reason.value, outcome)
     for reason in Reason
@@ -131,6 +137,10 @@ class Health(Struct, frozen=True):
     """Why the rules on disk are not the active ones."""
     unprocessed: int = 0
     """Observations that could not be processed, since the process began."""
+    quarantined: tuple[str, ...] = ()
+    """What lately raised an error and is left out: its name and the error, a line each."""
+    quarantines: int = 0
+    """How many times something was, since the process began."""
 
 
 class Snapshot(Struct, frozen=True):

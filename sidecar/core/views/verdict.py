@@ -211,6 +211,10 @@ def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
     if health.unprocessed:
         sentence = f"{health.unprocessed} observations could not be processed because of an error in the sidecar"
         yield ClusterVerdict(None, Level.DEGRADED.value, sentence, None)
+    for line in health.quarantined:
+        yield ClusterVerdict(
+            None, Level.DEGRADED.value, f"left out because of an error in the sidecar: {clean(line)}", None
+        )
     if health.rules_problem:
         sentence = f"the rules on disk cannot be loaded: {clean(health.rules_problem)}"
         yield ClusterVerdict(None, Level.DEGRADED.value, sentence, None)

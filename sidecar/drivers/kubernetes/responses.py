@@ -5,6 +5,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from sidecar.core.flink.configmaps import MAX_ANNOTATION_CHARACTERS
+
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 EPISODES_ANNOTATION = "flink-ha-sidecar/episodes"
 """Of our Events: the episodes that one counts, the latest last. Another observer of them does not count them again."""
@@ -155,7 +157,7 @@ def _config_map(item: _Object, *, qualified: bool = False) -> ConfigMap:
         metadata.resource_version,
         _texts(metadata.labels),
         _texts(item.data),
-        leader if isinstance(leader, str) else None,
+        leader[: MAX_ANNOTATION_CHARACTERS + 1] if isinstance(leader, str) else None,
     )
 
 

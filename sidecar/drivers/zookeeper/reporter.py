@@ -4,6 +4,7 @@ import logging
 
 from sidecar.core.cluster.state import Missing
 from sidecar.core.flink import znode_paths
+from sidecar.core.flink.connection_info import MAX_BYTES
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -100,7 +101,9 @@ class Reporter:
         path, answer = report.watched.path, report.answer
         match report.watched.question, answer:
             case Question.VALUE, Value(data, position):
-                return NodeObserved(at, self._cluster_id, path, data, position, report.writes, report.births)
+                return NodeObserved(
+                    at, self._cluster_id, path, data[: MAX_BYTES + 1], position, report.writes, report.births
+                )
             case Question.VALUE, ParentGone():
                 return PlaceRemoved(at, self._cluster_id, path)
             case Question.VALUE, Refused(reason):

@@ -8,7 +8,7 @@ from pathlib import Path
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import LASTING, PLANNABLE, Rule, Severity, Template, Trigger
 from sidecar.core.policy.routing import with_feeds
-from sidecar.settings.alerting.receivers import NAME, NAME_IS, receiver
+from sidecar.settings.alerting.receivers import NAME, NAME_IS, receiver, without_endpoint
 from sidecar.settings.alerting.routes import Known, inhibit_rules, root_route
 from sidecar.settings.alerting.time_intervals import time_intervals
 from sidecar.settings.file import schema
@@ -30,7 +30,7 @@ class ShippedRules(StrEnum):
 def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, secrets: bool = True) -> Alerting:
     """The alerting settings of all documents together; without any rules, the shipped ones. `labels`: the external labels.
 
-    Without `secrets`, each receiver has one unused URL, and no secret is read. Raises SettingsError.
+    Without `secrets`, each receiver that has an endpoint has one unused URL, and no secret is read. Raises SettingsError.
     """
     own = tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert"))
     shipped = [shipped_rules()] if _keeps_shipped(documents) else []
@@ -38,6 +38,8 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     kept = (_rule(section) for section in named(shipped, "rules", schema.RULE, "alert"))
     sections = [*named(documents, "receivers", schema.RECEIVER)]
     receivers = tuple(receiver(section, secrets=secrets) for section in sections)
+    if receivers and not any(each.endpoints for each in receivers):
+        raise without_endpoint(sections[0])  # nobody would ever be notified
     targets = (section.get("name") for section in sections if "heartbeat" not in section)
     known = Known({name.written: name.text for name in targets}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(

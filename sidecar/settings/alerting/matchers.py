@@ -2,16 +2,19 @@
 
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.policy.policy import Rule
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import did_you_mean
+from sidecar.settings.file.settings_error import did_you_mean, quoted
 
 _MATCHER: Final = re.compile(
     r'\s*(?P<label>[A-Za-z_][A-Za-z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^",\s{}]*))\s*(?P<end>,|$)'
 )
+_MOST_SHOWN: Final = 100
+"""Characters of a text that is no matcher."""
 _ESCAPED: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"n": "\n", '"': '"', "\\": "\\"}
 
@@ -29,10 +32,41 @@ def matchers(setting: Setting, labels: Collection[str] | None) -> list[Matcher]:
     while place < len(text.rstrip()) or not found:
         match = _MATCHER.match(text, place)
         if match is None:
-            raise setting.invalid('is not a matcher: write it like severity="critical", with one of = != =~ !~')
+            hint = 'is not a matcher: write it like severity="critical", with one of = != =~ !~'
+            raise setting.error(f"{_shown(setting)} {hint}{_reason(text[place:])}")
         found.append(_matcher(setting, match, labels))
         place = match.end()
     return found
+
+
+def no_rule_has(matcher: Matcher, known: Mapping[str, Collection[str]]) -> str | None:
+    """That no rule has what the matcher asks for, with the nearest; None: one has, or its label is not in `known`, the values by label."""
+    values = known.get(matcher.label)
+    positive = matcher.operator in {Operator.EQUAL, Operator.MATCHES}
+    if values is None or not positive or any(matcher.matches({matcher.label: value}) for value in values):
+        return None
+    return f"no rule has {matcher}: {did_you_mean(values, matcher.value) if values else 'there are no rules'}"
+
+
+def known_values(rules: Iterable[Rule]) -> dict[str, set[str]]:
+    """The values that the alerts of these rules have, by label."""
+    found = [*rules]
+    return {"alert": {rule.alert for rule in found}, "severity": {rule.severity.value for rule in found}}
+
+
+def _shown(setting: Setting) -> str:
+    """The text of a matcher, which is no secret; not that of a URL in its place."""
+    shown = quoted(setting.written)
+    return shown if shown.startswith('"') or "://" in setting.written else f"'{setting.written[:_MOST_SHOWN]}'"
+
+
+def _reason(rest: str) -> str:
+    """What is wrong with the beginning of `rest`, where that is known."""
+    if re.match(r'\s*"[^"]*"\s*[=!]', rest):
+        return "; the name of a label is written without quotes"
+    if re.match(r'\s*[A-Za-z_][A-Za-z0-9_]*\s*(?:=~|!~|!=|=)\s*[^",{}]*\s[^",{}]*(?:,|$)', rest):
+        return "; a value with a blank needs quotes around it"
+    return ""
 
 
 def label(setting: Setting, labels: Collection[str]) -> str:

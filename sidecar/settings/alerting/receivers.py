@@ -14,6 +14,7 @@ from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Receiver, TlsSettings
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -21,19 +22,26 @@ NAME_IS: Final = "1 to 64 letters, digits, _, - or ."
 UNUSED_URL: Final = "json://127.0.0.1"
 """The URL of every receiver where nothing is sent."""
 
-_KINDS: Final = ("urls", "webhook", "slack", "alertmanager")
+KINDS: Final = ("urls", "webhook", "slack", "alertmanager")
+"""What notifies: the keys of a receiver that are endpoints."""
 _BOT_TOKEN: Final = re.compile(r"xoxb-[A-Za-z0-9-]{8,200}")
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{6,20}")
 _HEADER_TEXT: Final = re.compile(r"[!-~]{1,4096}")
+_MOST_CHARACTERS: Final = 4096
 
 
 def receiver(section: Section, *, secrets: bool) -> Receiver:
-    """The receiver. Without `secrets` it has one unused URL, and no secret is read. Raises SettingsError."""
+    """The receiver; one with nothing but a name notifies nobody. Raises SettingsError.
+
+    Without `secrets` each other one has one unused URL, and no secret is read.
+    """
     name = section.get("name").matching(NAME, NAME_IS)
-    if not section.items("urls") and not any(kind in section for kind in _KINDS[1:]):
-        kinds = ", ".join(_KINDS)
-        raise section.mistake(f"the receiver has no endpoint: give it at least one of {kinds}")
-    found = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))]
+    notifies = any(kind in section for kind in KINDS)
+    if "urls" in section and not section.items("urls") and not any(kind in section for kind in KINDS[1:]):
+        raise without_endpoint(section)
+    if "heartbeat" in section and not notifies:
+        raise section.error("heartbeat", "is for a receiver with an endpoint: give it one, or remove this")
+    found = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))] * notifies
     return Receiver(
         name,
         tuple(endpoint for _, endpoint in found),
@@ -42,6 +50,11 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
         _feed(section) if "alertmanager" in section else None,
         tuple(location for location, _ in found),
     )
+
+
+def without_endpoint(section: Section) -> SettingsError:
+    """The error that the receiver has none."""
+    return section.mistake(f"the receiver has no endpoint: give it at least one of {', '.join(KINDS)}")
 
 
 def _feed(section: Section) -> Feed:
@@ -79,7 +92,7 @@ def _webhook(section: Section) -> Webhook:
     return Webhook(
         Secret(http_url(section.get("url"))),
         section.read("hmac_secret", _secret, None),
-        section.read("bearer_token", _secret, None),
+        section.read("bearer_token", _token, None),
         section.read("username", _username, None),
         section.read("password", _secret, None),
         section.read("ca_file", ca_file, None),
@@ -93,7 +106,8 @@ def _check_pairs(section: Section, *keys: str) -> None:
     for key in keys:
         for one, other in ((_PARTNERS[key], key), (key, _PARTNERS[key])):
             if one in section and other not in section:
-                raise section.error(one, f"needs {other}: give it too, or remove this")
+                error = section.error(one, f"needs {other}: give it too, or remove this")
+                raise SettingsError(str(error), section.place)  # the other may have been taken out, as a mistake itself
 
 
 _PARTNERS: Final = {"password": "username", "key_file": "certificate_file"}
@@ -111,7 +125,7 @@ def _alertmanagers(section: Section) -> Iterator[Alertmanager]:
     for setting in listed:
         yield Alertmanager(
             Secret(_base_url(setting)),
-            section.read("bearer_token", _secret, None),
+            section.read("bearer_token", _token, None),
             section.read("username", _username, None),
             section.read("password", _secret, None),
             section.read("ca_file", ca_file, None),
@@ -174,17 +188,28 @@ def ca_file(setting: Setting) -> str:
     return str(path.absolute())
 
 
+def _token(setting: Setting) -> Secret:
+    secret = setting.secret("value")
+    if not _HEADER_TEXT.fullmatch(secret.text):
+        raise secret.error("must be 1 to 4096 printable ASCII characters without blanks")
+    return Secret(secret.text)
+
+
 def _secret(setting: Setting) -> Secret:
-    return Secret(_header_text(setting.secret("value")))
+    """A password or key, with the blanks around it unless it is in a file."""
+    secret = setting.secret("value")
+    text = setting.text if setting.text.strip() == secret.text else secret.text
+    return Secret(_printable(secret, text))
 
 
 def _username(setting: Setting) -> str:
-    if ":" in _header_text(setting):
+    if ":" in _printable(setting, setting.text):
         raise setting.invalid("has a colon, which no user name of basic authentication may have")
     return setting.text
 
 
-def _header_text(setting: Setting) -> str:
-    if not _HEADER_TEXT.fullmatch(setting.text):
-        raise setting.error("must be 1 to 4096 printable ASCII characters without blanks")
-    return setting.text
+def _printable(setting: Setting, text: str) -> str:
+    """The text, sent as UTF-8 (RFC 7617)."""
+    if not 1 <= len(text) <= _MOST_CHARACTERS or not text.isprintable():
+        raise setting.error(f"must be 1 to {_MOST_CHARACTERS} printable characters")
+    return text

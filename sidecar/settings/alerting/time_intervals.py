@@ -1,6 +1,7 @@
 """Alertmanager's `time_intervals`."""
 
 import re
+from calendar import monthrange
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from typing import Final
@@ -13,6 +14,8 @@ from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import did_you_mean
 
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
+_LONGEST_MONTH: Final = 31
+_FEBRUARY: Final = 2
 _WEEKDAYS: Final = dict(
     zip(("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"), range(7), strict=True)
 )
@@ -36,7 +39,7 @@ def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
 
 
 def _range(section: Section) -> TimeRange:
-    return TimeRange(
+    found = TimeRange(
         times=tuple(map(_times, section.sections("times", schema.TIMES))),
         weekdays=tuple(_named(each, _WEEKDAYS) for each in section.texts("weekdays")),
         days_of_month=tuple(map(_days, section.texts("days_of_month"))),
@@ -44,6 +47,21 @@ def _range(section: Section) -> TimeRange:
         years=tuple(map(_years, section.texts("years"))),
         zone=section.read("location", _zone, UTC),
     )
+    if not any(_has_day(found, month, length) for month in range(1, 13) for length in _lengths(month)):
+        raise section.error("days_of_month", "none of the months has such a day, so that this is no time at all")
+    return found
+
+
+def _lengths(month: int) -> tuple[int, ...]:
+    """How many days the month may have."""
+    return (28, 29) if month == _FEBRUARY else (monthrange(2001, month)[1],)
+
+
+def _has_day(found: TimeRange, month: int, length: int) -> bool:
+    """Whether a month of `length` days has a day in the range."""
+    spans = [[day if day > 0 else length + 1 + day for day in span] for span in found.days_of_month]
+    in_month = not found.months or any(first <= month <= last for first, last in found.months)
+    return in_month and (not spans or any(max(first, 1) <= min(last, length) for first, last in spans))
 
 
 def _times(section: Section) -> Span:
@@ -74,6 +92,14 @@ def _days(setting: Setting) -> Span:
     for day in (first, last):
         if not 1 <= abs(day) <= 31:
             raise setting.invalid("is not a day of a month: give 1 to 31, or -31 to -1 from its end")
+    if first < 0 < last:
+        raise setting.invalid(
+            "has an end counted from the beginning of the month, and a start from its end: give two ranges"
+        )
+    if last < 0 < first and first > _LONGEST_MONTH + 1 + last:
+        raise setting.invalid(
+            f"ends before it begins in every month: day {last} is at most the {_LONGEST_MONTH + 1 + last}th"
+        )
     return (first, last) if first * last < 0 else _in_order(setting, first, last)
 
 
@@ -90,7 +116,7 @@ def _numbers(setting: Setting, number: str) -> tuple[int, int]:
 
 def _in_order(setting: Setting, first: int, last: int) -> Span:
     if first > last:
-        raise setting.invalid("ends before it begins")
+        raise setting.invalid("ends before it begins: give two ranges")
     return first, last
 
 

@@ -13,8 +13,9 @@ from urllib.parse import urlencode
 from msgspec import DecodeError, Struct, json
 
 from sidecar.endpoints import Alertmanager, Endpoint
-from sidecar.sinks.notify.http_client import Client, Reply, authorization
+from sidecar.sinks.notify.http_client import Client, Reply, authorization, authorized
 from sidecar.sinks.notify.message import Answer, FeedAlert, Message
+from sidecar.sinks.notify.refusals import refusal
 
 MOST_IN_A_REQUEST: Final = 1000
 MOST_BYTES: Final = 16 << 20
@@ -70,7 +71,7 @@ class _Client:
         certificate, key = endpoint.certificate_file, endpoint.key_file
         self._client = Client(
             seconds,
-            secrets=[each.reveal() for each in hidden if each],
+            secrets=[*(each.reveal() for each in hidden if each), *authorized(endpoint)],
             ca_file=endpoint.ca_file,
             certificate=(certificate, key) if certificate and key else None,
         )
@@ -95,7 +96,11 @@ class _Client:
         for _ in range(2):
             content = json.encode([_posted(alert, _now() + self._ahead) for alert in alerts])
             headers = {"Content-Type": "application/json", **self._headers}
-            ahead = _ahead(_accepted(self._client.post(self._url, content, headers)).date)
+            reply = _accepted(self._client.post(self._url, content, headers))
+            if refused := refusal(reply.body):  # something in front of it
+                detail = self._client.scrubbed(f"the answer refuses it: {refused.reason}")
+                raise _RefusedError(Answer(refused.outcome, detail))
+            ahead = _ahead(reply.date)
             if abs(ahead - self._ahead) <= CLOCK_DIFFERENCE:
                 return
             self._ahead = ahead

@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from smtplib import SMTPRecipientsRefused, SMTPResponseException
@@ -17,6 +18,7 @@ from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode,
 
 from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.sinks.notify import incidents, mail_threads
+from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
 from sidecar.sinks.notify.formatting import formatted
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
 from sidecar.sinks.notify.message import Answer, Message
@@ -37,8 +39,10 @@ NotifyBase.overflow_mode = OverflowMode.TRUNCATE
 
 _SERVICES: Final = "https://appriseit.com/services/"
 _BASE_ARGS: Final = ("tag", "tags", "redirect", "schema")
-_OPTION: Final = re.compile(r"(?:^|&)([a-z][a-z_]{0,30})(?==)")
-"""Others may be values that a plugin passes on (`+x`, `-x`, `:x`), or parts of a secret."""
+_OPTION: Final = re.compile(r"[a-z][a-z_]{0,30}")
+_OPTION_ENDS: Final = re.compile(r"[&;]")
+_PASSED_ON: Final = ("+", "-", ":")
+"""How the names of values begin that a plugin passes on."""
 _SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
 _PERMANENT: Final = 500
 """SMTP codes from here on are permanent refusals."""
@@ -48,7 +52,7 @@ def deliver(message: Message) -> Answer:
     """Send one message once.
 
     The service may take `message.seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
-    A success of Apprise without any traffic is `not_sent`, and one whose answer says that the message was refused is `rejected`.
+    A success of Apprise without any traffic is `not_sent`. An answer that refuses the message, with any status, is no delivery.
     """
     report = _Report(_url(message.endpoint))
     service = report.load()
@@ -63,10 +67,9 @@ def deliver(message: Message) -> Answer:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
         return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {message.notify_type}")
-    if delivered and (refusal := observed.refusal()):
-        return Answer(
-            "rejected", report.scrubbed(f"{report.scheme}:// answered with {observed.status}, but refused: {refusal}")
-        )
+    if refusal := observed.refusal(report.scheme):
+        said = f"{report.scheme}:// answered with {observed.status}, but refused: {refusal.reason}"
+        return Answer(refusal.outcome, report.scrubbed(said), observed.retry_after)
     if delivered:
         return Answer("delivered")
     outcome = observed.outcome() or report.outcome()
@@ -95,8 +98,8 @@ def problem(endpoint: Endpoint) -> str | None:
     loaded = report.load()
     if isinstance(loaded, str):
         return loaded
-    name = _unknown_option(_url(endpoint), loaded)
-    return name and f"{report.scheme}:// has no option {name}: see {_SERVICES}{report.scheme}/"
+    mistake = _option_mistake(_url(endpoint), loaded)
+    return mistake and f"{report.scheme}:// {mistake}: see {_SERVICES}{report.scheme}/"
 
 
 def native(url: str) -> str:
@@ -106,12 +109,25 @@ def native(url: str) -> str:
     return ""
 
 
-def _unknown_option(url: str, service: NotifyBase) -> str | None:
-    """The first option that neither the plugin's description nor its source names: Apprise would ignore it."""
+def _option_mistake(url: str, service: NotifyBase) -> str | None:
+    """The first part of the query that is no option of the service, which Apprise would ignore. It may be a part of a secret."""
     known = {*service.template_args, *_BASE_ARGS}
     sources = "".join(Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in _kinds(service))
-    names = _OPTION.findall(url.partition("?")[2])
-    return next((name for name in names if name not in known and not re.search(rf"[\"']{name}[\"']", sources)), None)
+    native = url.lower().lstrip().startswith(("http://", "https://"))  # the service's own options, for Apprise to read
+    free_text = True
+    for place, part in enumerate(_OPTION_ENDS.split(url.partition("?")[2]), 1):
+        written, given, _ = part.partition("=")
+        name = unquote(written).strip().lower()
+        reads = rf"[\"']{re.escape(name)}[\"']{'' if len(name) > 1 else ' in '}"
+        if not part or name[:1] in _PASSED_ON or name in known or re.search(reads, sources):
+            free_text = name not in NotifyBase.template_args
+            continue
+        plain = given and _OPTION.fullmatch(written)
+        if plain and get_close_matches(written, known):
+            return f"has no option {written}"
+        if plain or (not native and (given or free_text)):  # else it cannot be the rest of a value
+            return f"has no such option as number {place} of its options (within a value, write & as %26 and ; as %3B)"
+    return None
 
 
 def _kinds(service: NotifyBase) -> list[type]:
@@ -148,6 +164,8 @@ class _Report(logging.Handler):
         if match is None:
             return f"not an Apprise URL: no scheme:// begins it, see {_SERVICES}"
         scheme = self.scheme = match[1].lower()
+        if why := ambiguity(self._url):
+            return f"{scheme}:// {why}"
         service = _instantiate(scheme, self._url)
         if scheme in {"http", "https"}:
             self.scheme = native(self._url) or scheme
@@ -155,14 +173,20 @@ class _Report(logging.Handler):
             return f"no service is called {scheme}://, see {_SERVICES}"
         if service is None:
             return f"{scheme}:// cannot be used: {self.reason()}"
-        if "{host}" in " ".join(service.templates):
+        return self._unusable(service) or service
+
+    def _unusable(self, service: NotifyBase) -> str | None:
+        """Why the service cannot be used as it was loaded; None: it can, and is prepared."""
+        if why := cut_password(self._url, service.password):
+            return f"{self.scheme}:// {why}"
+        if "{host}" in " ".join(service.templates) and not host_may_be_secret(self._url):
             self._host = service.host
         # The outbox retries, and a failure must be reported: override `retry` and `optional` of the URL.
         service.retry, service.optional = 0, False
         if len(service) > 1:
             return f"names {len(service)} targets: give each a URL of its own, or one that fails repeats the message to the others"
         self._warnings, self._error = [], None
-        return service
+        return None
 
     def reason(self) -> str:
         """Why sending failed, in one line. Of the URL it holds only the scheme, and the host if the service has one."""

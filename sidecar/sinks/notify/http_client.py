@@ -13,12 +13,15 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from sidecar.endpoints import Alertmanager, Webhook
+from sidecar.sinks.notify.ambiguous_url import host_may_be_secret
 from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
 from sidecar.sinks.notify.message import Answer
 
 _CONNECT_SECONDS: Final = 4.0
 _MOST_SHOWN: Final = 100
 """Characters of an answer's body in a reason."""
+_MOST_SCRUBBED: Final = 16 << 10
+"""Bytes of it that are looked at."""
 _MOST_DETAIL: Final = 200
 
 
@@ -59,7 +62,7 @@ class Client:
     def _request(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
     ) -> Reply | Answer:
-        host = urlsplit(url).hostname
+        host = "the service" if host_may_be_secret(url) else urlsplit(url).hostname
         with observing() as observed:
             try:
                 reply = self._exchange(method, url, content, headers, most_bytes)
@@ -71,7 +74,7 @@ class Client:
                 return Answer(ended, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
             return reply
-        shown = reply.body[: 4 * _MOST_SHOWN].decode(errors="replace")[:_MOST_SHOWN]
+        shown = self._without_secrets(reply.body[:_MOST_SCRUBBED].decode(errors="replace"))[:_MOST_SHOWN]
         return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {shown}"), observed.retry_after)
 
     def _exchange(
@@ -95,10 +98,14 @@ class Client:
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""
+        return "".join(char for char in self._without_secrets(text) if char.isprintable())[:_MOST_DETAIL]
+
+    def _without_secrets(self, text: str) -> str:
+        """One line. A secret that was cut would stay in it."""
         forms = {form for secret in self._secrets for form in (secret, quote(secret, safe=""))}
         for secret in sorted(forms, key=len, reverse=True):
             text = re.sub(re.escape(secret), "***", text, flags=re.IGNORECASE)
-        return "".join(char for char in " ".join(text.split()) if char.isprintable())[:_MOST_DETAIL]
+        return " ".join(text.split())
 
 
 def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
@@ -109,6 +116,11 @@ def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
         user = f"{endpoint.username}:{endpoint.password.reveal()}"
         return {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
     return {}
+
+
+def authorized(endpoint: Webhook | Alertmanager) -> list[str]:
+    """The credentials as the header has them: an answer may repeat it."""
+    return [value.partition(" ")[2] for value in authorization(endpoint).values()]
 
 
 def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:

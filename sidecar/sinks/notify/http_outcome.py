@@ -1,6 +1,6 @@
 """How the HTTP requests of an attempt were answered, which Apprise does not report. Used only by the sender's child process."""
 
-import json
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,8 @@ from requests import RequestException, Response
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError
 
+from sidecar.sinks.notify.refusals import Refusal, refusal
+
 MOST_BYTES: Final = 1 << 20
 """Of an answer's body, much more than any service sends. The rest is not read."""
 
@@ -25,7 +27,7 @@ _SENDING: Final = frozenset(
 )
 """Python's audit events for whatever sends data: there is no hook that all plugins use."""
 
-_SECONDS: Final = re.compile(r"[0-9]{1,9}")
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,20})?")
 _LONGEST_DATE: Final = 40
 
 
@@ -58,32 +60,18 @@ class ServiceResponse:
             return "failed"
         return "rejected"
 
-    def refusal(self) -> str | None:
-        """What the newest answer says in its JSON body, if that says that the message was not accepted, whatever the status."""
-        if self._response is None or not getattr(
-            self._response, "_content_consumed", False
-        ):  # else reading it may block
+    def refusal(self, scheme: str) -> Refusal | None:
+        """Why the newest answer, of the service with Apprise's `scheme`, refuses the message though its status accepts it."""
+        consumed = getattr(self._response, "_content_consumed", False)  # else reading it may block
+        if self._response is None or not consumed or self.outcome():
             return None
-        try:
-            body = json.loads(self._response.content)
-        except ValueError:
-            return None
-        return refused(body) if isinstance(body, dict) else None
+        return refusal(self._response.content, scheme)
 
     def note(self, response: Response | None) -> None:
         """Keep the newest answer; None: a request has started."""
         self._response = response
         self.status = response.status_code if response is not None else None
         self.retry_after = _retry_after(response.headers) if response is not None else None
-
-
-def refused(body: Mapping[str, Any]) -> str | None:
-    """What a body in JSON gives as the reason of a refusal, in one line; None: it does not say that the message was refused."""
-    words = {str(body.get(name)).lower() for name in ("result", "status", "stat")}
-    if body.get("ok") is not False and body.get("success") is not False and words.isdisjoint(_REFUSALS):
-        return None
-    texts = (body.get(name) for name in ("error", "errors", "message", "messages", "description", "reason"))
-    return " ".join(str(next((text for text in texts if text), "it gives no reason")).split())
 
 
 def of_exception(error: BaseException | None) -> str:
@@ -104,7 +92,6 @@ def chain(error: BaseException | None) -> list[BaseException]:
 
 
 _LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected)
-_REFUSALS: Final = {"error", "fail", "failed", "failure"}
 _IN_DOUBT: Final = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 """The service failed, before or after it accepted the message."""
 _TEMPORARY: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)
@@ -170,10 +157,10 @@ def _bound(response: Response) -> None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> int | None:
-    """In seconds; a date counts by the service's own clock. None if it cannot be parsed."""
+    """In seconds, a fraction rounded up; a date counts by the service's own clock. None if it cannot be parsed."""
     value = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(value):
-        return int(value)
+        return math.ceil(float(value))
     until = _date(value)
     if until is None:
         return None

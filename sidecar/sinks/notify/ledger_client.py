@@ -241,9 +241,14 @@ class SharedLedger:
             time.sleep(random.uniform(0, _PAUSE * (conflict + 1)))  # noqa: S311  avoids the same conflict again
 
     def _found(self, document: Document) -> Ledger:
-        """The ledger in the document. A deleted or damaged one starts anew, without knowing what was sent before."""
+        """The ledger in the document. A deleted or damaged one starts anew, without knowing what was sent before; one of a newer version
+        counts as unreachable.
+        """
         wall = self._clock().wall
-        found = ledgers.believed(ledgers.read(document.content), wall)
+        try:
+            found = ledgers.believed(ledgers.read(document.content), wall)
+        except ledgers.ForeignFormatError as error:
+            raise LedgerError(str(error)) from error
         self._unreachable_since = None
         self.is_up = True
         self._has_existed = self._has_existed or found.began > 0

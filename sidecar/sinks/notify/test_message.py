@@ -29,7 +29,7 @@ class TestResult(NamedTuple):
 def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[], Moment]) -> Iterator[TestResult]:
     """Send one message to each destination of these receivers (empty: all). Yields the results in the order of the settings.
 
-    Raises SettingsError before anything is sent if there are no receivers, a receiver is unknown, or an endpoint is unusable.
+    Raises SettingsError before anything is sent if there is no receiver, one is unknown, none has an endpoint, or one is unusable.
     """
     destinations = _destinations(settings, receivers)
     endpoints = {name: endpoint for name, endpoint in settings.endpoints().items() if name in destinations}
@@ -72,6 +72,9 @@ def _destinations(settings: Settings, receivers: Collection[str]) -> dict[str, D
         if name not in known:
             raise SettingsError(f"--receiver: no receiver is called {quoted(name)}; {did_you_mean(known, name)}")
     chosen = [receiver for receiver in settings.receivers if not receivers or receiver.name in receivers]
+    if not any(receiver.endpoints for receiver in chosen):
+        names = ", ".join(receiver.name for receiver in chosen)
+        raise SettingsError(f"receivers: {names}: notifies nobody, so there is nothing to test: give it an endpoint")
     return {destination.name: destination for receiver in chosen for destination in receiver.destinations()}
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, cast
 
-from msgspec import DecodeError, Struct, field, json
+from msgspec import Struct, field, json
 
 from sidecar.endpoints import Endpoint, Webhook
-from sidecar.sinks.notify.http_client import Client, authorization
-from sidecar.sinks.notify.http_outcome import refused
+from sidecar.sinks.notify.http_client import Client, authorization, authorized
 from sidecar.sinks.notify.message import Alert, Answer, Message
+from sidecar.sinks.notify.refusals import refusal
 
 SIGNATURE: Final = "X-Flink-HA-Signature"
 _NEVER: Final = "0001-01-01T00:00:00Z"
@@ -34,13 +34,14 @@ def deliver(message: Message) -> Answer:
     secrets = [
         url,
         *(each.reveal() for each in (endpoint.hmac_secret, endpoint.bearer_token, endpoint.password) if each),
+        *authorized(endpoint),
     ]
     client = Client(message.seconds, secrets=secrets, ca_file=endpoint.ca_file)
     reply = client.post(url, content, {"Content-Type": "application/json", **_headers(endpoint, content)})
     if isinstance(reply, Answer):
         return reply
-    if refusal := _refusal(reply.body):
-        return Answer("rejected", client.scrubbed(f"the answer refuses it: {refusal}"))
+    if refused := refusal(reply.body):
+        return Answer(refused.outcome, client.scrubbed(f"the answer refuses it: {refused.reason}"))
     return Answer("delivered")
 
 
@@ -138,14 +139,6 @@ def signature(secret: str, content: bytes, at: int) -> str:
     """The value of the header: the time (seconds since the epoch), and an HMAC-SHA256 over the time, a dot and the body."""
     signed = hmac.new(secret.encode(), f"{at}.".encode() + content, hashlib.sha256).hexdigest()
     return f"t={at},v1={signed}"
-
-
-def _refusal(body: bytes) -> str | None:
-    try:
-        answer = json.decode(body)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return refused(answer) if isinstance(answer, dict) else None
 
 
 def _time(micros: int) -> str:

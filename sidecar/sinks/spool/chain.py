@@ -3,6 +3,7 @@
 A name alone proves nothing: others may write to the folder, and a journal may have gone back in time.
 """
 
+import errno
 import gzip
 import io
 import logging
@@ -18,7 +19,11 @@ from sidecar.sinks.spool.segment_store import SegmentStore
 log = logging.getLogger("sidecar.spool")
 
 _SEGMENT: Final = re.compile(r"(\d{16})-(\d{16})\.jsonl\.gz")
-_LONGEST_LINE: Final = 16 << 20
+_MOST_BYTES: Final = 32 << 20
+"""Of a segment. Ours have a thousand records unless configured otherwise, in some 100 kB."""
+_MOST_UNPACKED: Final = 1 << 30
+"""The same, unpacked. It is read as a stream, and only the numbers of wanted records are kept."""
+_LONGEST_LINE: Final = 4 << 20
 
 
 class Chain(Struct, frozen=True):
@@ -69,11 +74,10 @@ def read_chain(store: SegmentStore, observer: str, sealed: int, wanted: Mapping[
         try:
             if segment.last > latest:
                 raise _NotOursError("numbers that high are not in use yet")
-            ids = _ids(store, segment, observer, wanted)
+            held |= _held(store, segment, observer, wanted)
         except _NotOursError as error:
             log.warning("ignoring %s in %s: not a segment of this observer: %s", segment.name, store.name, error)
             continue
-        held |= {wanted[name] for name in ids if name in wanted}
         found[segment.first] = segment.last  # of two with the same start, the longer one
     end = sealed
     while end + 1 in found:
@@ -88,23 +92,34 @@ def _segment_names(names: list[str]) -> Iterator[_SegmentName]:
             yield _SegmentName(int(match[1]), int(match[2]), name)
 
 
-def _ids(store: SegmentStore, segment: _SegmentName, observer: str, wanted: Mapping[str, int]) -> list[str]:
-    """The ids of the records, all of this observer or in its journal (under an earlier name). Raises OSError, _NotOursError."""
-    ids = []
-    span = segment.last - segment.first + 1
+def _held(store: SegmentStore, segment: _SegmentName, observer: str, wanted: Mapping[str, int]) -> set[int]:
+    """The numbers of the wanted records in it. All are of this observer, or in its journal (under an earlier name).
+
+    Raises OSError, _NotOursError.
+    """
+    held = set[int]()
+    count, unpacked, span = 0, 0, segment.last - segment.first + 1
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(store.read(segment.name))) as file:
+        with gzip.GzipFile(fileobj=io.BytesIO(store.read(segment.name, _MOST_BYTES))) as file:
             while line := file.readline(_LONGEST_LINE):
                 head = _HEAD.decode(line)
                 if head.observer != observer and head.id not in wanted:
                     raise _NotOursError(f"it holds a record of {head.observer[:100]!r}")
-                ids.append(head.id)
-                if len(ids) > span:
+                if head.id in wanted:
+                    held.add(wanted[head.id])
+                count, unpacked = count + 1, unpacked + len(line)
+                if count > span:
                     raise _NotOursError("it holds more records than its name says")
+                if unpacked > _MOST_UNPACKED:
+                    raise _NotOursError(f"unpacked it is larger than {_MOST_UNPACKED} bytes")
     except PermissionError as error:
         raise _NotOursError("it belongs to another user") from error
     except (gzip.BadGzipFile, EOFError, zlib.error, DecodeError, UnicodeDecodeError) as error:
         raise _NotOursError(f"it cannot be read: {error}") from error
-    if not ids:
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise _NotOursError(str(error.strerror)) from error
+        raise
+    if not count:
         raise _NotOursError("it is empty")
-    return ids
+    return held

@@ -1,5 +1,6 @@
 """Segments in a folder of this machine, to which other users may be able to write."""
 
+import errno
 import logging
 import os
 import re
@@ -44,11 +45,14 @@ class Folder:
                     found.append(entry.name)
         return found
 
-    def read(self, name: str) -> bytes:
-        """A stored segment. Raises OSError."""
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """A stored segment. Raises OSError: EFBIG if it is larger."""
         descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            return file.read()
+            content = file.read(min(os.fstat(descriptor).st_size, most_bytes) + 1)  # so much memory is taken at once
+        if len(content) > most_bytes:
+            raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
+        return content
 
     def put(self, name: str, content: bytes) -> None:
         """Store a segment. A foreign file of that name is renamed, never overwritten. Raises OSError."""
@@ -60,7 +64,7 @@ class Folder:
         if not os.path.lexists(target):
             return
         with suppress(OSError):
-            if self.read(name) == content:
+            if self.read(name, len(content)) == content:
                 return  # already stored: a crash came before the journal recorded it
         away = target.with_name(f"{name}.not-ours-{token_hex(4)}")
         target.rename(away)

@@ -27,9 +27,9 @@ class ObjectStore:
         found = self._store.list(self._folder, after=f"{self._folder}/{first}")
         return [entry.path.removeprefix(f"{self._folder}/") for entry in found]
 
-    def read(self, name: str) -> bytes:
-        """A stored segment. Raises OSError."""
-        return self._store.read(f"{self._folder}/{name}")
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """A stored segment. Raises OSError: EFBIG if it is larger."""
+        return self._store.read(f"{self._folder}/{name}", most_bytes)
 
     def put(self, name: str, content: bytes) -> None:
         """Store a segment, unless it exists: an earlier put may have lost only its answer. Raises OSError."""

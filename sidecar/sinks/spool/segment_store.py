@@ -20,8 +20,8 @@ class SegmentStore(Protocol):
     def recover(self, first: str) -> list[str]:
         """The names of the stored segments, at least those from `first` on. Removes what a crash left unfinished."""
 
-    def read(self, name: str) -> bytes:
-        """A stored segment."""
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """A stored segment. EFBIG: it is larger than `most_bytes`."""
 
     def put(self, name: str, content: bytes) -> None:
         """Store a segment: readers see all of it or nothing, and it survives a crash. Idempotent."""

@@ -26,6 +26,7 @@ from tests.core.feed_auditor import AM
 from tests.kit.cluster import ALL_FOUR, CLUSTER, job_manager
 from tests.kit.core_sidecar import POLICY
 from tests.kit.fake_flink import Flink
+from tests.kit.groups import examples
 
 OTHER_JOB: Final = "ab" * 16
 RULES: Final = (
@@ -341,7 +342,7 @@ class AnyAlerts(RuleBasedStateMachine):
 
 
 TestAnyAlerts = AnyAlerts.TestCase
-TestAnyAlerts.settings = settings(max_examples=100, stateful_step_count=25)
+TestAnyAlerts.settings = settings(max_examples=examples(100), stateful_step_count=25)
 
 
 if __name__ == "__main__":

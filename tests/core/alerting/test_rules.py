@@ -8,6 +8,7 @@ from sidecar.core.policy.policy import Trigger
 from sidecar.core.policy.routing import Route
 from tests.core.triggers import EVENTS, LASTING, SCENES, contend, fails_over, moves, told, watching
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B
+from tests.kit.features import covering
 
 
 def test_each_trigger_has_a_scene() -> None:
@@ -16,7 +17,7 @@ def test_each_trigger_has_a_scene() -> None:
     assert all(scene.rule.on is trigger for trigger, scene in SCENES.items())
 
 
-@pytest.mark.parametrize("trigger", Trigger)
+@pytest.mark.parametrize("trigger", covering("trigger", Trigger))
 def test_it_fires_once(trigger: Trigger) -> None:
     """Told once, within group_wait, however long it lasts; with the labels of the rule."""
     flink, sidecar = watching(SCENES[trigger].rule)

@@ -38,6 +38,7 @@ from sidecar.core.state import State
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import OPS, POLICY
 from tests.kit.core_witness import Witness
+from tests.kit.groups import examples
 from tests.kit.java_serialization import connection_info
 
 OTHER_JOB = "ab" * 16
@@ -242,7 +243,7 @@ CONFIG_MAPS: st.SearchStrategy[Event] = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(COMMON | ZNODES | ZNODES, min_size=20, max_size=60))
 def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> None:
     """A transition is recorded exactly when a leadership moved, and begins where the last one ended; what cannot be seen is never told as
@@ -258,7 +259,7 @@ FOUND: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS | FOUND, min_size=20, max_size=60))
 def test_no_coming_and_going_breaks_a_promise(events: list[Event]) -> None:
     """The same of a cluster that is found, removed at any moment, observed too late, and found again: nothing of it stays behind."""
@@ -272,7 +273,7 @@ def test_no_coming_and_going_breaks_a_promise(events: list[Event]) -> None:
             assert [*alerts.pending, *alerts.failovers, *alerts.evaluated] == []
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS, min_size=20, max_size=60))
 def test_no_sequence_of_config_maps_breaks_a_promise(events: list[Event]) -> None:
     """The same in Kubernetes, whatever stands in whichever ConfigMap, and whoever holds its lease."""

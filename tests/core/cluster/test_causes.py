@@ -95,7 +95,9 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
 ]
 
 
-@pytest.mark.parametrize(("seen", "cause", "confidence"), ROWS)
+@pytest.mark.parametrize(
+    ("seen", "cause", "confidence"), [pytest.param(*row, marks=pytest.mark.covers(f"cause:{row[1]}")) for row in ROWS]
+)
 def test_a_cause_follows_from_its_facts(seen: dict[str, Any], cause: Cause, confidence: Confidence) -> None:
     """One row for each way to each cause."""
     found = verdict(facts(**seen))

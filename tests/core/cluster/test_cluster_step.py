@@ -1,16 +1,19 @@
 """What happens to a leadership, and what is recorded of it."""
 
 import pytest
+from msgspec import json
 
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
     LeaderInformation,
     Unknown,
 )
-from sidecar.core.flink.znode_paths import ZNodeLayout
+from sidecar.core.flink.znode_paths import LATCH, ZNodeLayout
+from sidecar.core.journal_rows import changes
 from sidecar.core.moment import timestamp
-from sidecar.core.observations import SnapshotCompleted
+from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
 from sidecar.core.records import Contention
+from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, START, A, B, job_manager
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink
@@ -160,6 +163,33 @@ def test_up_to_1_14_each_component_has_its_own_contest() -> None:
     flink.znodes.write("/leader/dispatcher/latch/_c_0-latch-0000000000", b"", 7)
     sidecar.reads_lists(["/leader/dispatcher/latch"])
     assert [record.component for record in sidecar.records if isinstance(record, Contention)] == ["dispatcher"]
+
+
+def test_an_address_that_is_too_long_is_a_record_that_says_so() -> None:
+    """300 writes of 65 kB for each component leave one record of each, and nothing of the address in state, journal or message."""
+    flink, sidecar = watching()
+    for term in range(300):
+        flink.elect(job_manager("x" * 65_000, term))
+        sidecar.sees_changes()
+    sidecar.waits(60)
+    assert [(t.kind, t.reason) for t in sidecar.transitions()] == [
+        ("OBSCURED", "the address is longer than 1024 bytes")
+    ] * 4
+    written = [*(row.value for row in changes(State(), sidecar.state)), *map(json.encode, sidecar.records)]
+    assert sum(len(value or b"") for value in written) < 100_000
+    flink.elect(B)
+    sidecar.sees_changes()
+    assert {t.kind for t in sidecar.transitions()[4:]} == {"DISCOVERED"}
+
+
+def test_of_many_contenders_with_long_names_little_is_kept() -> None:
+    """Names of a latch's children can be of any length, and are compared at each change."""
+    _, sidecar = watching()
+    names = tuple(f"{n:08}{'x' * 5_000}" for n in range(3_000))
+    sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, LATCH, names))
+    assert sum(map(len, sidecar.state.clusters[CLUSTER].contenders[LATCH])) == 200_000
+    contention = next(record for record in sidecar.records if isinstance(record, Contention))
+    assert contention.contenders == 1_000
 
 
 def test_the_job_id_in_a_record_is_the_one_in_the_path() -> None:

@@ -1,5 +1,6 @@
 """A failover is one episode, with one id for everybody who saw it, from the first component that left until all were led again."""
 
+import pytest
 from msgspec.structs import replace
 
 from sidecar.core.cluster.episodes import JOB_PATIENCE, SETTLED, Phase
@@ -233,6 +234,7 @@ def test_it_is_not_over_while_nobody_can_see() -> None:
     assert the_episode(sidecar).cause == "jobmanager_lost"
 
 
+@pytest.mark.covers("cause:observer_blind")
 def test_only_we_could_not_see() -> None:
     """Cut off long enough that every leader became unknown, and each was the one of before: an episode of ours, in which nothing moved."""
     _, sidecar = watching()

@@ -17,6 +17,7 @@ from tests.kit.cluster import ALL_FOUR, CLUSTER, JOB, THE_JOB, JobManager, job_m
 from tests.kit.core_sidecar import POLICY, Sidecar
 from tests.kit.core_witness import UNKNOWN, VACANT, Known, Witness, known
 from tests.kit.fake_flink import Flink
+from tests.kit.groups import examples
 from tests.kit.znodes import ZNodes
 
 FOUND = EvidenceItem(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, "restored from checkpoint 1")
@@ -171,7 +172,7 @@ def truth(flink: Flink) -> Known:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(ZNodeLayout), st.lists(EVENTS, min_size=20, max_size=40))
 def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: ZNodeLayout, events: list[Event]) -> None:
     """Elections, crashes, jobs, upgrades, tampering, outages, kills of the sidecar: every id is used once, every chain of transitions is

@@ -1,16 +1,21 @@
 """A job's leadership begins and ends with the job."""
 
 import pytest
+from msgspec.structs import replace
 
+from sidecar.core.cluster.unregistered import MOST
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
     Component,
     ComponentId,
     Vacant,
 )
-from sidecar.core.flink.znode_paths import ZNodeLayout
-from tests.kit.cluster import CLUSTER, THE_JOB, A, B
-from tests.kit.core_sidecar import watching
+from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import ViewConfirmed
+from tests.kit.cluster import ALL_FOUR, CLUSTER, THE_JOB, A, B
+from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.fake_flink import Flink
 
 
 def test_a_new_job_is_granted_its_first_leader() -> None:
@@ -86,6 +91,55 @@ def test_a_job_that_comes_back_begins_anew() -> None:
     assert sidecar.kinds(THE_JOB) == ["RETIRED", "GRANTED"] * 2
     assert {t.last_known_session_id for t in sidecar.transitions(THE_JOB) if t.kind == "GRANTED"} == {None}
     assert len({t.id for t in sidecar.transitions(THE_JOB)}) == 4
+
+
+def confirmed(sidecar: Sidecar) -> None:
+    """The view is known to be fresh."""
+    sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 15 * SECOND))
+
+
+def led_and_left(flink: Flink, sidecar: Sidecar, number: int) -> None:
+    """So many jobs that nobody submitted have a leader, and lose it."""
+    jobs = [ComponentId(Component.JOB, f"{n:032x}") for n in range(number)]
+    flink.elect(A, *jobs)
+    sidecar.sees_changes()
+    flink.vacate(*jobs)
+    sidecar.sees_changes()
+
+
+def test_a_job_that_was_never_registered_is_forgotten() -> None:
+    """Whoever may write the store can publish leaders of jobs that there are not: after an hour without a leader they have ended."""
+    flink, sidecar = watching()
+    led_and_left(flink, sidecar, 3)
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(3598, tick=60)
+    confirmed(sidecar)
+    assert len(sidecar.state.clusters[CLUSTER].components) == 3 + 1 + 3
+    sidecar.waits(2)
+    confirmed(sidecar)
+    assert {*sidecar.state.clusters[CLUSTER].components} == {*CLUSTER_COMPONENTS, THE_JOB}
+    assert {t.pattern for t in sidecar.transitions() if t.kind == "RETIRED"} == {"null->gone"}
+
+
+def test_of_jobs_that_were_never_registered_a_bounded_number_is_known() -> None:
+    """However many there were: of more, the oldest are forgotten when the view is confirmed."""
+    flink, sidecar = watching()
+    led_and_left(flink, sidecar, MOST + 50)
+    confirmed(sidecar)
+    assert len(sidecar.state.clusters[CLUSTER].components) == len(ALL_FOUR) + MOST
+
+
+@pytest.mark.parametrize("store", JOB_STORES)
+def test_where_a_job_store_cannot_be_read_no_job_is_forgotten(store: str) -> None:
+    """The job may be registered there."""
+    flink, sidecar = watching()
+    cluster = sidecar.state.clusters[CLUSTER]
+    jobs = {path: found for path, found in cluster.jobs.items() if path != store}
+    sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, jobs=jobs)})
+    led_and_left(flink, sidecar, 1)
+    sidecar.waits(4000, tick=60)
+    confirmed(sidecar)
+    assert len(sidecar.state.clusters[CLUSTER].components) == len(ALL_FOUR) + 1
 
 
 def test_a_job_that_never_had_a_leader_is_retired_each_time_under_its_own_id() -> None:

@@ -16,6 +16,7 @@ from tests.kit.cluster import ALL_FOUR, DISPATCHER, RESOURCE_MANAGER, REST_SERVE
 from tests.kit.config_maps import ONE, ConfigMaps
 from tests.kit.core_sidecar import LeaseSidecar, leased
 from tests.kit.fake_flink import Flink
+from tests.kit.groups import examples
 
 A_AGAIN = job_manager("jm-a", term=1)
 
@@ -362,7 +363,7 @@ BEATS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(ConfigMapLayout), BEATS)
 def test_no_vacancy_is_derived_while_the_lease_is_renewed(era: ConfigMapLayout, beats: list[tuple[str, int]]) -> None:
     """Renewals that are seen no more than the lease's duration apart, however else we look, wait, or cannot see: the leader leads. What

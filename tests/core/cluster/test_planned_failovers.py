@@ -18,6 +18,7 @@ from tests.kit.cluster import CLUSTER, THE_JOB, B, JobManager, job_manager
 from tests.kit.core_sidecar import KUBERNETES, LeaseSidecar, leased
 from tests.kit.fake_flink import Flink
 from tests.kit.flink_operator import Operator
+from tests.kit.groups import examples
 
 INFO = Rule("FlinkPlannedFailover", Trigger.PLANNED_FAILOVER, Severity.INFO)
 PLANNED = replace(KUBERNETES, rules=(*KUBERNETES.rules, INFO))
@@ -573,7 +574,7 @@ def played(events: list[tuple[int, object]]) -> tuple[plans.Operated | None, int
     return known, now
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(EVENTS, st.integers(0, 3000))
 def test_whatever_was_observed_a_plan_is_near_the_loss_or_no_leader_is_wanted(
     events: list[tuple[int, object]], opened: int
@@ -592,7 +593,7 @@ def test_whatever_was_observed_a_plan_is_near_the_loss_or_no_leader_is_wanted(
         assert known.unwanted_since
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(EVENTS)
 def test_what_is_read_again_unchanged_is_the_same_object(events: list[tuple[int, object]]) -> None:
     """So that nothing is written to the journal for it."""

@@ -10,7 +10,7 @@ from sidecar.core import handover
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import HandoverRead, PolicyLoaded
+from sidecar.core.observations import DeliveryOutcome, HandoverRead, PolicyLoaded
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from tests.kit.cluster import CLUSTER, A
 from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, telling, watching
@@ -82,6 +82,65 @@ def test_the_service_that_shows_an_incident_is_told_its_end(
     assert closing.body.count(why) == len(closing.alerts) == len(opened.alerts)
     takes_up(sidecar, replace(PAGED, **change))
     assert dropped(sidecar) == [closing]
+
+
+def failed_over() -> tuple[Flink, Sidecar, Delivery]:
+    """A cluster that has failed over, and what opened an incident of it; its close is scheduled."""
+    flink, sidecar = watching(policy=replace(PAGED, rules=(CHANGED,)))
+    fail_over(flink, sidecar)
+    sidecar.waits(15)
+    [opened] = [each for each in sidecar.sent if each.destination == PAGER.name]
+    return flink, sidecar, opened
+
+
+def fails_back(flink: Flink, sidecar: Sidecar) -> None:
+    """The next failover."""
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(A)
+    sidecar.sees_changes()
+
+
+ELSEWHERE = replace(POLICY.route, key="{severity}")
+
+
+def test_a_scheduled_close_of_a_group_that_is_routed_elsewhere_is_handed_over() -> None:
+    """The group is gone by then; the incident is known by the message that is to close it."""
+    _, sidecar, opened = failed_over()
+    _reloads(sidecar, replace(sidecar.policy, route=ELSEWHERE))
+    assert sidecar.state.alerts.groups == {}
+    sidecar.is_replaced()
+    [closing] = dropped(sidecar)
+    assert (closing.destination, closing.incident, closing.goes_on) == (PAGER.name, opened.incident, False)
+    assert closing.group_labels == opened.group_labels
+
+
+def test_a_scheduled_close_of_a_group_that_began_anew_is_handed_over() -> None:
+    """The group was forgotten, and nobody has been notified of what it holds since; then it is routed elsewhere."""
+    flink, sidecar, opened = failed_over()
+    sidecar.waits(240)
+    assert sidecar.state.alerts.groups == {}
+    fails_back(flink, sidecar)
+    sidecar.is_replaced()
+    _reloads(sidecar, replace(sidecar.policy, route=ELSEWHERE))
+    [closing] = dropped(sidecar)
+    assert (closing.destination, closing.incident, closing.goes_on) == (PAGER.name, opened.incident, False)
+
+
+def test_scheduled_closes_of_two_incidents_of_a_group_are_both_handed_over() -> None:
+    """Other external labels gave the group another incident; the service that shows both can still be told the end of the first."""
+    flink, sidecar, first = failed_over()
+    _reloads(sidecar, replace(sidecar.policy, external_labels={"env": "test"}))
+    sidecar.answers[PAGER.name] = DeliveryOutcome.FAILED
+    sidecar.waits(240)
+    fails_back(flink, sidecar)
+    sidecar.waits(15)
+    sidecar.answers.clear()
+    sidecar.is_replaced().connects().waits(900)
+    paged = [each for each in sidecar.sent if each.destination == PAGER.name]
+    ended = {each.incident for each in paged if each.reason in {Reason.RESOLVED, Reason.CONFIGURATION_CHANGED}}
+    assert len(ended) == 2
+    assert first.incident in ended
 
 
 @TAKES_UP

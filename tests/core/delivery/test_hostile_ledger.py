@@ -1,5 +1,6 @@
 """Whoever may write the ledger can write anything: what it says is bounded, and silences nobody for long."""
 
+import time
 from typing import Any
 
 import pytest
@@ -136,8 +137,21 @@ ENTRIES = st.fixed_dictionaries(
     },
 )
 DOCUMENTS = st.fixed_dictionaries(
-    {}, optional={"entries": st.dictionaries(TEXTS, ENTRIES, max_size=3), "began": NUMBERS, "format": NUMBERS}
+    {},
+    optional={"entries": st.dictionaries(TEXTS, ENTRIES, max_size=3), "began": NUMBERS, "format": st.integers(-3, 1)},
 )
+
+
+def test_a_ledger_much_larger_than_it_may_be_is_written_at_once() -> None:
+    """What changed longest ago is dropped, and the rest is written: not once more for each entry."""
+    about = tuple(f"{number:036}" for number in range(15))
+    entries = {f"ops#0 {n:036}": Entry(unsure=about, changed_at=NOW - n) for n in range(2000)}
+    began = time.process_time()
+    content = ledger_document.written(Ledger(entries=entries, began=1), NOW)
+    assert time.process_time() - began < 1
+    assert ledger_document.MOST_BYTES - 1000 < len(content) <= ledger_document.MOST_BYTES
+    kept = ledger_document.read(content).entries
+    assert [*kept] == [*entries][: len(kept)]
 
 
 @given(DOCUMENTS, st.sampled_from(Reason))

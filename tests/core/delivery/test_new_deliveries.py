@@ -105,8 +105,20 @@ def test_what_closes_gives_way_to_a_newer_message() -> None:
     sidecar.sees_changes().waits(400)
     assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
     assert sidecar.sent[1].goes_on
-    (given_up,) = [each for each in sidecar.notifications() if each.outcome == "gave_up"]
-    assert given_up.detail == "a newer message of its group decides when the incident ends"
+    (superseded,) = [each for each in sidecar.notifications() if each.outcome == "superseded"]
+    assert superseded.detail == "a newer message of its group decides when the incident ends"
+    assert not any(each.outcome == "gave_up" for each in sidecar.notifications())
+
+
+def test_a_scheduled_close_is_not_late() -> None:
+    """Until it is due and an attempt fails."""
+    flink, sidecar = watching(policy=PAGED)
+    fail_over(flink, sidecar)
+    sidecar.waits(EVENT_OPEN / SECOND - 10)
+    assert [each.is_scheduled for each in sidecar.state.outbox.values()] == [True]
+    sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
+    sidecar.waits(60)
+    assert [each.is_scheduled for each in sidecar.state.outbox.values()] == [False]
 
 
 def test_a_vacancy_is_closed_by_its_resolve() -> None:

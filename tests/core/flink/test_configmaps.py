@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease
-from sidecar.core.flink.connection_info import Unreadable
+from sidecar.core.flink.connection_info import TOO_LONG, Unreadable
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND
 from tests.kit import configmap_recordings
@@ -104,6 +104,14 @@ def test_of_the_data_only_leaders_and_the_names_of_jobs_are_told() -> None:
     assert configmaps.job_ids(jobs) == {JOB}
 
 
+def test_of_a_value_that_is_too_long_no_more_is_kept_than_shows_it() -> None:
+    """A ConfigMap of 1 MiB costs memory once, not once more for each key, observation and cluster."""
+    kept = configmaps.relevant({f"{LEADER}dispatcher": f"{SESSION},{'a' * 500_000}", "address": "b" * 500_000})
+    assert sum(map(len, kept.values())) < 2_200
+    assert decode_leader(kept[f"{LEADER}dispatcher"]) == TOO_LONG
+    assert decode_leader(f"{SESSION},{kept['address']}") == TOO_LONG
+
+
 # -- leaders -----------------------------------------------------------------------------------------------------------
 
 
@@ -128,7 +136,9 @@ def test_a_leader_is_a_session_id_and_an_address(address: str) -> None:
         (f"urn:uuid:{SESSION},a", "the session id is not a UUID"),
         (f"{SESSION.replace('-', '')},a", "the session id is not a UUID"),
         (f"{SESSION},\ud800", "the address is not text"),
-        (f"{SESSION},{'a' * 1_048_576}", "1048613 characters are longer than any leader information"),
+        (f"{SESSION},{'a' * 1025}", "the address is longer than 1024 bytes"),
+        (f"{SESSION},{'ä' * 513}", "the address is longer than 1024 bytes"),
+        (f"{SESSION},{'a' * 1_048_576}", "the address is longer than 1024 bytes"),
     ],
 )
 def test_what_is_no_leader_says_why(value: str, reason: str) -> None:
@@ -193,7 +203,9 @@ def test_what_is_missing_is_tolerated(found: str) -> None:
         (annotation('"PT"'), "the duration of the lease cannot be read"),
         (annotation('"PT१S"'), "the duration of the lease cannot be read"),
         ("\ud800", "the lease is not text"),
-        ("x" * 10_001, "10001 characters are longer than any lease"),
+        ("x" * 10_001, "more than 10000 characters: longer than any lease"),
+        (annotation().replace("a-holder", "h" * 257), "a field of the lease has a value that it never has"),
+        (annotation().replace("2026", "2026" * 100), "a field of the lease has a value that it never has"),
     ],
 )
 def test_what_is_no_lease_says_why(found: str, reason: str) -> None:

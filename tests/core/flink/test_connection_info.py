@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.flink.connection_info import MAX_BYTES, Unreadable, decode_connection_info
-from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.flink.connection_info import MAX_BYTES, TOO_LONG, Unreadable, decode_connection_info
+from sidecar.core.flink.leadership import LONGEST_ADDRESS, LeaderInformation
 from tests.kit import zookeeper_recordings as recordings
-from tests.kit.java_serialization import STREAM_HEADER, UUID_CLASS, connection_info
+from tests.kit.groups import examples
+from tests.kit.java_serialization import STREAM_HEADER, UUID_CLASS, connection_info, modified_utf8
 
 SESSION = UUID("00112233-4455-6677-8899-aabbccddeeff")
 UUID_HEX = UUID_CLASS.hex()
@@ -76,10 +77,12 @@ def test_what_java_wrote_is_read(written: str, leader: LeaderInformation) -> Non
 
 @pytest.mark.parametrize("length", JAVA_DIGESTS)
 def test_addresses_of_any_length_are_read_across_blocks(length: int) -> None:
-    """Java starts a new block each 1,024 bytes and writes a longer header from 256 on: all are one address."""
+    """Java starts a new block each 1,024 bytes and writes a longer header from 256 on: all are one address, up to the longest."""
     written = connection_info("a" * length, SESSION)
     assert (len(written), sha256(written).hexdigest()) == JAVA_DIGESTS[length]
-    assert decode_connection_info(written) == LeaderInformation("a" * length, SESSION)
+    assert decode_connection_info(written) == (
+        LeaderInformation("a" * length, SESSION) if length <= LONGEST_ADDRESS else TOO_LONG
+    )
 
 
 @pytest.mark.parametrize("version", recordings.VERSIONS)
@@ -147,14 +150,21 @@ def test_a_reason_never_shows_the_bytes() -> None:
     assert "secret" not in unreadable.reason
 
 
-def test_a_value_longer_than_flink_can_write_is_not_looked_into() -> None:
-    """The longest address fits, with room for trailing bytes; beyond the cap nothing is read."""
-    longest = connection_info("a" * 65_535, SESSION)
-    assert decode_connection_info(longest) == LeaderInformation("a" * 65_535, SESSION)
-    assert isinstance(decode_connection_info(longest.ljust(MAX_BYTES + 1, b"\0")), Unreadable)
+def test_an_address_has_at_most_1_024_bytes() -> None:
+    """The longest is read, with any trailing bytes; one byte more is not believed, and beyond the cap nothing is read."""
+    longest = connection_info("a" * LONGEST_ADDRESS, SESSION)
+    leader = LeaderInformation("a" * LONGEST_ADDRESS, SESSION)
+    assert decode_connection_info(longest) == leader
+    assert decode_connection_info(longest.ljust(MAX_BYTES, b"\0")) == leader
+    assert decode_connection_info(connection_info("a" * (LONGEST_ADDRESS + 1), SESSION)) == TOO_LONG
+    assert decode_connection_info(connection_info("ä" * (LONGEST_ADDRESS // 2 + 1), SESSION)) == TOO_LONG
+    too_much = decode_connection_info(longest.ljust(MAX_BYTES + 1, b"\0"))
+    assert too_much == Unreadable("more than 70000 bytes: longer than any leader information")
 
 
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=1500)
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=1500).filter(
+    lambda text: len(modified_utf8(text)) <= LONGEST_ADDRESS
+)
 
 
 @given(_TEXT, st.uuids())
@@ -176,7 +186,7 @@ def _mutations(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.one_of(_mutations(), st.binary(max_size=200), st.binary(max_size=200).map(STREAM_HEADER.__add__)))
 def test_no_bytes_raise(data: bytes) -> None:
     """Any bytes are a leader or unreadable, and what is read as a leader did stand there."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Labels, Matcher, Operator, match_all
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, every, is_inhibited, matching
+from tests.kit.groups import examples
 
 NAMES = ("alert", "component", "env")
 VALUES = ("", "a", "b", "ab")
@@ -82,7 +83,7 @@ def taken(route: Route, found: Labels) -> list[str]:
     return keys or [route.key]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(routes(3), labels)
 def test_an_alert_takes_the_deepest_routes_that_match(tree: Route, found: Labels) -> None:
     """Any tree, any labels: the oracle's routes, in its order, none twice; and the first route takes whatever no other takes."""
@@ -123,7 +124,7 @@ inhibitions = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(inhibitions, labels, st.lists(labels, max_size=4))
 def test_who_is_both_source_and_target_never_silences_its_like(
     rule: InhibitRule, target: Labels, firing: list[Labels]
@@ -228,7 +229,7 @@ def is_in(wanted: TimeRange, at: datetime) -> bool:
     return all(conditions)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(ranges, instants | turns)
 def test_a_time_range_is_all_of_its_conditions_in_its_zone(wanted: TimeRange, at: datetime) -> None:
     """Any range, any instant: as the oracle says."""

@@ -11,6 +11,8 @@ from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Heartbeat, Rule, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, every
 from sidecar.settings import Settings, SettingsError, load
+from sidecar.settings.alerting.matchers import matchers
+from sidecar.settings.file.setting import Setting
 from tests.settings.conftest import Write
 
 Read = Callable[[str], Settings]
@@ -237,6 +239,18 @@ def test_a_template_can_do_no_harm(read: Read, template: str, said: str) -> None
             '2: route.routes[0].matchers[0]: "alert" is not a matcher: write it like severity="critical", with one of = != =~ !~',
         ),
         (
+            THREE + 'route: {receiver: ops, routes: [{matchers: [\'"alert"="x"\']}]}\n',
+            '2: route.routes[0].matchers[0]: \'"alert"="x"\' is not a matcher: write it like',
+        ),
+        (
+            THREE + "route: {receiver: ops, routes: [{matchers: ['alert=a b']}]}\n",
+            "2: route.routes[0].matchers[0]: 'alert=a b' is not a matcher: write it like",
+        ),
+        (
+            THREE + "route: {receiver: ops, routes: [{matchers: ['slack://T0ken/s3cret']}]}\n",
+            "2: route.routes[0].matchers[0]: <not shown> is not a matcher: write it like",
+        ),
+        (
             THREE + "route: {receiver: ops, routes: [{matchers: ['alert=~\"(\"']}]}\n",
             '2: route.routes[0].matchers[0]: the pattern of "alert" is not a regular expression: missing ), unterminated subpattern',
         ),
@@ -293,3 +307,17 @@ def test_a_template_can_do_no_harm(read: Read, template: str, said: str) -> None
 def test_what_does_not_fit_is_one_line(read: Read, text: str, said: str) -> None:
     """File, line, key, what is wrong, and what was meant where that can be guessed."""
     assert problem(read, text).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("matcher", "hint"),
+    [
+        ('"alert"="x"', "the name of a label is written without quotes"),
+        ("alert=a b", "a value with a blank needs quotes around it"),
+        ('severity="info",alert=~a b', "a value with a blank needs quotes around it"),
+    ],
+)
+def test_a_matcher_of_another_grammar_has_a_hint(matcher: str, hint: str) -> None:
+    """What newer Alertmanagers write, and what no grammar reads."""
+    with pytest.raises(SettingsError, match=f"'{matcher}' is not a matcher: .*; {hint}$"):
+        matchers(Setting(matcher, "--matcher"), None)

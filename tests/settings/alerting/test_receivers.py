@@ -11,7 +11,9 @@ from sidecar.core.policy.routing import FEED_INTERVAL
 from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
 from sidecar.secret import Secret
 from sidecar.settings import SettingsError, load
+from sidecar.settings.rules_only import read_rules
 from tests.kit.certificates import Authority
+from tests.kit.sidecar_process import command
 from tests.settings.conftest import Write
 
 TOKEN = "xoxb-1234567890-s3cret"
@@ -151,3 +153,54 @@ def test_every_alertmanager_is_a_destination_that_is_fed(write: Write, tmp_path:
     assert policy.route.group_interval == FEED_INTERVAL
     assert policy.route.routes[0].group_interval == 3600 * SECOND
     assert "s3cret" not in repr(settings)
+
+
+NOBODY = "route: {receiver: 'null', routes: [{receiver: ops, matchers: ['severity=\"critical\"']}]}\n"
+
+
+def test_a_receiver_with_nothing_but_a_name_notifies_nobody(write: Write) -> None:
+    """Alertmanager's way for alerts that nobody wants."""
+    file = write(f"{NOBODY}receivers:\n- name: 'null'\n- {{name: ops, urls: ['json://a']}}\n")
+    settings = load(file, {"zookeeper": "zk"})
+    assert settings.policy().receivers["null"] == ()
+    assert [*settings.endpoints()] == ["ops#0"]
+    assert read_rules(file).policy_for("pod", {}).receivers["null"] == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (
+            "{name: 'null', urls: []}",
+            "the receiver has no endpoint: give it at least one of urls, webhook, slack, alertmanager",
+        ),
+        (
+            "{name: 'null', heartbeat: 1m}",
+            "heartbeat: is for a receiver with an endpoint: give it one, or remove this",
+        ),
+    ],
+)
+def test_a_receiver_that_was_meant_to_notify_has_an_endpoint(write: Write, entry: str, problem: str) -> None:
+    """An empty list, which a template may leave, is not taken for one that notifies nobody."""
+    with pytest.raises(SettingsError, match=problem):
+        load(write(f"{NOBODY}receivers:\n- {entry}\n- {{name: ops, urls: ['json://a']}}\n"), {"zookeeper": "zk"})
+
+
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
+@pytest.mark.parametrize("password", ["correct horse", " blanks ", "pässwörd", "密码", "a:b", "p$ss%&;#"])
+def test_a_password_is_any_text(write: Write, kind: str, password: str) -> None:
+    """RFC 7617 sends it as UTF-8."""
+    text = f"{kind}: {{url: 'http://h', username: 'jürgen m', password: '{password}'}}"
+    endpoint = endpoints(write, text)["ops#0"]
+    assert isinstance(endpoint, Webhook | Alertmanager)
+    assert (endpoint.username, endpoint.password) == ("jürgen m", Secret(password))
+
+
+@pytest.mark.parametrize("password", ["''", "'file:gone'", '"a\\tb"', f"'{'x' * 4097}'"])
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
+def test_a_wrong_password_is_one_mistake(write: Write, tmp_path: Path, kind: str, password: str) -> None:
+    """The user name does not lack it."""
+    file = write(f"receivers:\n- name: ops\n  {kind}: {{url: 'http://h', username: u, password: {password}}}\n")
+    ended = command("config", "check", "--config", str(file), "--zookeeper", "zk", "--state-dir", str(tmp_path))
+    [line] = (line for line in ended.stderr.splitlines() if "receivers" in line)
+    assert f"{kind}.password: " in line

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sidecar.core.moment import SECOND
+from sidecar.settings import SettingsError
 from sidecar.settings.alerting.time_intervals import time_intervals
 from sidecar.settings.file.document import parse
 from sidecar.settings.file.schema import RULE_FILE
@@ -108,3 +109,49 @@ def test_an_interval_holds_what_its_words_say(seed: int) -> None:
     ]
     for at in instants:
         assert interval.contains(int(at.timestamp()) * SECOND) == is_in(chosen, at), (chosen, at)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "problem"),
+    [
+        ("days_of_month: ['-3:2']", "has an end counted from the beginning of the month, and a start from its end"),
+        ("days_of_month: ['-15:5']", "has an end counted from the beginning of the month"),
+        ("days_of_month: ['28:-20']", "ends before it begins in every month: day -20 is at most the 12th"),
+        ("days_of_month: ['10:-25']", "ends before it begins in every month"),
+        ("days_of_month: ['5:1']", "ends before it begins"),
+        ("days_of_month: ['-1:-5']", "ends before it begins"),
+        ("days_of_month: ['0']", "is not a day of a month"),
+        ("days_of_month: ['1:50']", "is not a day of a month"),
+        ("days_of_month: ['30:31'], months: [february]", "none of the months has such a day"),
+        ("days_of_month: ['31'], months: ['4', june]", "none of the months has such a day"),
+        ("weekdays: ['saturday:sunday']", "ends before it begins"),
+        ("months: ['december:january']", "ends before it begins"),
+        ("years: ['2022:2020']", "ends before it begins"),
+        ("times: [{start_time: '22:00', end_time: '06:00'}]", "is not after start_time"),
+        ("times: [{start_time: '09:00', end_time: '09:00'}]", "is not after start_time"),
+        ("times: [{start_time: '24:00', end_time: '24:00'}]", "is not after start_time"),
+    ],
+)
+def test_what_never_is_a_time_is_a_mistake(conditions: str, problem: str) -> None:
+    """A route that is active only then would never notify."""
+    text = f"time_intervals: [{{name: it, time_intervals: [{{{conditions}}}]}}]"
+    with pytest.raises(SettingsError, match=problem) as caught:
+        time_intervals([Section(parse(text, "it"), RULE_FILE, "it", None)])
+    assert str(caught.value).startswith("it:1: time_intervals[0].time_intervals[0].")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        "days_of_month: ['28:-1', '31:-1', '12:-20', '-31:-1']",
+        "days_of_month: ['29'], months: [february]",
+        "days_of_month: ['31'], months: ['4', july]",
+        "days_of_month: ['-31'], months: [january]",
+        "times: [{start_time: '00:00', end_time: '24:00'}]",
+        "years: ['2020']",
+    ],
+)
+def test_what_is_a_time_now_and_then_is_none(conditions: str) -> None:
+    """Also if only in long months, or leap years, or long ago."""
+    text = f"time_intervals: [{{name: it, time_intervals: [{{{conditions}}}]}}]"
+    assert [*time_intervals([Section(parse(text, "it"), RULE_FILE, "it", None)])] == ["it"]

@@ -12,6 +12,7 @@ from sidecar.settings import SettingsError, load
 from sidecar.settings.file import schema
 from sidecar.settings.file.schema import Keys
 from tests.kit import hostile
+from tests.kit.groups import examples
 
 WORDS = st.sampled_from(
     [
@@ -82,7 +83,9 @@ FILES = section(
 
 @given(FILES)
 @settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None,
+    max_examples=examples(150),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_file_is_settings_or_one_line(tmp_path: Path, document: dict[str, Any]) -> None:
     """A line that can be printed and names the file; a configuration that is accepted makes a policy."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.settings import Settings, SettingsError, load
+from tests.kit.groups import examples
 
 SECRET = "xoxbHUNTER2"
 SOUND = f"""\
@@ -108,7 +109,7 @@ def outcome(config: Path | None, overrides: dict[str, object]) -> Settings | Set
         return error
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(mistakes())
 def test_any_mistake_is_settings_or_one_line_without_a_secret(text: str) -> None:
     """No other exception, no second line, and no secret: not in the message, nor in the traceback that --debug shows."""
@@ -125,7 +126,7 @@ def test_any_mistake_is_settings_or_one_line_without_a_secret(text: str) -> None
         assert SECRET not in repr(answer.receivers)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_file_is_settings_or_one_line(content: bytes) -> None:
     """Also a file that never was a configuration, ours or Flink's."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sidecar.sinks.evidence import flink_rest
 from tests.kit import hostile
 from tests.kit.flink_rest_server import JOB, Answer, RestServer
+from tests.kit.groups import examples
 
 RESTORED = hostile.objects(
     {
@@ -55,7 +56,7 @@ def answers(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Answer]:
 
 
 @given(answers(CHECKPOINTS), answers(OVERVIEWS), answers(hostile.objects({"interval": hostile.numbers()})))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_any_answer_makes_one_piece_that_can_be_recorded(checkpoints: Answer, overview: Answer, config: Answer) -> None:
     """Captured, absent or failed, in words without a control character, and it can be written as JSON."""
     (item,) = captured(checkpoints, overview, config)

@@ -53,6 +53,7 @@ def names(server: Alertmanager, *matchers: str) -> list[str]:
     return sorted(found["labels"]["alertname"] for found in server.alerts(*matchers))
 
 
+@pytest.mark.covers("receiver:alertmanager")
 def test_an_alert_fires_until_it_is_ended(alertmanager: Alertmanager) -> None:
     """With its labels, its annotations and its link."""
     firing = replace(alert("Ended", severity="critical", empty=""), link="http://localhost/episodes/1")

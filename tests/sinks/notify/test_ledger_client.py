@@ -293,7 +293,19 @@ def test_a_store_that_refuses_after_a_ledger_existed_is_unreachable(observers: O
     assert auto.claim(LATER) == Permit(outcome=DeliveryOutcome.NO_LEDGER, detail="no permission")
 
 
-@pytest.mark.parametrize("left", [b"", b"\xff garbage"])
+def test_a_ledger_of_a_newer_version_counts_as_unreachable_and_is_left_alone(observers: Observers) -> None:
+    """What it says is not known: nothing is sent by that attempt, and nothing is written over it."""
+    newer = Document(b'{"format":2,"entries":["another shape"]}', 7)
+    observers.shared.document = newer
+    permit = observers.make("a").claim(FIRST)
+    assert permit.outcome is DeliveryOutcome.NO_LEDGER
+    assert permit.detail == (
+        "the ledger was written by a newer version (format 2, this version reads 1): update this sidecar, or delete the ledger"
+    )
+    assert observers.shared.document is newer
+
+
+@pytest.mark.parametrize("left", [b"", b"\xff garbage", b'{"format":0,"began":1}'])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_after_a_lost_ledger_duplicates_are_possible(observers: Observers, left: bytes, restarted: bool) -> None:
     """Waiting notifications may have been sent and are possible duplicates, later ones not."""

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from sidecar.endpoints import INCIDENT_SCHEMES
+from sidecar.sinks.notify.service_answers import SERVICES
 from tests import ROOT
 
 TEXT = (ROOT / "docs" / "receivers.md").read_text(encoding="utf-8")
@@ -30,3 +31,8 @@ def test_every_service_of_apprise_is_in_the_tables_once() -> None:
 def test_the_services_with_a_key_are_those_of_the_code() -> None:
     """What is documented to be closed is closed."""
     assert {*schemes("**With a key", "**Which open")} == INCIDENT_SCHEMES
+
+
+def test_the_services_whose_answers_are_known_are_those_of_the_code() -> None:
+    """Each once, in the table of what they accept with."""
+    assert sorted(schemes("### Answers that refuse", "## Webhook\n")) == sorted(SERVICES)

@@ -53,6 +53,7 @@ def colours(slack: Slack) -> list[str]:
     return [message["attachments"][0]["color"] for message in slack.messages]
 
 
+@pytest.mark.covers("receiver:slack")
 def test_a_message_is_updated_and_its_thread_tells_the_story(slack: Slack) -> None:
     """Whoever sends it: each of these attempts knows nothing of the others."""
     grew = replace(FIRST, reason="GREW", title="[CRITICAL] Flink orders: no leader for 2 components")

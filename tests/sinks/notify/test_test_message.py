@@ -28,6 +28,7 @@ receivers:
     return file
 
 
+@pytest.mark.covers("command:alert send-test", "receiver:urls")
 def test_every_destination_gets_a_message_that_is_called_a_test(
     config: Path, web: HttpReceiver, mail: MailReceiver
 ) -> None:
@@ -98,3 +99,15 @@ def test_a_configuration_without_receivers_is_one_line(receivers: str, told: str
     (line,) = ended.stderr.splitlines()
     assert told in line
     assert SECRET not in line
+
+
+def test_a_receiver_that_notifies_nobody_has_nothing_to_test(config: Path) -> None:
+    """If it is the only one that was named, that is said; with others it is left out."""
+    config.write_text(config.read_text() + "  - name: nobody\n")
+
+    alone = command("alert", "send-test", "--config", str(config), "--receiver", "nobody")
+    among = command("alert", "send-test", "--config", str(config), "--receiver", "nobody", "--receiver", "ops")
+
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "nobody: notifies nobody" in alone.stderr
+    assert (among.returncode, among.stdout) == (0, "ops#0  delivered\nops#1  delivered\n")

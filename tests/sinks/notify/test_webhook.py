@@ -1,5 +1,6 @@
 """A webhook gets Alertmanager's payload, as docs/webhook.schema.json says, signed if wanted; what it answers decides."""
 
+import base64
 import hashlib
 import hmac
 import json
@@ -85,6 +86,7 @@ def bridge(internet: Internet, monkeypatch: pytest.MonkeyPatch) -> Bridge:
     return found
 
 
+@pytest.mark.covers("receiver:webhook")
 def test_the_payload_is_alertmanagers(bridge: Bridge) -> None:
     """Field by field; those that Alertmanager does not have come last."""
     assert send(FIRST) == Answer("delivered")
@@ -168,6 +170,10 @@ def test_a_signature_is_over_time_and_body(bridge: Bridge, monkeypatch: pytest.M
     [
         (Webhook(Secret("https://bridge.example/"), bearer_token=Secret("s3cret")), "Bearer s3cret"),
         (Webhook(Secret("https://bridge.example/"), username="u", password=Secret("p")), "Basic dTpw"),
+        (
+            Webhook(Secret("https://bridge.example/"), username="jürgen", password=Secret(" correct hörse")),
+            "Basic " + base64.b64encode("jürgen: correct hörse".encode()).decode(),
+        ),
         (Webhook(Secret("https://bridge.example/")), None),
     ],
 )
@@ -212,6 +218,25 @@ def test_one_that_cannot_be_reached_has_failed(bridge: Bridge) -> None:
     answer = send(replace(FIRST, endpoint=untrusted))
     assert answer.outcome == "failed"
     assert "CERTIFICATE_VERIFY_FAILED" in answer.detail
+
+
+@pytest.mark.parametrize("before", range(60, 101, 4))
+def test_a_secret_is_not_shown_in_part_where_an_answer_is_cut(bridge: Bridge, before: int) -> None:
+    """Wherever it is in the answer."""
+    bridge.reply = Reply(403, "x" * before + " s3cret-token-0123456789")
+    endpoint = Webhook(Secret("https://bridge.example/"), bearer_token=Secret("s3cret-token-0123456789"))
+    assert "s3c" not in send(replace(FIRST, endpoint=endpoint)).detail
+
+
+def test_an_answer_that_repeats_the_credentials_does_not_show_them(bridge: Bridge) -> None:
+    """Neither as they are configured, nor as the header has them."""
+    header = base64.b64encode(b"flink:s3cret-password").decode()
+    bridge.reply = Reply(403, {"got": f"Basic {header}", "user": "flink:s3cret-password"})
+    endpoint = Webhook(Secret("https://bridge.example/"), username="flink", password=Secret("s3cret-password"))
+    answer = send(replace(FIRST, endpoint=endpoint))
+    assert answer.outcome == "rejected"
+    assert "s3cret" not in answer.detail
+    assert header not in answer.detail
 
 
 def schema() -> dict[str, Any]:

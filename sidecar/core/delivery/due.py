@@ -1,0 +1,58 @@
+"""What is due for notification now: groups are flushed, and the messages about them are queued."""
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting import grouping
+from sidecar.core.alerting.alerts import Alerts, Group, Suppressed
+from sidecar.core.alerting.silences import Documents
+from sidecar.core.cluster import known_cause
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery import new_deliveries
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Policy
+from sidecar.core.quarantine import Quarantine
+
+Due = tuple[Alerts, list[Delivery], list[Suppressed]]
+
+
+def due(
+    policy: Policy,
+    alerts: Alerts,
+    clusters: Mapping[str, ClusterState],
+    blind: Collection[str],
+    documents: Documents,
+    quarantine: Quarantine,
+    now: Moment,
+) -> Due:
+    """The alerts after what is due was notified, its deliveries, and the alerts that were suppressed.
+
+    Alerts that cannot be notified are forgotten, so that the rest of their group is: a condition that still holds fires anew.
+    """
+
+    decided_at = known_cause.decided_at(clusters.values())
+
+    def found(them: Alerts) -> Due:
+        after, notices, suppressed = grouping.flush(them, policy, blind, now, documents, decided_at)
+        deliveries = [each for notice in notices for each in new_deliveries.of_notice(policy, clusters, notice, now)]
+        return after, deliveries, suppressed
+
+    try:
+        return found(alerts)
+    except Exception:  # noqa: BLE001  whatever it is, only its own alerts are left out
+        groups: dict[str, Group] = {}
+        for fingerprint, group in alerts.groups.items():
+            members = {}
+            for key, member in group.members.items():
+                with quarantine.guard("alert", member.alert.rule, "of cluster", member.alert.cluster_id) as guard:
+                    found(replace(alerts, groups={fingerprint: replace(group, members={key: member})}))
+                if not guard.raised:
+                    members[key] = member
+            left = group if len(members) == len(group.members) else replace(group, members=members)
+            with quarantine.guard("group", fingerprint) as guard:
+                found(replace(alerts, groups={fingerprint: left}))
+            if not guard.raised:
+                groups[fingerprint] = left
+        return found(replace(alerts, groups=groups))

@@ -1,0 +1,139 @@
+"""The handover's bytes, and the values of its schema made of ours and back."""
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import DecodeError, Raw, Struct, json
+
+from sidecar.core.errors import OperatorError
+from sidecar.core.handover_schema import FORMAT, ComponentId, ComponentState, Document
+from sidecar.core.journal_migrations import migrated
+from sidecar.core.journal_rows import Row
+from sidecar.core.moment import Moment
+
+MOST_UNPACKED: Final = 8 << 20
+
+
+class _Rows(Struct, frozen=True):
+    """The document up to format 2. `rows`: kind, key, value."""
+
+    format: int
+    observer: str
+    alive: Moment
+    ended: bool
+    rows: list[tuple[str, Raw, Raw]]
+    jobs_left_out: int = 0
+
+
+class _Failovers(Struct, frozen=True):
+    known: tuple[Raw, ...] = ()
+
+
+class _Header(Struct, frozen=True):
+    format: int
+
+
+class HandoverError(OperatorError):
+    """The document cannot be used: one line that says why."""
+
+
+class ForeignFormatError(HandoverError):
+    """A version that we do not know has written it. It is left alone."""
+
+
+_T = TypeVar("_T")
+NOT_OURS: Final = "it is no handover of a sidecar: delete it"
+_DOCUMENT: Final = json.Decoder(Document)
+_ROWS: Final = json.Decoder(_Rows)
+_FAILOVERS: Final = json.Decoder(_Failovers)
+_HEADER: Final = json.Decoder(_Header)
+_COMPONENT: Final = json.Decoder(tuple[ComponentId, ComponentState])
+_ALONE: Final = frozenset({"episode", "last_episode", "standby", "operated"})
+_KEYED: Final = {"lapsed": "lapsed", "pod": "pods", "disruption": "disruptions"}
+
+
+def bounded(kind: type[_T], value: object) -> _T | None:
+    """A value of the core as `kind`; None: there is none, or it is out of bounds."""
+    try:
+        return None if value is None else msgspec.convert(msgspec.to_builtins(value), kind)
+    except (msgspec.ValidationError, ValueError):
+        return None
+
+
+def components(found: Iterable[tuple[object, object]]) -> Iterator[tuple[ComponentId, ComponentState]]:
+    """The components that are within bounds."""
+    for item in found:
+        try:
+            yield _COMPONENT.decode(json.encode(item))
+        except (DecodeError, ValueError):
+            continue
+
+
+def unbounded(kind: type[_T], value: Struct, **more: object) -> _T:
+    """A value of the document as the core's `kind`, with `more` fields."""
+    return msgspec.convert({**msgspec.to_builtins(value), **msgspec.to_builtins(more)}, kind)
+
+
+def packed(document: Document) -> bytes:
+    """JSON, compressed (gzip), as base64."""
+    packer = zlib.compressobj(wbits=31)  # gzip: `base64 -d | gunzip` shows it
+    return b64encode(packer.compress(json.encode(document)) + packer.flush())
+
+
+def unpacked(content: bytes, cluster_id: str) -> Document:
+    """The document about this cluster. Raises HandoverError."""
+    text = _text(content)
+    try:
+        found = _HEADER.decode(text).format
+        if found > FORMAT:
+            raise ForeignFormatError(
+                f"it was written by a newer version (format {found}, this version reads up to {FORMAT}): update this sidecar, or delete it"
+            )
+        return _DOCUMENT.decode(text) if found == FORMAT else _from_rows(_ROWS.decode(text), cluster_id)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # The path, without what stands there: `$.groups[...].members[...].alert.began.wall`.
+        where = str(error).rpartition(" - at ")[2] if isinstance(error, msgspec.ValidationError) else ""
+        raise HandoverError(f"{NOT_OURS}{f' (see {where[:200]})' if where else ''}") from None
+
+
+def _text(content: bytes) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        text = unpacker.decompress(b64decode(content, validate=True), MOST_UNPACKED)
+    except (ValueError, zlib.error):
+        raise HandoverError(NOT_OURS) from None
+    if not unpacker.eof:
+        raise HandoverError(f"it is cut off, or holds more than {MOST_UNPACKED >> 20} MiB")
+    return text
+
+
+def _from_rows(old: _Rows, cluster_id: str) -> Document:
+    """The document of a format that had rows of a journal. Raises DecodeError."""
+    if old.format < 1:
+        raise DecodeError("no such format")
+    rows = (Row(kind, bytes(key), bytes(value)) for kind, key, value in old.rows)
+    fields: dict[str, Any] = {"components": [], "groups": {}, "failovers": ()}
+    fields |= {name: {} for name in _KEYED.values()}
+    for row in migrated(rows, old.format):
+        if row.value is not None:
+            _add(fields, row.kind, json.decode(row.key), Raw(row.value), cluster_id)
+    header = {"format": FORMAT, "observer": old.observer, "alive": old.alive, "ended": old.ended}
+    left_out = min(max(old.jobs_left_out, 0), 1_000_000)
+    return _DOCUMENT.decode(json.encode({**header, "jobs_left_out": left_out, **fields}))
+
+
+def _add(fields: dict[str, Any], kind: str, key: Any, value: Raw, cluster_id: str) -> None:
+    match kind, key:
+        case "component", [str(cluster), component] if cluster == cluster_id:
+            fields["components"].append((component, value))
+        case (("lapsed" | "pod" | "disruption"), [str(cluster), str(name)]) if cluster == cluster_id:
+            fields[_KEYED[kind]][name] = value
+        case "group", str(fingerprint):
+            fields["groups"][fingerprint] = value
+        case "failovers", str(cluster) if cluster == cluster_id:
+            fields["failovers"] = _FAILOVERS.decode(value).known
+        case _, str(cluster) if cluster == cluster_id and kind in _ALONE:
+            fields[kind] = value

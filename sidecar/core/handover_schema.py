@@ -1,0 +1,329 @@
+"""What may stand in a handover, and within which bounds.
+
+Others can write it. So it is no state of ours but a schema of its own: each text has an alphabet and a length, each number a range, each
+list a size, and what is not named here is not read. Names, defaults and meaning are those of the core's types of the same names.
+"""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.cluster.plans import MOST_DISRUPTIONS, Plan
+from sidecar.core.flink.configmaps import LONGEST_LEASE
+from sidecar.core.flink.deployments import Reconciliation
+from sidecar.core.flink.leadership import Component
+from sidecar.core.moment import LATEST, Moment
+from sidecar.core.pods import MOST_PODS
+from sidecar.core.policy.policy import Severity
+
+FORMAT: Final = 3
+"""Up to format 2 it was rows of the journal, which had that format too."""
+MOST_JOBS: Final = 5_000
+MOST_ALERTS: Final = 500
+"""In all groups: each alert that fires is compared with each other one."""
+MOST_FAILOVERS: Final = 1_000
+_MOST_LEASES: Final = 5_000
+
+_Steady = Annotated[int, Meta(ge=-LATEST, le=LATEST)]
+_Duration = Annotated[int, Meta(ge=0, le=LATEST)]
+_Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+_Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Of the store."""
+_Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+_Times = Annotated[int, Meta(ge=0, le=1_000)]
+_Text = Annotated[str, Meta(pattern=r"^[ -~]{0,1000}\Z")]
+"""Of the store: printable ASCII."""
+_Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
+"""The only text that a message may have from a handover, beside names: without blanks, it says little else."""
+_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
+_Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
+_IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
+_JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+_Labels = Annotated[
+    dict[Annotated[str, Meta(max_length=128)], Annotated[str, Meta(max_length=1000)]], Meta(max_length=64)
+]
+"""Compared with ours, and never shown."""
+_Version = Annotated[str, Meta(pattern=r"^1\.\d{1,2}( - 1\.\d{1,2}| or (older|newer))?\Z")]
+
+
+class _Bounded(Struct, frozen=True, omit_defaults=True):
+    """A value of the document."""
+
+
+class LeaderInformation(_Bounded, frozen=True):
+    address: _Address
+    session_id: UUID
+
+
+class ZNodePosition(_Bounded, frozen=True, tag="znode"):
+    path: _Text
+    czxid: _Number
+    mzxid: _Number
+    version: _Number
+    ephemeral_owner: _Number
+    mtime: _Number
+    returned: _Text | None = None
+
+
+class ConfigMapPosition(_Bounded, frozen=True, tag="config_map"):
+    name: _Text
+    key: _Text
+    uid: _Text
+    resource_version: _Text
+    holder_identity: _Text
+    acquire_time: _Text
+    returned: _Text | None = None
+
+
+class Births(_Bounded, frozen=True):
+    parent_czxid: _Number
+    count: _Number
+
+
+class Gap(_Bounded, frozen=True):
+    exact: _Count | None = 0
+    at_least: _Count = 0
+
+
+class Look(_Bounded, frozen=True):
+    path: _Text
+    czxid: _Number | None
+    version: _Number
+    births: Births | None
+    gap: Gap = Gap()
+
+
+class Elections(_Bounded, frozen=True):
+    uid: _Text
+    count: _Number | None
+    sure: bool
+    gap: Gap = Gap(None)
+
+
+class LastLed(_Bounded, frozen=True):
+    earliest: _Steady | None
+    latest: _Steady | None
+
+
+class Downtime(_Bounded, frozen=True):
+    at_least: _Duration = 0
+    at_most: _Duration | None = 0
+
+
+class Absence(_Bounded, frozen=True):
+    episode_id: _Id | None
+    since: _Steady | None = None
+    left_at: _Steady = 0
+    vacant: _Duration | None = None
+    downtime: Downtime = Downtime()
+    leaders: _Times = 0
+    withdrew: bool = False
+
+
+class Contest(_Bounded, frozen=True):
+    earlier: Annotated[tuple[UUID, ...], Meta(max_length=4)] = ()
+    returns: Annotated[tuple[_Steady, ...], Meta(max_length=3)] = ()
+    since: Moment | None = None
+
+
+class ComponentState(_Bounded, frozen=True):
+    last_known: LeaderInformation | None = None
+    last_position: ZNodePosition | ConfigMapPosition | None = None
+    look: Look | None = None
+    elections: Elections | None = None
+    contest: Contest = Contest()
+    last_led: LastLed | None = None
+    absence: Absence | None = None
+    registered: bool | None = None
+
+
+class ComponentId(_Bounded, frozen=True):
+    component: Component
+    job_id: _JobId | None = None
+
+
+class Loss(_Bounded, frozen=True):
+    began: Moment
+    ended: Moment | None = None
+    obscured: bool = False
+
+
+class Intent(_Bounded, frozen=True):
+    plan: Plan
+    after: _Steady
+    of: Annotated[str, Meta(pattern=r"^(node )?[A-Za-z0-9_.-]{1,253}\Z")] | None = None
+
+
+class Facts(_Bounded, frozen=True):
+    orderly: bool = False
+    left: _Count = 0
+    withdrawn: _Count = 0
+    released: bool = False
+    not_renewed_for: _Duration | None = None
+    deleted: bool = False
+    foreign: bool = False
+    returned: bool = False
+    split: bool = False
+    unseen: bool = False
+    loss: Loss | None = None
+    opened: _Steady = 0
+    contended: _Count | None = None
+    contend: _Count | None = None
+    store_reelected: bool = False
+    same_process: bool | None = None
+    same_place: bool | None = None
+    counted_on: bool | None = None
+    upgraded: tuple[_Version, _Version] | None = None
+    quiet_end: bool = False
+    succeeded: bool = False
+    removed: bool = False
+    intent: Intent | None = None
+    operated: bool = False
+
+
+class Episode(_Bounded, frozen=True):
+    id: _Id
+    opened_at: Moment
+    moved_at: Moment
+    facts: Facts
+    before: LeaderInformation
+    jobs_total: _Count
+    failovers: _Times = 0
+    jobs_ended: _Count = 0
+    jobs_lost: _Count = 0
+    longest_ended: _Duration | None = None
+    after: LeaderInformation | None = None
+
+
+class Standby(_Bounded, frozen=True):
+    several_since: Moment | None = None
+    alone_since: Moment | None = None
+
+
+class LeaderElectionRecord(_Bounded, frozen=True):
+    holder_identity: _Text = ""
+    lease_duration: Annotated[int, Meta(ge=0, le=LONGEST_LEASE)] = 15_000_000
+    acquire_time: _Text = ""
+    renew_time: _Text = ""
+    leader_transitions: _Number | None = None
+
+
+class Pod(_Bounded, frozen=True):
+    name: _Name
+    uid: _Name | None = None
+    named_at: Annotated[int, Meta(ge=0, le=LATEST)] = 0
+
+
+class Disruption(_Bounded, frozen=True):
+    at: Moment
+    pod: _Name
+    address: _Address
+    node: _Name | None = None
+
+
+class FlinkDeployment(_Bounded, frozen=True):
+    uid: _Name
+    generation: _Number
+    observed_generation: _Number | None = None
+    reconciliation: Reconciliation | None = None
+    reconciled_at: _Duration | None = None
+    suspended: bool = False
+    deleting: bool = False
+    owner: _Name | None = None
+
+
+class Operated(_Bounded, frozen=True):
+    """Without since when it cannot be read: the reader has not read it yet."""
+
+    deployment: FlinkDeployment | None
+    changed_at: Moment | None = None
+    plan: Plan | None = None
+    asked_at: Moment | None = None
+    began: Moment | None = None
+    ended: Moment | None = None
+    unwanted_since: Moment | None = None
+    wanted_since: Moment | None = None
+
+
+class AlertLabels(_Bounded, frozen=True):
+    """The labels that a reader cannot make itself."""
+
+    observer: _Name | None = None
+    planned: _Name | None = None
+    severity: Severity | None = None
+
+
+class Alert(_Bounded, frozen=True):
+    """Without its text: see `missing`."""
+
+    id: _Id
+    rule: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}\Z")]
+    cluster_id: Annotated[str, Meta(max_length=1000)]
+    labels: AlertLabels
+    began: Moment
+    component: ComponentId | None = None
+    before: _Address | None = None
+    after: _Address | None = None
+    vacant_seconds: _Seconds | None = None
+    downtime_seconds_at_least: _Seconds | None = None
+    downtime_seconds_at_most: _Seconds | None = None
+    count: Annotated[int, Meta(ge=0, le=2**32)] | None = None
+    latest: Moment | None = None
+    episode_id: _Id | None = None
+    jobs_lost: _Count = 0
+    ended: Moment | None = None
+    unwanted: bool = False
+    is_event: bool = False
+    subjects: Annotated[tuple[_Id, ...], Meta(max_length=4)] = ()
+    certain: bool = True
+
+
+class Member(_Bounded, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):
+    alert: Alert
+    notified: bool = False
+    suppressed_by: Reason | None = None
+    silence: Annotated[str, Meta(pattern=r"^[!-~]{1,36}\Z")] | None = None
+    closes: bool = False
+
+
+class Group(_Bounded, frozen=True, rename={"notified_at": "told_at"}):
+    route: Annotated[str, Meta(max_length=10_000)]
+    labels: _Labels
+    members: Annotated[dict[_Id, Member], Meta(max_length=MOST_ALERTS)] = {}
+    flush_at: _Steady | None = None
+    notified_at: _Steady | None = None
+    thread: _IdOrNone = ""
+    incident: _IdOrNone = ""
+    worst: Annotated[int, Meta(ge=-1, le=2)] = -1
+    hastened_at: _Steady | None = None
+    opened_at: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}#[0-9]{1,4}\Z")], ...], Meta(max_length=100)
+    ] = ()
+
+
+class CountedFailover(_Bounded, frozen=True):
+    episode_id: _Id
+    at: _Steady
+    times: _Times
+
+
+class Document(_Bounded, frozen=True):
+    """What is handed over of one cluster."""
+
+    format: int
+    observer: _Name
+    alive: Moment
+    ended: bool
+    jobs_left_out: _Count = 0
+    components: Annotated[list[tuple[ComponentId, ComponentState]], Meta(max_length=MOST_JOBS + 10)] = []
+    episode: Episode | None = None
+    last_episode: Episode | None = None
+    standby: Standby | None = None
+    lapsed: Annotated[dict[_Text, LeaderElectionRecord], Meta(max_length=_MOST_LEASES)] = {}
+    pods: Annotated[dict[_Text, Pod], Meta(max_length=MOST_PODS)] = {}
+    operated: Operated | None = None
+    disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
+    groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
+    failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()

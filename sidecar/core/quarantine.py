@@ -1,0 +1,54 @@
+"""What raised an error in a step. It is left out of that step, so that all else goes on, and is tried again in the next one."""
+
+from types import TracebackType
+from typing import Final, Self
+
+from msgspec import Struct
+
+
+class Quarantined(Struct, frozen=True):
+    """A part of a step that raised an error."""
+
+    what: str
+    """`cluster orders`, `rule FlinkNoLeader of cluster orders`, …: untrusted text."""
+    error: Exception
+
+
+class Quarantine:
+    """Collects what is left out of one step."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        """`strict`: nothing is left out, errors are raised."""
+        self.found: list[Quarantined] = []
+        self._strict = strict
+
+    def guard(self, *what: object) -> "Guard":
+        """For `with`: leaves the rest of the block out if it raises. `what`: the words of its name."""
+        return Guard(self, what)
+
+    def add(self, what: tuple[object, ...], error: Exception) -> bool:
+        """Note an error. False: it is to be raised."""
+        self.found.append(Quarantined(" ".join(map(str, what)), error))
+        return not self._strict
+
+
+class Guard:
+    """One block of a step."""
+
+    __slots__ = ("_quarantine", "_what", "raised")
+
+    def __init__(self, quarantine: Quarantine, what: tuple[object, ...]) -> None:
+        self._quarantine = quarantine
+        self._what = what
+        self.raised = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> bool:
+        self.raised = isinstance(error, Exception)
+        return isinstance(error, Exception) and self._quarantine.add(self._what, error)
+
+
+STRICT: Final = Quarantine(strict=True)
+"""Leaves nothing out."""

@@ -1,0 +1,186 @@
+"""Whether the body of an answer with a status of 2xx refuses the message: many services say so only there.
+
+For a service whose documentation says what it answers, only that is an acceptance: `service_answers`. Any other body is read by what is
+common: an explicit no, an error, a numeric code that is neither 0 nor 2xx.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from sidecar.sinks.notify.service_answers import SERVICES, ServiceAnswer
+
+_MOST_CHARACTERS: Final = 4096
+"""Of a reason. Who reports it takes secrets out, and cuts it then: a secret that is cut is not recognized."""
+_SHORT: Final = 300
+"""Characters of a text that is a refusal as a whole."""
+_DEEPEST: Final = 3
+"""Levels of a body that are looked into."""
+
+_CODES: Final = frozenset(
+    (
+        *("code", "errcode", "errorcode", "errno", "err", "retcode", "ret", "returncode", "resultcode"),
+        *("statuscode", "responsecode", "httpcode", "httpstatus"),
+    )
+)
+"""Names of numeric codes, in lower case and without separators."""
+_ANSWERS: Final = frozenset(("ok", "success", "successful"))
+"""Names of a yes or no."""
+_FLAGS: Final = frozenset(("accepted", "delivered", "sent"))
+"""Names of a yes or no, or of a number."""
+_WORDS: Final = frozenset(("result", "status", "stat", "state", "type", "outcome", "code"))
+"""Names of a word that says how it went."""
+_WRAPPERS: Final = frozenset(("meta", "ocs", "return", "response", "header", "head", "baseresp", "baseresponse"))
+"""Names of objects that hold the above. Others may hold what we have sent."""
+_ERRORS: Final = ("error", "errors", "errormessage", "err")
+_TEXTS: Final = (
+    *("errmsg", *_ERRORS, "message", "messages", "msg", "statusmessage"),
+    *("description", "errordescription", "reason", "detail", "details", "text", "info", "wording"),
+)
+"""Names of the reason, the best first."""
+
+_REFUSAL: Final = re.compile(
+    r"(?:ko|nok|not[ _-]?ok|err|errors?|fail|fails|failed|failure|invalid|rejected|refused|denied|unauthori[sz]ed|forbidden)(?![a-z])",
+    re.IGNORECASE,
+)
+"""How a refusal begins."""
+_PING_REFUSED: Final = re.compile(r"ok \((not found|rate limited)\)", re.IGNORECASE)
+"""Healthchecks answers so, with 200, for an unknown check and for too many pings."""
+_NO: Final = frozenset(("false", "no", "0"))
+_NO_ERROR: Final = frozenset(("", "0", "0.0", "none", "null", "false", "ok", "success", "no error"))
+_NUMBER: Final = re.compile(r"-?[0-9]{1,50}(?:\.0+)?")
+
+
+class Refusal(NamedTuple):
+    """A message that was not accepted."""
+
+    reason: str
+    """One line, not scrubbed of secrets."""
+    later: bool = False
+    """Whether the service asks to come back later."""
+
+    @property
+    def outcome(self) -> str:
+        """A value of `DeliveryOutcome`."""
+        return "rate_limited" if self.later else "rejected"
+
+
+def refusal(content: bytes, scheme: str = "") -> Refusal | None:
+    """Why the body refuses the message; None: it does not. `scheme`: Apprise's of the service, if it is one."""
+    text = content.decode("utf-8-sig", errors="replace").strip()
+    try:
+        return _refusal(json.loads(text), text, scheme)
+    except (ValueError, RecursionError):
+        return _refusal(None, text, scheme)
+
+
+def _refusal(body: object, text: str, scheme: str) -> Refusal | None:
+    """`body`: None if the text is no JSON."""
+    if service := SERVICES.get(scheme):
+        return _by_service(service, body, text)
+    if isinstance(body, dict):
+        return _of_object(body)
+    if isinstance(body, list):
+        found = [_of_object(each) for each in body if isinstance(each, dict)]
+        return found[0] if found and all(found) else None
+    return _of_text(body if isinstance(body, str) else text)
+
+
+def _by_service(service: ServiceAnswer, body: object, text: str) -> Refusal | None:
+    if body is None and not service.fields:
+        return None if text.lower() == service.text else Refusal(_line(text) or "the answer is empty")
+    for path, accepted in service.fields.items():
+        values = [*_at(body, path.split("."))]
+        refused = [str(value) for value in values if not _accepts(value, accepted)]
+        if refused:
+            reason = next((said for path in service.reasons if (said := _said([*_at(body, path.split("."))]))), "")
+            return Refusal(_line(f"{refused[0]} {reason}"), refused[0].lower() in service.later)
+        if values:
+            return None
+    common = _of_object(body) if isinstance(body, dict) else None
+    return common or Refusal(_line(f"not an answer that the service documents: {text or 'an empty body'}"))
+
+
+def _accepts(value: object, accepted: tuple[str, ...]) -> bool:
+    return str(value).lower() in accepted or (accepted == ("*",) and bool(value))
+
+
+def _at(value: object, path: list[str]) -> Iterator[object]:
+    """The values at a path; `*` is every item of a list."""
+    if not path:
+        yield value
+    elif path[0] == "*" and isinstance(value, list):
+        for item in value:
+            yield from _at(item, path[1:])
+    elif isinstance(value, dict) and path[0] in value:
+        yield from _at(value[path[0]], path[1:])
+
+
+def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None:
+    fields = {_plain(name): value for name, value in body.items()}
+    for name in sorted(_WRAPPERS & fields.keys()):
+        if depth and isinstance(fields[name], dict) and (found := _of_object(fields[name], depth - 1)):
+            return found
+    code = next((_number(fields[name]) for name in sorted(_CODES & fields.keys()) if _refuses(fields[name])), None)
+    status = _number(fields.get("status"))
+    if code is None and status is not None and 400 <= status < 600:
+        code = status
+    answers = {str(fields[name]).lower() for name in _ANSWERS & fields.keys() if not isinstance(fields[name], dict)}
+    said_no = bool(answers & _NO) or any(fields[name] is False for name in _FLAGS & fields.keys())
+    said_no = said_no or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
+    error = next((fields[name] for name in _ERRORS if _is_error(fields.get(name))), None)
+    if code is None and not said_no and (error is None or "true" in answers):
+        return None
+    reason = next((said for name in _TEXTS if (said := _said([fields.get(name)]))), "it gives no reason")
+    return Refusal(_line(reason if code is None else f"{code} {reason}"), code == HTTPStatus.TOO_MANY_REQUESTS)
+
+
+def _of_text(text: str) -> Refusal | None:
+    refused = len(text) <= _SHORT and (_REFUSAL.match(text) or _PING_REFUSED.fullmatch(text))
+    return Refusal(_line(text), "rate limited" in text.lower()) if refused else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[ _-]", "", name).lower()
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)):
+        return None
+    return int(str(value).partition(".")[0])
+
+
+def _refuses(value: object) -> bool:
+    number = _number(value)
+    return number is not None and number != 0 and not 200 <= number < 300
+
+
+def _is_no_word(value: object) -> bool:
+    return isinstance(value, str) and bool(_REFUSAL.match(value))
+
+
+def _is_error(value: object) -> bool:
+    """Whether the value of `error` is one."""
+    if isinstance(value, dict):
+        codes = [each for name, each in value.items() if _plain(name) in _CODES]
+        return bool(value) and not (codes and all(str(code).lower() in _NO_ERROR for code in codes))
+    return bool(value) and str(value).strip().lower() not in _NO_ERROR
+
+
+def _said(values: list[object], depth: int = _DEEPEST) -> str:
+    """The first text among the values, or in them."""
+    for value in values:
+        if isinstance(value, str) and value.strip():
+            return value
+        inner = [value.get(name) for name in _TEXTS] if isinstance(value, dict) else value
+        if depth and isinstance(inner, list) and (said := _said(inner[:50], depth - 1)):
+            return said
+        if isinstance(value, dict) and value:
+            return json.dumps(value)
+    return ""
+
+
+def _line(text: str) -> str:
+    return " ".join(text[:_MOST_CHARACTERS].split())

@@ -1,0 +1,24 @@
+"""A few hundred random and mutated documents of the store; `python -m tests.core.document_fuzz --documents 100000` is the long run."""
+
+import pytest
+
+from tests.core.document_fuzz import fuzz
+
+SEEDS = (1, 2, 3)
+"""Kept, with the documents that each once failed with: their numbers are in KNOWN."""
+DOCUMENTS = 100
+KNOWN = ((2, 322), (2, 2857), (2, 3777), (2, 4060), (2, 5982), (2, 8976))
+"""Ledgers that took seconds to write; counted failovers that were none."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_document_stops_slows_or_silences_a_sidecar(seed: int) -> None:
+    """It is refused or adopted; time goes on, and when all leaders vanish afterwards people are notified."""
+    assert [(number, outcome) for number, outcome, error in fuzz(seed, range(DOCUMENTS)) if error] == []
+
+
+@pytest.mark.parametrize(("seed", "number"), KNOWN)
+def test_documents_that_once_did_something_wrong_do_not_any_more(seed: int, number: int) -> None:
+    """Found by longer runs."""
+    [(_, outcome, error)] = fuzz(seed, range(number, number + 1))
+    assert error is None, outcome
