@@ -8,6 +8,7 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from sidecar.core.flink import znode_paths
+from sidecar.core.flink.connection_info import MAX_BYTES
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.observations import NodeObserved, NothingFound, SnapshotCompleted, ViewObserved
 from sidecar.lab.zookeeper import ZooKeeper
@@ -194,13 +195,19 @@ def test_contenders_and_stored_jobs_are_told_by_name(seen: Recorder, flink: Kazo
     assert seen.names("/jobs") == []
 
 
-@pytest.mark.parametrize("data", [b"", b"\xac\xed garbage", b"\0" * 100_000], ids=["empty", "garbage", "100 kB"])
+@pytest.mark.parametrize("data", [b"", b"\xac\xed garbage", b"\0" * MAX_BYTES], ids=["empty", "garbage", "the most"])
 def test_bytes_are_handed_over_as_they_are(seen: Recorder, flink: KazooClient, data: bytes) -> None:
     """The driver decodes nothing: empty, foreign and large values arrive unchanged, each as a value."""
     flink.create(DISPATCHER, data, makepath=True)
     seen.wait_value(DISPATCHER, data)
     flink.set(DISPATCHER, b"next")
     seen.wait_value(DISPATCHER, b"next")
+
+
+def test_bytes_that_are_too_many_for_a_leader_are_cut(seen: Recorder, flink: KazooClient) -> None:
+    """One more than a leader's may have is enough to know it: 100 kB of everybody's paths would fill the memory."""
+    flink.create(DISPATCHER, b"\0" * 100_000, makepath=True)
+    seen.wait_value(DISPATCHER, b"\0" * (MAX_BYTES + 1))
 
 
 # -- permissions -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from sidecar.drivers.kubernetes.access import Access, Credentials
-from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError
 from sidecar.drivers.kubernetes.responses import (
     ConfigMap,
     ConfigMapList,
@@ -33,8 +33,10 @@ _OPTIONS: Final[dict[str, Any]] = {
     "preload_content": False,
 }
 _WHOLE_ANSWER_SECONDS = 15.0
-_MOST_BYTES = 64 << 20
-_PAGE = ("limit", "500")
+_MOST_BYTES = 16 << 20
+"""Of one object. The API server takes 1 MiB, which JSON escapes may make six times as long."""
+_MOST_PAGE_BYTES = 8 << 20
+_MOST_IN_PAGE = 500
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
 _JSON = "application/json"
@@ -87,29 +89,44 @@ class Api:
         self._refused = False
         self._stream: Stream | None = None
 
-    def read(self, selector: Selector, *, names_only: bool = False) -> ConfigMapList:
-        """The current objects (a consistent read); with `names_only` without their values."""
-        response = self._get("list", selector, [], accept=_NAMES_ONLY if names_only else _JSON)
-        return self._listed(response, selector)
+    def read(self, selector: Selector) -> ConfigMapList:
+        """The one object with that name (a consistent read)."""
+        return self._listed(self._get("list", selector, []), selector)
 
-    def read_pages(self, selector: Selector) -> ConfigMapList:
-        """As `read`, in several requests: the answer may be long."""
-        page = self._listed(self._get("list", selector, [_PAGE]), selector)
-        found = dict(page.found)
-        while page.rest:
-            page = self._listed(self._get("list", selector, [_PAGE, ("continue", page.rest)]), selector)
-            found |= page.found
-        return ConfigMapList(page.resource_version, found)
+    def read_pages(self, selector: Selector, *, names_only: bool = False) -> ConfigMapList:
+        """The current objects, in as many requests as it takes (a consistent read); with `names_only` without their values."""
+        pages = [*self.pages(selector, self._page, names_only=names_only)]
+        found = {name: each for page in pages for name, each in page.found.items()}
+        return ConfigMapList(pages[-1].resource_version, found, is_long=len(pages) > 1)
 
-    def pages(self, selector: Selector, read: Callable[[bytes], tuple[_T, str]]) -> Iterator[_T]:
-        """The current objects of any kind, page by page. `read` decodes one, and says where the next one begins: "" after the last."""
-        rest = ""
+    def _page(self, body: bytes) -> tuple[ConfigMapList, str]:
+        page = read_config_map_list(body, qualified=self.qualified)
+        return page, page.rest
+
+    def pages(
+        self, selector: Selector, read: Callable[[bytes], tuple[_T, str]], *, names_only: bool = False
+    ) -> Iterator[_T]:
+        """The current objects of any kind, page by page. `read` decodes one, and says where the next one begins: "" after the last.
+
+        Anybody may create large objects: a page that is too large is asked for again, with fewer of them.
+        """
+        rest, limit, doing = "", _MOST_IN_PAGE, f"cannot list {selector}"
         while True:
-            query = [_PAGE, ("continue", rest)] if rest else [_PAGE]
-            page, rest = _decoded(self._get("list", selector, query), read, f"cannot list {selector}")
+            query = [("limit", str(limit)), *([("continue", rest)] if rest else [])]
+            response = self._get("list", selector, query, accept=_NAMES_ONLY if names_only else _JSON)
+            try:
+                body = _body(response, _MOST_PAGE_BYTES if limit > 1 else _MOST_BYTES, doing)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            page, rest = _read(body, read, doing)
             yield page
             if not rest:
                 return
+            if len(body) < _MOST_PAGE_BYTES // 4:
+                limit = min(2 * limit, _MOST_IN_PAGE)
 
     def read_one(self, name: str) -> ConfigMapList:
         """As `read`, of the ConfigMap with this name, qualified if all are."""
@@ -233,7 +250,10 @@ def _pool(credentials: Credentials) -> PoolManager:
 
 
 def _decoded(response: Any, read: Callable[[bytes], _T], doing: str) -> _T:
-    body = _body(response, _MOST_BYTES, doing)
+    return _read(_body(response, _MOST_BYTES, doing), read, doing)
+
+
+def _read(body: bytes, read: Callable[[bytes], _T], doing: str) -> _T:
     try:
         return read(body)
     except ValueError as error:
@@ -248,7 +268,7 @@ def _body(response: Any, most: int, doing: str) -> bytes:
         while chunk := response.read1(CHUNK_BYTES, decode_content=False):
             body += chunk
             if len(body) > most:
-                raise ApiError(f"{doing}: the answer is larger than {most >> 10} KiB")
+                raise TooLargeError(f"{doing}: the answer is larger than {most >> 10} KiB")
             if time.monotonic() > deadline:
                 raise ApiError(f"{doing}: the answer takes longer than {_WHOLE_ANSWER_SECONDS:g} s")
     except (HTTPError, OSError) as error:

@@ -10,3 +10,7 @@ class ApiError(Exception):
     def __init__(self, line: str, status: int | None = None) -> None:
         super().__init__(line)
         self.status = status
+
+
+class TooLargeError(ApiError):
+    """An answer is larger than it may be."""

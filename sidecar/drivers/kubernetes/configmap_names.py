@@ -41,13 +41,13 @@ class LeaderConfigMaps:
     def find(self, previous: Selector) -> tuple[Selector, ConfigMapList]:
         """The selector that finds the leaders, and its list. Tries `previous` first. Raises ApiError."""
         if previous is self._legacy:
-            listed = self._api.read(self._legacy)
+            listed = self._api.read_pages(self._legacy)
             upgraded = self.cluster.name in listed.found
             if not upgraded and any(self.includes(self._legacy, name) for name in listed.found):
                 return self._legacy, listed
         selector, listed = self.cluster, self._api.read(self.cluster)
         if not listed.found and self._has_legacy():
-            selector, listed = self._legacy, self._api.read(self._legacy)
+            selector, listed = self._legacy, self._api.read_pages(self._legacy)
         elif not listed.found:
             self._log_missing()
             return selector, listed
@@ -67,7 +67,7 @@ class LeaderConfigMaps:
             return
         self._missing_logged, self.beside = True, None
         try:
-            listed = self._api.read(Selector(labels=_FLINK_LABEL), names_only=True).found.values()
+            listed = self._api.read_pages(Selector(labels=_FLINK_LABEL), names_only=True).found.values()
         except ApiError as error:
             others = "no permission to list others" if error.status == HTTPStatus.FORBIDDEN else "cannot list others"
         else:

@@ -8,7 +8,6 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
-from sidecar.core.flink.configmaps import relevant
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ClusterObservation,
@@ -204,8 +203,7 @@ class KubernetesDriver(WatchLoop):
         if config_map.version != self._reported.get(name):
             self._reported[name] = config_map.version
             self._expectations.changed(time.monotonic(), name, config_map.version, leader)
-        data = relevant(config_map.data)
-        self._report(ConfigMapObserved(at, self._cluster_id, name, *config_map.version, data, leader))
+        self._report(ConfigMapObserved(at, self._cluster_id, name, *config_map.version, config_map.data, leader))
 
     def _report_deleted(self, at: Moment, name: str) -> None:
         del self._reported[name]

@@ -22,7 +22,7 @@ class KubernetesPods:
         # A pod that has ended keeps its address; pods with `hostNetwork` share that of their node.
         selector = Selector(kind="Pod", fields=f"status.podIP={address},status.phase=Running")
         try:
-            found = [*self._api.read(selector, names_only=True).found.values()]
+            found = [*self._api.read_pages(selector, names_only=True).found.values()]
         except ApiError as error:
             if error.status == HTTPStatus.FORBIDDEN:
                 raise KubernetesRefusedError(f"{error}; the Role needs {ROLE}") from error

@@ -4,8 +4,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from sidecar.core.flink.configmaps import MAX_ANNOTATION_CHARACTERS
+from sidecar.core.flink.configmaps import MAX_ANNOTATION_CHARACTERS, relevant
 
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 EPISODES_ANNOTATION = "flink-ha-sidecar/episodes"
@@ -21,7 +22,9 @@ Version = tuple[str, str]
 
 
 class ConfigMap(Struct, frozen=True):
-    """One ConfigMap at one resource version, without values that are not text."""
+    """One ConfigMap at one resource version, without values that are not text; in lists and watches, without those that say nothing of
+    leaders: anybody may create a ConfigMap of 1 MiB with Flink's labels.
+    """
 
     name: str
     uid: str
@@ -29,6 +32,8 @@ class ConfigMap(Struct, frozen=True):
     labels: dict[str, str]
     data: dict[str, str]
     leader: str | None
+    size: int = 0
+    """Characters of all its values."""
 
     @property
     def version(self) -> Version:
@@ -42,6 +47,8 @@ class ConfigMapList(Struct, frozen=True):
     found: dict[str, ConfigMap]
     rest: str = ""
     """Where the next page of the list begins; empty: this is the last one."""
+    is_long: bool = False
+    """Whether the list took several requests."""
 
 
 class WatchEvent(Struct, frozen=True):
@@ -112,7 +119,7 @@ def read_config_map(body: bytes) -> ConfigMap:
     answer = _decoded(body, _OBJECT, "ConfigMap")
     if not answer.is_complete:
         raise ValueError("no ConfigMap: it has no name, uid or resource version")
-    return _config_map(answer)
+    return replace(_config_map(answer), data=_texts(answer.data))
 
 
 def read_watch_event(line: bytes, *, qualified: bool = False) -> WatchEvent:
@@ -150,14 +157,16 @@ def _decoded(data: bytes, decoder: msgspec.json.Decoder[_T], expected: str) -> _
 
 def _config_map(item: _Object, *, qualified: bool = False) -> ConfigMap:
     metadata = item.metadata
+    data = _texts(item.data)
     leader = (metadata.annotations or {}).get(LEADER_ANNOTATION)
     return ConfigMap(
         f"{metadata.namespace}/{metadata.name}" if qualified else metadata.name,
         metadata.uid,
         metadata.resource_version,
         _texts(metadata.labels),
-        _texts(item.data),
+        relevant(data),
         leader[: MAX_ANNOTATION_CHARACTERS + 1] if isinstance(leader, str) else None,
+        sum(map(len, data.values())),
     )
 
 

@@ -9,22 +9,28 @@ from typing import Final
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState, FinderObservation
+from sidecar.core.sanitize import clean
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.found_clusters import FoundClusters
-from sidecar.drivers.kubernetes.responses import read_watch_event
+from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
+from sidecar.drivers.kubernetes.responses import ConfigMapList, read_watch_event
 from sidecar.drivers.kubernetes.scope_reports import ScopeReports
 from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.kubernetes.watch_loop import WatchLoop
+from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.threads import ServiceThread
 
 FEW: Final = 10
-"""So many ConfigMaps are listed to confirm the view; of more, one is read, and the watch has to reach its resource version."""
+"""So many clusters are listed to confirm the view. Of more, and where their list is long, because others have many ConfigMaps with these
+labels or large ones, one is read, and the watch has to reach its resource version."""
 _CONFIRM_SECONDS: Final = 7.0
 _CATCH_UP_SECONDS: Final = 1.5
 """How long the watch may be silent although it has to deliver something."""
 _LONGEST_CATCH_UP: Final = 10.0
 _WATCH_SECONDS: Final = (240, 290)
 _STEADY_SECONDS: Final = 5.0
+_LARGE: Final = 256 << 10
+"""Characters of a ConfigMap that is named if it holds no leaders."""
+_MOST_NAMED: Final = 5
 
 _log = logging.getLogger("sidecar.kubernetes")
 
@@ -62,6 +68,9 @@ class Scope(WatchLoop):
         self._doubtful = True
         """Whether everything is listed before the next watch."""
         self._left_out = 0
+        self._long = False
+        """Whether the last list was."""
+        self._large = LogThrottle()
         self.thread = ServiceThread(self._run, "kubernetes-finder")
 
     @property
@@ -107,6 +116,8 @@ class Scope(WatchLoop):
             pass  # the list says whether they were renewed
         at = self._clock()  # before the request: a late answer must not expire a lease that was renewed meanwhile
         listed = self._api.read_pages(self._selector)
+        self._long = listed.is_long
+        self._name_large(listed)
         found = {name: each for name, each in listed.found.items() if self._reports.is_wanted(each)}
         changed, until = self._reports.changes(found), self._until
         settled = not changed or until is None or not is_reached(listed.resource_version, until)
@@ -123,13 +134,28 @@ class Scope(WatchLoop):
         self._check_left_out()
         return since
 
+    def _name_large(self, listed: ConfigMapList) -> None:
+        """Log once which ConfigMaps make a list long, and are no cluster's."""
+        large = [each.name for each in listed.found.values() if each.size > _LARGE and not cluster_of(each)]
+        if large and self._large.is_due("large"):
+            names = f"{clean(', '.join(sorted(large)[:_MOST_NAMED]))}{', …' if len(large) > _MOST_NAMED else ''}"
+            _log.warning(
+                "%d ConfigMaps in %s have Flink's label, hold no leaders, and are larger than %d KiB (%s): lists take longer; "
+                "narrow kubernetes.selector, or take the label off",
+                len(large),
+                self._where,
+                _LARGE >> 10,
+                names,
+            )
+
     def _confirm(self) -> bool:
         """Find out how far the watch has to be. False: the watch can no longer deliver what a list has found."""
-        if len(self._reports.clusters) <= FEW:
+        clusters = self._reports.clusters
+        if not clusters or (len(clusters) <= FEW and not self._long):
             since = self._until
             return is_reached(self._list(), since or "")
         lapsed = self._reports.lapses.pop(time.monotonic())
-        name = lapsed or random.choice(list(self._reports.clusters))  # noqa: S311  any of them
+        name = lapsed or random.choice(list(clusters))  # noqa: S311  any of them
         at = self._clock()
         read = self._api.read_one(name)
         config_map = read.found.get(name)

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sidecar.core.flink.configmaps import relevant
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ClusterFound,
@@ -72,8 +71,7 @@ class ScopeReports:
         self.lapses.observed(time.monotonic(), name, config_map.leader, anew=anew)
         self._reported[name] = config_map.version
         self._deliver(name, config_map.version)
-        data = relevant(config_map.data)
-        self._report(ConfigMapObserved(at, cluster_id, name, *config_map.version, data, config_map.leader))
+        self._report(ConfigMapObserved(at, cluster_id, name, *config_map.version, config_map.data, config_map.leader))
         if new and self.complete:
             self._report(SnapshotCompleted(at, cluster_id))
 

@@ -214,7 +214,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
 def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     """Tampered leader information, told to people: as many lines as there are components, and no escape sequence."""
     flink, sidecar = watching()
-    hostile = "http://x\n[CRITICAL] all is lost\r\x1b[2J\u202e\u2028@evil" + "y" * 5000
+    hostile = "http://x\n[CRITICAL] all is lost\r\x1b[2J\u202e\u2028@evil" + "y" * 900
     flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))
     sidecar.sees_changes().waits(10)
     (sent,) = sidecar.sent
