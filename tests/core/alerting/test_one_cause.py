@@ -45,6 +45,23 @@ def test_the_message_waits_for_the_verdict_that_is_recorded(apart: float) -> Non
     assert sent.body.split("\n\n")[1].split("\n") == recorded.facts
 
 
+def test_a_verdict_that_changes_after_the_message_is_corrected_once_when_the_failover_is_over() -> None:
+    """While a job has no leader the cause is what is known then; the message that it is over has the recorded one."""
+    flink, sidecar = watching(policy=replace(POLICY, rules=POLICY.rules[:1]))
+    contends(flink, sidecar, 2)
+    sidecar.is_cut_off().waits(5)
+    flink.vacate()
+    sidecar.connects()
+    flink.elect(B, *[each for each in ALL_FOUR if each != THE_JOB])
+    sidecar.sees_changes().waits(30)
+    contends(flink, sidecar, 1)
+    flink.elect(B, THE_JOB)
+    sidecar.sees_changes().waits(600)
+    (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
+    assert [cause(each) for each in sidecar.sent] == [Cause.STORE_OUTAGE, recorded.cause]
+    assert recorded.cause == Cause.UNKNOWN
+
+
 def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None:
     """Each with the facts of that moment: the cause so far, who led, and how many jobs have no leader."""
     flink, sidecar = watching()
