@@ -8,7 +8,8 @@ import pytest
 from sidecar.core.cluster.record_lines import lasted
 from tests.kit.cluster import JOB
 from tests.kit.core_sidecar import Sidecar
-from tests.kit.sidecar_process import command
+from tests.kit.sidecar_process import COMMAND, command
+from tests.kit.terminal import Terminal
 from tests.shell.remembering import remember, two_failovers
 
 
@@ -70,6 +71,17 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
     (whole,) = told("explain", episode.id, "--state-dir", str(folder), "--output", "json")
     assert json.loads(whole)["episode"]["cause"] == "jobmanager_lost"
     assert len(json.loads(whole)["transitions"]) == 8
+
+
+def test_on_a_terminal_an_explanation_is_folded(remembered: tuple[Path, Sidecar]) -> None:
+    """At its width; further lines are indented. Elsewhere each fact is one line."""
+    folder, sidecar = remembered
+    arguments = ["explain", sidecar.episodes()[0].id, "--state-dir", str(folder)]
+    with Terminal([*COMMAND, *arguments], {"COLUMNS": "100"}) as terminal:
+        lines = terminal.shows("jobs       1 of 1 failed over").splitlines()
+    assert any(line.startswith(" " * 11) and line.endswith("finished.") for line in lines)
+    assert max(map(len, lines)) <= 100
+    assert max(map(len, told(*arguments))) > 150
 
 
 def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[Path, Sidecar]) -> None:
