@@ -1,10 +1,11 @@
 """`status` and `alerts`: what a configuration's stores say now, joined with what its sidecar's journal knows."""
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import closing
 
 from sidecar import history, viewer
 from sidecar.clock import Clock
+from sidecar.core.cluster.state import Sighting
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
 from sidecar.core.state import State
@@ -19,7 +20,16 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
     caller closes the iterator.
     """
     policy = settings.policy()
-    with closing(viewer.looks(settings, patience)) as looks:
+
+    def blind(now: Moment) -> Collection[str]:
+        try:
+            known = history.state(settings.state_dir)
+        except JournalError:
+            return ()
+        running = is_running(known.alive, now)
+        return {name for name, each in known.clusters.items() if running and each.view.sighting is Sighting.BLIND}
+
+    with closing(viewer.looks(settings, patience, blind)) as looks:
         for at, live in looks:
             state, journal, problem = with_beginnings(live), None, None
             try:

@@ -3,13 +3,13 @@
 import logging
 import socket
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
 from sidecar.clock import Clock
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.state import ClusterState, Missing
 from sidecar.core.effects import Append
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import ConfigMapPosition, Held
@@ -22,6 +22,7 @@ from sidecar.core.observations import (
     PlanObservation,
     SnapshotCompleted,
     Started,
+    StoreRefused,
     Ticked,
     is_trace,
 )
@@ -40,6 +41,10 @@ _FULL_PAUSE: Final = 0.01
 _TICK: Final = 0.25
 _LOOK_INTERVAL: Final = round(0.25 * SECOND)
 
+_DECISIVE: Final = SnapshotCompleted | NothingFound | ClustersListed | StoreRefused
+"""What may complete a look at all clusters."""
+ALONE_SECONDS: Final = 5.0
+"""For how long a store that a running sidecar cannot read either is tried."""
 _UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
 _NOT_FOUND: Final = "Check the id, and that a JobManager runs"
 
@@ -92,8 +97,11 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                 found = found or is_trace(observation)
             if isinstance(observation, SnapshotCompleted):
                 seen_at = observation.at.steady
-            if isinstance(observation, NothingFound):
-                raise ClusterNotSeenError(f"{state.clusters[cluster.cluster_id].missing}. {_NOT_FOUND}")
+            if isinstance(observation, StoreRefused):
+                raise ClusterNotSeenError(f"cannot read {cluster.place}: {observation.reason}")
+            if missing := state.clusters[cluster.cluster_id].missing:
+                advice = f". {_NOT_FOUND}" if isinstance(missing, Missing) else ""
+                raise ClusterNotSeenError(f"{missing}{advice}")
             if seen_at is not None and found and _all_proven(state.clusters[cluster.cluster_id], seen_at):
                 break
             if clock().steady >= deadline:
@@ -114,11 +122,16 @@ class Look(NamedTuple):
     state: State
 
 
-def looks(settings: Settings, patience: float) -> Generator[Look, None, None]:
+def looks(
+    settings: Settings, patience: float, blind: Callable[[Moment], Collection[str]] = lambda _: ()
+) -> Generator[Look, None, None]:
     """What is in the stores of all clusters: once everything is read and each lease is renewed or has expired, at most after `patience`
     seconds; then again, four times a second.
+
+    `blind`: the clusters that a running sidecar cannot see at that moment: they are not waited for longer than ALONE_SECONDS.
     """
     clock = Clock()
+    alone_until = clock().steady + round(ALONE_SECONDS * SECOND)
     policy = Policy(
         settings.observer,
         {cluster.cluster_id: cluster.store for cluster in settings.clusters},
@@ -138,22 +151,36 @@ def looks(settings: Settings, patience: float) -> Generator[Look, None, None]:
             elif isinstance(observation, ClusterObservation) and is_trace(observation):
                 found.add(observation.cluster_id)
             now = clock()
-            if not ready and isinstance(observation, SnapshotCompleted | NothingFound | ClustersListed | None):
-                ready = _all_read(state, read_at, found)
+            if not ready and isinstance(observation, _DECISIVE | None):
+                others = blind(now) if now.steady >= alone_until else ()
+                ready = _are_listed(settings, state) and _all_read(state, read_at, found, others)
                 due = now.steady if ready else due
             if now.steady >= due:
-                if not ready and _all_read(state, read_at, found, proven=False):
+                if not ready and _are_listed(settings, state) and _all_read(state, read_at, found, (), proven=False):
                     _log.warning(_UNPROVEN, patience)
                 ready = True
                 due = now.steady + _LOOK_INTERVAL
                 yield Look(now, state)
 
 
-def _all_read(state: State, read_at: Mapping[str, int], found: Collection[str], *, proven: bool = True) -> bool:
-    """Whether it is known of each cluster that it does not exist, or who leads it; `proven`: and was alive since that was read."""
-    listed = state.finder is None or state.finder.connected
-    return listed and all(
-        cluster.missing or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
+def _are_listed(settings: Settings, state: State) -> bool:
+    """Whether it is known which clusters there are, or why that cannot be read."""
+    return settings.finder is None or (
+        state.finder is not None and bool(state.finder.connected or state.finder.refused)
+    )
+
+
+def _all_read(
+    state: State, read_at: Mapping[str, int], found: Collection[str], blind: Collection[str], *, proven: bool = True
+) -> bool:
+    """Whether it is known of each cluster that it does not exist or cannot be read, or who leads it; `proven`: and was alive since that
+    was read.
+    """
+    return all(
+        cluster.missing
+        or cluster.refused
+        or name in blind
+        or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
         for name, cluster in state.clusters.items()
     )
 

@@ -1,6 +1,7 @@
 """The command `flink-ha-sidecar`."""
 
 import sys
+from io import TextIOWrapper
 from typing import NoReturn
 
 import click
@@ -47,6 +48,8 @@ def main() -> NoReturn:
     Errors are one line on stderr.
     """
     trust_authorities()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 lacks some characters
     try:
         status = cli(prog_name="flink-ha-sidecar", standalone_mode=False) or 0
         sys.stdout.flush()  # here, where a closed pipe is an error like others

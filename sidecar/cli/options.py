@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -11,11 +12,30 @@ from sidecar.cli import logs
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 PATH: Final = click.Path(path_type=Path)
+CONFIG_VARIABLE: Final = "FLINK_HA_SIDECAR_CONFIG"
+DEFAULT_CONFIG: Final = Path("/etc/flink-ha-sidecar/config.yaml")
+
+
+def _default_config() -> Path | None:
+    """The configuration where none is given; None: there is none."""
+    if named := os.environ.get(CONFIG_VARIABLE):
+        return Path(named)
+    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+
+
 CONFIG: Final = click.option(
-    "--config", type=PATH, metavar="FILE", help="The configuration file. Without it: defaults, environment, options."
+    "--config",
+    type=PATH,
+    metavar="FILE",
+    default=_default_config,
+    help=f"The configuration file  [${CONFIG_VARIABLE}, {DEFAULT_CONFIG}]. Without one: defaults, environment, options.",
 )
 RULES_CONFIG: Final = click.option(
-    "--config", type=PATH, metavar="FILE", help="A rule file or a configuration. Without it: the shipped rules."
+    "--config",
+    type=PATH,
+    metavar="FILE",
+    default=_default_config,
+    help=f"A rule file or a configuration  [${CONFIG_VARIABLE}, {DEFAULT_CONFIG}]. Without one: the shipped rules.",
 )
 OBSERVER: Final = click.option(
     "--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"

@@ -27,13 +27,13 @@ def print_mistake(text: str) -> None:
 
 def print_value(value: Any, text: str, output: Output) -> None:
     """Print one line, flushed: `value` as JSON, or `text`."""
-    print(escaped(json.encode(value).decode()) if output == "json" else printable(text), flush=True)
+    print(_json(value) if output == "json" else printable(text), flush=True)
 
 
 def print_document(value: Any, output: str) -> None:
     """Print a value as one JSON document in one line, or as one YAML document; flushed."""
     if output == "json":
-        print(escaped(json.encode(value).decode()), flush=True)
+        print(_json(value), flush=True)
         return
     for line in _yaml(to_builtins(value)):
         print(line)
@@ -61,4 +61,14 @@ def _yaml(value: Any, indent: str = "") -> Iterator[str]:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
         return value
-    return escaped(json.encode(value).decode())
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    """In ASCII where the output cannot have other characters: a replaced one would be another value."""
+    text = escaped(json.encode(value).decode())
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return escaped(text, ascii_only=True)
+    return text

@@ -1,6 +1,5 @@
 """`run` and `config check`."""
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ _sidecar_options = options(
 @_sidecar_options
 def run(config: Path | None, **overrides: Any) -> int:
     """Run the sidecar until SIGTERM."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the first configuration is loaded there is nothing to reload
     from sidecar import app
     from sidecar.settings import LogFormat, Settings, load
 

@@ -127,22 +127,24 @@ def _colour(alert: AlertView) -> str | None:
 
 
 def _print_leaders(cluster: ClusterStatus, width: int | None) -> None:
-    shown, led = _jobs_shown(cluster.leaders, width)
+    shown, more, led = _jobs_shown(cluster.leaders, width)
     header = _HEADER if width else _WIDE_HEADER
     rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in shown)
     print_table([header, *rows], width=width, flexible=[1], indent="  ")
+    if more:
+        print_text(f"  and {more} more {'job' if more == 1 else 'jobs'} without a leader (all: -o wide)")
     if led:
         print_text(f"  and {counted(led, 'job')} with a leader")
 
 
-def _jobs_shown(leaders: Sequence[LeaderStatus], width: int | None) -> tuple[list[LeaderStatus], int]:
-    """The leaderships to list, and how many jobs with a leader are only counted: a table for people has few lines."""
+def _jobs_shown(leaders: Sequence[LeaderStatus], width: int | None) -> tuple[list[LeaderStatus], int, int]:
+    """The leaderships to list, and how many jobs without and with a leader are only counted: a table for people has few lines."""
     if not width:
-        return list(leaders), 0
+        return list(leaders), 0, 0
     jobs = [leader for leader in leaders if leader.job_id]
-    listed = [leader for leader in jobs if leader.state != "held"][:_MOST_JOBS]
-    led = sum(leader.state == "held" for leader in jobs)
-    return [*(leader for leader in leaders if not leader.job_id), *listed], led
+    unled = [leader for leader in jobs if leader.state != "held"]
+    own = [leader for leader in leaders if not leader.job_id]
+    return [*own, *unled[:_MOST_JOBS]], len(unled[_MOST_JOBS:]), len(jobs) - len(unled)
 
 
 _Row = Sequence[str | Cell]

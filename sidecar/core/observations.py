@@ -102,6 +102,15 @@ class NodeRefused(SeenInCluster, frozen=True):
     reason: str
 
 
+class StoreRefused(SeenInCluster, frozen=True):
+    """The store can be reached and does not let us find the leaders: no permission, or no valid credentials.
+
+    It ends with the next ViewObserved or SnapshotCompleted.
+    """
+
+    reason: str
+
+
 class ChildrenObserved(SeenInCluster, frozen=True):
     """The children of a path: contenders of a latch, or the jobs in a job store. Empty if the path does not exist."""
 
@@ -129,6 +138,8 @@ class ClustersListed(Observed, frozen=True):
     """All clusters that exist and are watched; None: the store has not been read completely since it connected."""
     left_out: int = 0
     """Clusters that exist and are not watched: there are too many."""
+    refused: str = ""
+    """Why the store, which can be reached, does not let us find them."""
 
 
 class NothingFound(SeenInCluster, frozen=True):
@@ -256,6 +267,7 @@ ClusterObservation = (
     | NodeObserved
     | PlaceRemoved
     | NodeRefused
+    | StoreRefused
     | ChildrenObserved
     | StoreObserved
     | ConfigMapObserved

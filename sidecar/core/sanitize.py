@@ -23,11 +23,19 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def escaped(text: str, keep: str = "") -> str:
-    """A text whose unprintable characters, except those to `keep`, are escaped as in JSON. A JSON text keeps its meaning."""
-    if text.isprintable():
+def escaped(text: str, keep: str = "", *, ascii_only: bool = False) -> str:
+    """A text whose unprintable characters, except those to `keep`, are escaped as in JSON. A JSON text keeps its meaning.
+
+    `ascii_only`: all others that are not ASCII, too.
+    """
+    if text.isprintable() and (text.isascii() or not ascii_only):
         return text
-    return text.translate({ord(char): _escape(char) for char in {*text} if not (char.isprintable() or char in keep)})
+    odd = {char for char in {*text} if not (char in keep or _is_plain(char, ascii_only))}
+    return text.translate({ord(char): _escape(char) for char in odd})
+
+
+def _is_plain(char: str, ascii_only: bool) -> bool:
+    return char.isprintable() and (char.isascii() or not ascii_only)
 
 
 def _escape(char: str) -> str:

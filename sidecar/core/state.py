@@ -21,6 +21,8 @@ class Finder(Struct, frozen=True):
     """Everything has been read since it connected."""
     left_out: int = 0
     """Clusters that exist and are not watched: there are too many."""
+    refused: str = ""
+    """Why they cannot be found, although the store can be reached."""
 
     def problem(self, watched: int) -> str | None:
         """What an operator may want to change; `watched`: how many clusters are watched."""

@@ -110,8 +110,9 @@ def _found(policy: Policy, state: State, observation: ClusterFound | ClusterRemo
             if known and removal.has_leader(known) and not on_purpose:
                 return replace(state, clusters={**state.clusters, name: replace(known, gone=at)}), []
             return _remove(policy, state, [name] if known else [], at)
-        case ClustersListed(place=place, cluster_ids=found, left_out=left_out):
-            state = replace(state, finder=Finder(place, found is not None, left_out))
+        case ClustersListed(place=place, cluster_ids=found):
+            finder = Finder(place, found is not None, observation.left_out, observation.refused)
+            state = replace(state, finder=finder)
             # Of those that are not there any more, the ones that an earlier process knew.
             ended = {n for n, known in state.clusters.items() if known.view.connection is None} - (found or set())
             return _remove(policy, state, sorted(ended - policy.stores.keys()) if found is not None else [], at)

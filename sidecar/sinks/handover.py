@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import Final
 
 from sidecar.clock import Clock
@@ -35,7 +35,6 @@ FOLLOW_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 3.0
 _LONGEST_PAUSE: Final = 600.0
 _POLL_SECONDS: Final = 1.0
-_READERS: Final = 8
 
 _log = logging.getLogger("sidecar.handover")
 
@@ -58,7 +57,10 @@ class Handovers:
         self._clock = clock
         self._stopping = threading.Event()
         self._observe = observe
-        self._writer = ServiceThread(self._write_all, "handover")
+        self._keepers: dict[str, ServiceThread] = {}
+        """A thread for each cluster: none waits for another's store."""
+        self._watched: set[str] = set()
+        """Clusters whose handover was read, once, whatever came of it."""
 
     @property
     def up(self) -> dict[str, bool]:
@@ -67,50 +69,40 @@ class Handovers:
 
     def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
         """Call `watch` for each cluster. The handovers of `new` clusters, which the journal does not know, are observed first."""
-        unread: SimpleQueue[str] = SimpleQueue()
         for name in self._policy.stores:
-            if name in new and name in self._kept:
-                unread.put(name)
-            else:
+            if name not in new or name not in self._kept:
                 watch(name)
-        for _ in range(min(_READERS, unread.qsize())):
-            ServiceThread(lambda: self._read_all(unread, watch), "handover-read").start()
-        self._writer.start()
+        for name, kept in self._kept.items():
+            unread = name in new and name in self._policy.stores
+            keep = partial(self._keep, kept, watch if unread else None)
+            self._keepers[name] = ServiceThread(keep, f"handover-{name}")
+        for keeper in self._keepers.values():
+            keeper.start()
 
     def stop(self) -> None:
         """End in bounded time. May be called twice, or before `start`."""
         if self._stopping.is_set():
             return
         self._stopping.set()
-        if self._writer.ident is None:
-            return
         deadline = time.monotonic() + STOP_SECONDS
-        self._writer.join(STOP_SECONDS)
-        for kept in self._kept.values():
-            if time.monotonic() < deadline:
-                self._write(kept, ended=True)
+        for keeper in self._keepers.values():  # each writes a last time when it ends
+            keeper.join(max(0.0, deadline - time.monotonic()))
 
-    def _read_all(self, unread: SimpleQueue[str], watch: Callable[[str], None]) -> None:
-        while not self._stopping.is_set():
+    def _keep(self, kept: "_Kept", watch: Callable[[str], None] | None) -> None:
+        """Read what a previous sidecar left and have the cluster watched, if `watch` is given; then write until the end."""
+        if watch and kept.name not in self._watched:
+            self._watched.add(kept.name)
             try:
-                name = unread.get_nowait()
-            except Empty:
-                return
-            try:
-                if content := self._kept[name].read(self._stopping):
-                    self._observe(HandoverRead(self._clock(), name, content))
+                if content := kept.read(self._stopping):
+                    self._observe(HandoverRead(self._clock(), kept.name, content))
             finally:
-                watch(name)
-
-    def _write_all(self) -> None:
+                watch(kept.name)
         while not self._stopping.wait(_POLL_SECONDS):
-            for kept in self._kept.values():
-                if self._stopping.is_set():
-                    return
-                if news := kept.follow():
-                    self._observe(HandoverRead(self._clock(), kept.name, news))
-                if kept.is_due(self._state()):
-                    self._write(kept)
+            if news := kept.follow():
+                self._observe(HandoverRead(self._clock(), kept.name, news))
+            if kept.is_due(self._state()):
+                self._write(kept)
+        self._write(kept, ended=True)
 
     def _write(self, kept: "_Kept", *, ended: bool = False) -> None:
         state = self._state()

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
@@ -17,7 +18,6 @@ from sidecar.threads import ServiceThread
 
 MOST_OPEN: Final = 10
 """Of more documents, no connection is kept from one read to the next."""
-_READERS: Final = 8
 _STOP_SECONDS: Final = 1.0
 
 _log = logging.getLogger("sidecar.silences")
@@ -32,14 +32,13 @@ class SilenceReader:
         self._observer: Callable[[SilencesRead], None] | None = None
         self._clock = clock
         self._longest = longest
-        self._wanted: SimpleQueue[str | None] = SimpleQueue()
+        self._wanted: dict[str, SimpleQueue[bool]] = {name: SimpleQueue() for name in stores}
+        """By document: True asks to read it, False to end."""
         self._locks = {name: threading.Lock() for name in stores}
         self._known: dict[str, Mapping[str, Written]] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
         """By document: what is logged."""
-        self._readers = [
-            ServiceThread(self._work, f"silences-{number}") for number in range(min(_READERS, len(stores)))
-        ]
+        self._readers = [ServiceThread(partial(self._work, name), f"silences-{name}") for name in stores]
 
     def start(self, observer: Callable[[SilencesRead], None]) -> None:
         """Start the threads, if there is anything to read."""
@@ -49,8 +48,8 @@ class SilenceReader:
 
     def stop(self) -> None:
         """End soon. May be called twice, or before `start`."""
-        for _ in self._readers:
-            self._wanted.put(None)
+        for wanted in self._wanted.values():
+            wanted.put(False)
         deadline = time.monotonic() + _STOP_SECONDS
         for reader in self._readers:
             if reader.ident is not None:
@@ -62,11 +61,13 @@ class SilenceReader:
 
     def read(self, document: str) -> None:
         """Read a document; never blocks. The answer is observed."""
-        self._wanted.put(document)
+        if wanted := self._wanted.get(document):
+            wanted.put(True)
 
-    def _work(self) -> None:
-        while (document := self._wanted.get()) is not None:
-            if self._observer and document in self._stores:
+    def _work(self, document: str) -> None:
+        """In a thread of each document: none waits for another's store."""
+        while self._wanted[document].get():
+            if self._observer:
                 with self._locks[document]:
                     read = self._read(document)
                 self._observer(read)

@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+from ipaddress import ip_address
 from typing import Final
 
 from waitress import wasyncore
@@ -17,9 +18,10 @@ class WebServer:
     """Serves `application` with the limits of `connections`."""
 
     def __init__(self, application: Application, host: str, port: int) -> None:
-        """Binds the port. Raises OSError when it cannot."""
+        """Binds the port; of `::` in both families. Raises OSError when it cannot."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.create_server((host, port), family=family)
+        both = family == socket.AF_INET6 and ip_address(host).is_unspecified and socket.has_dualstack_ipv6()
+        bound = socket.create_server((host, port), family=family, dualstack_ipv6=both)
         self.port: Final[int] = bound.getsockname()[1]
         """The bound port, also if `port` was 0."""
         self._connections: dict[int, object] = {}

@@ -116,7 +116,7 @@ def _restart(scene: Scene) -> None:
         watcher.start()
     scene.flink.confirm()
     with suppress(NoNodeError):
-        scene.write_ledger(None)
+        scene.write_document("ledger", None)
     if not scene.flink.leads:
         scene.flink.publish()
     if wrong := scene.wait_well(_RESTART_SECONDS):

@@ -38,7 +38,7 @@ def _journal(watcher: Watcher) -> Path:
     return watcher.state / "journal.db"
 
 
-def _sealed(watcher: Watcher) -> str:
+def sealed(watcher: Watcher) -> str:
     """Wait until nothing waits for a segment: what a damaged journal takes with it is then nothing that was recorded."""
     return wait(lambda: "" if watcher.metric("flink_ha_spool_pending_records") == 0 else "not sealed", _GATHER_SECONDS)
 
@@ -47,7 +47,7 @@ def _sealed(watcher: Watcher) -> str:
 def journal_page_zeroed(scene: Scene) -> None:
     """A page in the middle of the journal is lost while nobody runs."""
     watcher = scene.one()
-    _sealed(watcher)
+    sealed(watcher)
     stop(watcher, scene)
     size = _journal(watcher).stat().st_size
     page = scene.moments.randrange(1, max(2, size // _PAGE_BYTES))
@@ -63,7 +63,7 @@ def journal_page_zeroed(scene: Scene) -> None:
 def journal_truncated(scene: Scene) -> None:
     """The journal ends in the middle after kill -9."""
     watcher = scene.one()
-    _sealed(watcher)
+    sealed(watcher)
     watcher.kill()
     os.truncate(_journal(watcher), _journal(watcher).stat().st_size // 2)
     watcher.start()
@@ -74,7 +74,7 @@ def journal_truncated(scene: Scene) -> None:
 def journal_restored(scene: Scene) -> None:
     """The state folder is set back to a copy that is older than what was sealed."""
     watcher = scene.one()
-    _sealed(watcher)
+    sealed(watcher)
     stop(watcher, scene)
     copy = watcher.folder / "state-copy"
     shutil.copytree(watcher.state, copy)
@@ -97,7 +97,7 @@ def journal_restored(scene: Scene) -> None:
 def spool_symlink(scene: Scene) -> None:
     """Somebody has laid links where the next segments are written aside: no other file is overwritten, and sealing goes on."""
     watcher = scene.one()
-    _sealed(watcher)
+    sealed(watcher)
     spool = watcher.spool / watcher.name
     last = max((int(file.name[17:33]) for file in spool.glob("*.jsonl.gz")), default=0)
     other = watcher.folder / "other-file"
@@ -105,7 +105,7 @@ def spool_symlink(scene: Scene) -> None:
     for more in range(1, 60):
         (spool / f".{last + 1:016}-{last + more:016}.jsonl.gz.tmp").symlink_to(other)
     fail_over(scene)
-    _sealed(watcher)
+    sealed(watcher)
     if other.read_text(errors="replace") != "somebody else's":
         scene.diary.note("overwritten", sidecar=watcher.name, file=other.name)
     for link in spool.glob(".*.tmp"):
@@ -118,7 +118,7 @@ def spool_symlink(scene: Scene) -> None:
 @kind()
 def ledger_deleted(scene: Scene) -> None:
     """The shared document is gone."""
-    scene.write_ledger(None)
+    scene.write_document("ledger", None)
     fail_over(scene)
 
 
@@ -126,7 +126,7 @@ def ledger_deleted(scene: Scene) -> None:
 def ledger_garbled(scene: Scene) -> None:
     """The shared document is no JSON, within a failover."""
     fail_over(scene)
-    scene.write_ledger(scene.moments.randbytes(200).replace(b"\0", b"?"))
+    scene.write_document("ledger", scene.moments.randbytes(200).replace(b"\0", b"?"))
     fail_over(scene)
 
 
@@ -134,7 +134,7 @@ def ledger_garbled(scene: Scene) -> None:
 def ledger_nested(scene: Scene) -> None:
     """The shared document is valid JSON, 1,200 lists deep."""
     nested = "[" * 1200 + "]" * 1200
-    scene.write_ledger(f'{{"format":1,"entries":{{}},"more":{nested}}}'.encode())
+    scene.write_document("ledger", f'{{"format":1,"entries":{{}},"more":{nested}}}'.encode())
     fail_over(scene)
     scene.pause(1.0, 4.0)
 
@@ -145,7 +145,7 @@ def ledger_huge_times(scene: Scene) -> None:
     document = _entries(scene)
     for entry in document["entries"].values():
         entry["changed_at"] = entry["at"] = 2**62
-    scene.write_ledger(json.dumps(document).encode())
+    scene.write_document("ledger", json.dumps(document).encode())
     fail_over(scene)
 
 
@@ -158,14 +158,14 @@ def ledger_held(scene: Scene) -> None:
         document = _entries(scene)
         for entry in document["entries"].values():
             entry["claim"] = {"by": _STRANGER, "token": str(scene.moments.random()), "about": []}
-        scene.write_ledger(json.dumps(document).encode())
+        scene.write_document("ledger", json.dumps(document).encode())
         time.sleep(2.0)
 
 
 def _entries(scene: Scene) -> dict[str, dict[str, dict[str, object]]]:
     """The shared document, and all that is in it. Where nobody can read it, an empty one."""
     try:
-        found = json.loads(scene.read_ledger())
+        found = json.loads(scene.read_document("ledger"))
         return found if isinstance(found.get("entries"), dict) else {"entries": {}}
     except ValueError:
         return {"entries": {}}

@@ -95,6 +95,10 @@ class FakeFlink(ABC):
         """Write garbage where the dispatcher's leader is."""
 
     @abstractmethod
+    def encoded(self, address: str) -> bytes:
+        """What a leader with this address publishes."""
+
+    @abstractmethod
     def mend(self) -> None:
         """Write what was there before the garbage."""
 

@@ -61,6 +61,9 @@ class KubernetesFlink(FakeFlink):
             self._data[_KEYS["dispatcher"]] = content.decode("latin-1")
             self._write()
 
+    def encoded(self, address: str) -> bytes:
+        return f"{self._session},{address}".encode()
+
     def mend(self) -> None:
         with self._lock:
             self._data[_KEYS["dispatcher"]] = self._value("dispatcher")
@@ -106,7 +109,7 @@ class KubernetesFlink(FakeFlink):
             self._write()
 
     def _value(self, name: str) -> str:
-        return f"{self._session},{self.address(name)}"
+        return self.encoded(self.address(name)).decode()
 
     def _write(self) -> None:
         def write() -> None:

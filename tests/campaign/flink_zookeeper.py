@@ -56,6 +56,9 @@ class ZooKeeperFlink(FakeFlink):
         with self._diary.noting("spoiled", session=self._session, component="dispatcher"):
             until_written(lambda: leader.set(node("dispatcher"), content))
 
+    def encoded(self, address: str) -> bytes:
+        return connection_info(address, UUID(self._session))
+
     def mend(self) -> None:
         self.spoil(self._content("dispatcher"))
         self._diary.note("mended", session=self._session, component="dispatcher")
@@ -109,7 +112,7 @@ class ZooKeeperFlink(FakeFlink):
             until_written(lambda name=name: _delete(standby, node(name)))  # type: ignore[misc]
 
     def _content(self, name: str) -> bytes:
-        return connection_info(self.address(name), UUID(self._session))
+        return self.encoded(self.address(name))
 
 
 def _delete(client: KazooClient, path: str) -> None:

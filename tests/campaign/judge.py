@@ -9,8 +9,8 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -114,7 +114,7 @@ class _Judge:
         self._by_session = {term.session: term for term in self._terms}
         self._observers = sorted(path.parent.name for path in folder.glob("*/sidecar.yaml"))
         self._findings: list[Finding] = []
-        self._records = {name: list(self._read_segments(name)) for name in self._observers}
+        self._records = {name: list(self._by_our_clock(name, self._read_segments(name))) for name in self._observers}
         self._labelled = 0
         self._delays: dict[str, float] = {}
 
@@ -219,6 +219,18 @@ class _Judge:
             if len(lines) != last - first + 1:
                 self._find("lost", modified, f"{name}: {file.name} has {len(lines)} lines")
             yield from map(json.loads, lines)
+
+    def _by_our_clock(self, name: str, records: Iterable[Json]) -> Iterator[Json]:
+        """The records, in order, with times by our own clock: a fault may have set that of the sidecar ahead or back for a while."""
+        clocks = {fact["ahead"] for fact in self._facts if fact["fact"] == "clock" and fact["sidecar"] == name} | {0}
+        last = self._facts[0]["at"]
+        for record in records:
+            for key in ("recorded_at", "observed_at"):  # what is recorded, is recorded soon after the record before
+                if key in record and len(clocks) > 1:
+                    at = min((_seconds(record[key]) - ahead for ahead in clocks), key=lambda each: abs(each - last))
+                    record[key] = datetime.fromtimestamp(at, UTC).isoformat()
+                    last = at if key == "recorded_at" else last
+            yield record
 
     def _judge_records(self, name: str, records: Sequence[Json]) -> None:
         transitions = [record for record in records if record["type"] == "transition"]

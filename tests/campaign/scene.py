@@ -103,12 +103,12 @@ class Scene(ABC):
         (self.folder / "messages.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
     @abstractmethod
-    def write_ledger(self, content: bytes | None) -> None:
-        """Write the shared document as anybody might; None deletes it."""
+    def write_document(self, name: str, content: bytes | None) -> None:
+        """Write a shared document (ledger, handover, silences) as anybody might; None deletes it."""
 
     @abstractmethod
-    def read_ledger(self) -> bytes:
-        """The shared document; empty where there is none."""
+    def read_document(self, name: str) -> bytes:
+        """A shared document; empty where there is none."""
 
     @abstractmethod
     def set_back(self, between: Callable[[], None]) -> None:
@@ -136,18 +136,19 @@ class ZooKeeperScene(Scene):
         self.server = ZooKeeper(folder / "zookeeper", home, java)
         self._data = folder / "zookeeper" / "data"
 
-    def write_ledger(self, content: bytes | None) -> None:
+    def write_document(self, name: str, content: bytes | None) -> None:
         with self.client() as client:
             if content is None:
-                client.delete(_LEDGER)
+                client.delete(f"{_DOCUMENTS}/{name}")
                 return
             with suppress(NodeExistsError):
-                client.create(_LEDGER, makepath=True)
-            client.set(_LEDGER, content)
+                client.create(f"{_DOCUMENTS}/{name}", makepath=True)
+            client.set(f"{_DOCUMENTS}/{name}", content)
 
-    def read_ledger(self) -> bytes:
+    def read_document(self, name: str) -> bytes:
+        path = f"{_DOCUMENTS}/{name}"
         with self.client() as client:
-            return bytes(client.get(_LEDGER)[0]) if client.exists(_LEDGER) else b""
+            return bytes(client.get(path)[0]) if client.exists(path) else b""
 
     @contextmanager
     def client(self) -> Iterator[KazooClient]:
@@ -185,7 +186,7 @@ class ZooKeeperScene(Scene):
         return f"zookeeper: {{quorum: '{relay.address}', cluster_id: /{CLUSTER}}}"
 
 
-_LEDGER: Final = f"/flink-ha-sidecar/flink/{CLUSTER}/ledger"
+_DOCUMENTS: Final = f"/flink-ha-sidecar/flink/{CLUSTER}"
 
 
 class KubernetesScene(Scene):
@@ -200,14 +201,18 @@ class KubernetesScene(Scene):
         self.server = self._kubernetes.server
         self._etcd_data = folder / "kubernetes" / "etcd"
 
-    def write_ledger(self, content: bytes | None) -> None:
-        data = {} if content is None else {"ledger": content.decode("latin-1")}
+    def write_document(self, name: str, content: bytes | None) -> None:
+        data = {key: text for key, text in self._documents().items() if key != name}
+        if content is not None:
+            data[name] = content.decode("latin-1")
         self._kubernetes.namespace("default").replace(f"{CLUSTER}-flink-ha-sidecar", data)
 
-    def read_ledger(self) -> bytes:
+    def read_document(self, name: str) -> bytes:
+        return self._documents().get(name, "").encode("latin-1")
+
+    def _documents(self) -> dict[str, str]:
         path = f"/api/v1/namespaces/default/configmaps/{CLUSTER}-flink-ha-sidecar"
-        found = self._kubernetes.server.ask("GET", path)
-        return str((found.get("data") or {}).get("ledger", "")).encode("latin-1")
+        return dict(self._kubernetes.server.ask("GET", path).get("data") or {})
 
     def set_back(self, between: Callable[[], None]) -> None:
         copy = self._etcd_data.with_name("copy")

@@ -4,6 +4,7 @@ import ast
 import gzip
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,16 @@ def test_what_went_well_has_no_findings(evidence: Evidence) -> None:
     verdict = judge(evidence.folder)
     assert (verdict.findings, verdict.rounds, verdict.terms, verdict.messages, verdict.records) == ([], 1, 2, 1, 12)
     assert verdict.by_kind == {"failover": {"faults": 1, "recovery": 8.0, "delay": 1.3}}
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+def test_a_sidecar_whose_clock_was_wrong_is_judged_by_ours(ahead: int, evidence: Evidence) -> None:
+    """From when its clock is set ahead or back, its records are dated by it; those before are not."""
+    evidence.facts.append({"at": 19.0, "fact": "clock", "sidecar": "b", "ahead": ahead})
+    for record in evidence.records["b"][2:]:
+        for key in ("observed_at", "recorded_at"):
+            record[key] = (datetime.fromisoformat(record[key]) + timedelta(seconds=ahead)).isoformat()
+    assert found(evidence) == set()
 
 
 def _no_message(evidence: Evidence) -> None:

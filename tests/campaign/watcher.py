@@ -12,6 +12,8 @@ from tests.campaign.relay import Relay
 from tests.kit.sidecar_process import Sidecar
 
 STATE_MEGABYTES: Final = 24
+_CLOCK: Final = Path(__file__).parent / "clock"
+"""With it in its path, Python has the clock of tests/campaign/clock/sitecustomize.py."""
 # Each alert of these is soon over, so that a wrong one shows itself.
 _RULES: Final = """\
 rules:
@@ -29,6 +31,12 @@ class Watcher(Sidecar):
         super().__init__(folder, f"{cluster}\n{_RULES}", [url], observer=name, group_wait="500ms", group_interval="1s")
         self.name = name
         self.relay = relay
+        self._clock = folder / "clock"
+        self.environment = {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_CLOCK": str(self._clock)}
+
+    def set_clock(self, ahead: int) -> None:
+        """Its wall clock is ahead by so many seconds from now on."""
+        self._clock.write_text(str(ahead))
 
     @property
     def running(self) -> bool:

@@ -557,6 +557,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "confirmed",
         "stale",
         "missing",
+        "refused",
         "gone",
         "departed",
         "handed_over_by",

@@ -34,7 +34,18 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
     State: {"finder", "unclaimed"},
     Alerts: {"evaluated", "beats"},
     Silences: {"asked_at", "answered_at", "problem"},
-    ClusterState: {"jobs", "contenders", "zxid", "fewer", "confirmed", "stale", "missing", "gone", "handed_over_by"},
+    ClusterState: {
+        "jobs",
+        "contenders",
+        "zxid",
+        "fewer",
+        "confirmed",
+        "stale",
+        "missing",
+        "refused",
+        "gone",
+        "handed_over_by",
+    },
 }
 
 

@@ -300,3 +300,29 @@ def test_its_notes_name_what_is_missing() -> None:
     assert f"kubectl -n {NAMESPACE} create secret generic flink-ha-sidecar-receivers" in least
     assert "spool.claim" in least
     assert [word for word in ("create secret", "spool.claim") if word in most] == []
+
+
+def test_uid_gid_and_fs_group_may_be_left_to_the_platform() -> None:
+    """OpenShift's constraints assign them, and refuse a pod that names its own."""
+    objects = rendered({**EVERYTHING, "platformAssignsIds": True})
+    written = json.dumps(objects)
+    assert "65532" not in written
+    assert written.count('"runAsNonRoot": true') == 3
+
+
+def test_labels_and_annotations_of_pods_are_those_of_every_pod() -> None:
+    """A service mesh has to let the audit's pods alone, too."""
+    objects = rendered(EVERYTHING)
+    deployment, cron_job = (of_kind(objects, kind) for kind in ("Deployment", "CronJob"))
+    templates = deployment["spec"]["template"], cron_job["spec"]["jobTemplate"]["spec"]["template"]
+    for metadata in (template["metadata"] for template in templates):
+        assert metadata["labels"].items() >= {**EVERYTHING["labels"], **EVERYTHING["podLabels"]}.items()
+        assert metadata["annotations"].items() >= EVERYTHING["podAnnotations"].items()
+    for each in objects:
+        assert each["metadata"]["labels"].items() >= EVERYTHING["labels"].items(), each["kind"]
+        assert each["metadata"]["annotations"].items() >= EVERYTHING["annotations"].items(), each["kind"]
+
+
+def test_a_key_without_a_value_keeps_its_default() -> None:
+    """As a line that is left over in a values file has it."""
+    assert rendered({**REQUIRED, "config": {"http": None}}) == rendered(REQUIRED)

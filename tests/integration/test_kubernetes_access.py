@@ -13,11 +13,13 @@ from uuid import uuid4
 import pytest
 
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
+from sidecar.drivers.kubernetes.api_error import ApiError
 from tests.kit.certificates import Authority
 from tests.kit.configmap_recorder import Recorder, drivers, said, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.kubernetes_server import USERS, Json, Kubernetes, Namespace, exec_credential, program
 from tests.kit.relay import Proxy, Wire
+from tests.kit.sidecar_process import command
 from tests.kit.waiting import wait_for
 
 Watch = Callable[[Access], Recorder]
@@ -210,6 +212,44 @@ def test_a_program_may_say_who_we_are(watch: Watch, kubernetes: Kubernetes, flin
     recorder = watch(Access(rewritten(kubernetes, user=program(f"echo hm >&2; test -n \"$PATH\" && cat '{answer}'"))))
     recorder.wait_complete()
     assert recorder.versions() == [version_of(created)]
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        (
+            "echo 'error: token expired, run login' >&2; exit 1",
+            "exec: process returned 1. error: token expired, run login",
+        ),
+        ('echo \'{"token": "s3cret"}\'', "exec: malformed response. missing key 'apiVersion'"),
+        ("echo nothing", "exec: failed to decode process output: Expecting value: line 1 column 1 (char 0)"),
+    ],
+)
+def test_a_program_that_fails_is_what_the_line_says(kubernetes: Kubernetes, script: str, problem: str) -> None:
+    """Not that the token, which there is none of, is wrong. `who` ends at once."""
+    kubeconfig = rewritten(kubernetes, user=program(script))
+    place = ["--kubernetes", "--cluster-id", CLUSTER, "--kubeconfig", str(kubeconfig)]
+    asked = command("who", *place, "--timeout", "60m", seconds=60)
+    assert asked.returncode == 1
+    assert asked.stderr.splitlines()[-1].endswith(f"the kubeconfig {kubeconfig} cannot be used: {problem}")
+    assert "s3cret" not in asked.stderr
+
+
+def test_a_program_that_does_not_exist_is_named(kubernetes: Kubernetes) -> None:
+    """As kubectl names it."""
+    user = program("true")
+    user["exec"]["command"] = "./no-such-program"
+    with pytest.raises(ApiError, match=r"No such file or directory: './no-such-program'"):
+        Access(rewritten(kubernetes, user=user)).credentials()
+
+
+def test_who_ends_at_once_where_a_role_is_missing(kubernetes: Kubernetes, flink: Namespace) -> None:
+    """And names what to grant."""
+    place = ["--kubernetes", "--cluster-id", CLUSTER, "--namespace", flink.name]
+    kubeconfig = kubernetes.kubeconfig("lister")
+    asked = command("who", *place, "--kubeconfig", str(kubeconfig), "--timeout", "60m", seconds=60)
+    assert asked.returncode == 1
+    assert f"grant a Role in namespace {flink.name} that allows the verb list" in asked.stderr.splitlines()[-1]
 
 
 def test_a_program_that_hangs_is_ended_when_the_driver_stops(

@@ -56,3 +56,15 @@ def test_a_leader_that_cannot_be_confirmed_in_time_is_said_to_be_one(lead: Lead,
     assert ended.returncode == 0
     assert "not every lease was renewed or expired within 3 s: a leader may be dead" in ended.stderr
     assert states(ended) == {("held", True), ("held", False)}  # of the job nobody knows
+
+
+def test_clusters_to_find_are_waited_for(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    """The API server takes longer to list them than the first look takes."""
+    namespace = kubernetes.namespace(f"test-{uuid4()}")
+    namespace.allow("reader", "get", "list", "watch", "create", "patch")
+    writer = ApiServerWriter(kubernetes.server.url, kubernetes.authority.ca, "admin-of-the-tests", namespace.name)
+    Flink(ConfigMaps(writer=writer, duration="PT1S")).grant(A).publish_all(A)
+    place = {"namespaces": [namespace.name], "kubeconfig": str(kubernetes.kubeconfig("reader"))}
+    ended = status(f"kubernetes: {json.dumps(place)}", tmp_path)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert [each["cluster_id"] for each in json.loads(ended.stdout)["clusters"]] == [CLUSTER]

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kazoo.security import make_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.drivers.zookeeper.handler import Handler
@@ -144,7 +144,45 @@ def test_status_uses_the_credentials_of_the_configuration(
         trusted = status(f"sasl: {{username: {USER}, password: {PASSWORD}}}")
         assert trusted.returncode == 0, trusted.stderr
         assert {each["state"] for each in json.loads(trusted.stdout)["clusters"][0]["leaders"]} == {"held"}
-        assert status().returncode == 3
+        refused = status()
+        assert refused.returncode == 3
+        (cluster,) = json.loads(refused.stdout)["clusters"]
+        assert cluster["sentence"] == (
+            "the store does not let it be read: /flink/secured/leader: no permission to read it: give Flink's credentials, "
+            "zookeeper.authorization or zookeeper.sasl"
+        )
+
+
+def test_who_ends_at_once_where_an_acl_refuses_it(server: SecuredZooKeeper) -> None:
+    """It names the path and what to give, and does not blame the network after its timeout."""
+    acl = [make_digest_acl("flink", "secret", all=True)]
+    with connected(server.address) as client:
+        client.add_auth("digest", "flink:secret")
+        client.create("/sec/c/leader/dispatcher", b"", acl=acl, makepath=True)
+    asked = command(
+        "who", "--zookeeper", server.address, "--root", "/sec", "--cluster-id", "c", "--timeout", "60m", seconds=60
+    )
+    assert asked.returncode == 1
+    assert asked.stderr.splitlines()[-1].endswith(
+        "/sec/c/leader: no permission to read it: give Flink's credentials, zookeeper.authorization or zookeeper.sasl"
+    )
+
+
+def test_status_of_clusters_to_find_ends_at_once_where_an_acl_refuses_it(
+    server: SecuredZooKeeper, tmp_path: Path
+) -> None:
+    """It cannot tell which clusters there are, and says why."""
+    acl = [make_digest_acl("flink", "secret", all=True)]
+    with connected(server.address) as client:
+        client.create("/found-secured", b"", acl=acl)
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(
+        f"zookeeper: {{quorum: '{server.address}', root: /found-secured, clusters: all}}\nstate_dir: {tmp_path}\n"
+    )
+    asked = command("status", "--config", str(file), "--timeout", "60m", "-o", "json", seconds=60)
+    assert asked.returncode == 3
+    (problem,) = json.loads(asked.stdout)["problems"]
+    assert problem.endswith("no permission to read it")
 
 
 def reason(attach: Attach, lines: Lines, quorum: str, security: Security) -> str:

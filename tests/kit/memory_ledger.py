@@ -1,7 +1,7 @@
 """A ledger's store in memory, with faults on demand. The real ones have tests of their own: tests/integration/test_ledgers.py."""
 
 import time
-from threading import Lock
+from threading import Event, Lock
 
 from sidecar.ports import Document, LedgerError
 
@@ -26,10 +26,15 @@ class Memory:
         self.reads = 0
         self.slow = 0.0
         """Seconds that a call takes."""
+        self.hangs: Event | None = None
+        """Until it is set, no call is answered; then each fails."""
 
     def read(self) -> Document:
         self.reads += 1
         time.sleep(self.slow)
+        if self.hangs:
+            self.hangs.wait()
+            raise LedgerError("no answer")
         if self.fault:
             raise self.fault
         return self.shared.document

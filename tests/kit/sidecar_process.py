@@ -70,11 +70,13 @@ http: {{host: 127.0.0.1, port: {self.port}}}
 {route}
 {receivers}
 """)
+        self.environment: Mapping[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = start_child([*COMMAND, "run", "--config", str(self.config)], log)
+            variables = {**os.environ, **self.environment}
+            self.process = start_child([*COMMAND, "run", "--config", str(self.config)], log, variables)
 
     def kill(self) -> None:
         """kill -9."""

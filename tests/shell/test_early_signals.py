@@ -36,3 +36,26 @@ def test_a_sighup_while_the_configuration_is_loaded_loads_it_again(tmp_path: Pat
     command = [sys.executable, "-c", EARLY]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout) == (0, "0 ['asked']\n"), ended.stderr
+
+
+EARLIER = """
+import os, signal, sys
+
+class Importing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "sidecar.cli.main":
+            os.kill(os.getpid(), signal.SIGHUP)
+
+sys.meta_path.insert(0, Importing())
+sys.argv = ["flink-ha-sidecar", "run", "--config", "missing.yaml"]
+from sidecar.__main__ import main
+main()
+"""
+
+
+def test_a_sighup_while_the_program_is_loaded_is_ignored(tmp_path: Path) -> None:
+    """There is no configuration yet that could be loaded again."""
+    command = [sys.executable, "-c", EARLIER]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "missing.yaml: cannot be read" in ended.stderr

@@ -11,6 +11,7 @@ from sidecar.cli.exit_status import exit_status
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord
+from sidecar.core.sanitize import escaped
 from sidecar.journal import Journal
 from tests.audit.spooling import annotation, contention, coverage, episode, evidence, notification, transition
 from tests.kit.core_sidecar import watching
@@ -77,3 +78,34 @@ def test_what_went_wrong_is_one_printable_line(capsys: pytest.CaptureFixture[str
     exit_status(OperatorError(f"cannot read {HOSTILE}\nforged"), debug=False)
     (line,) = capsys.readouterr().err.removesuffix("\n").split("\n")
     assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}],
+    ids=["latin-1", "ascii", "C"],
+)
+def test_a_terminal_that_is_not_utf_8_shows_what_it_can(state_dir: Path, environment: dict[str, str]) -> None:
+    """With a question mark for the rest, in the help too."""
+    environment = {"PYTHONCOERCECLOCALE": "0", **environment}
+    shown = command("episodes", "--state-dir", str(state_dir), environment=environment)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "?" in shown.stdout
+    explained = command("explain", "last", "--state-dir", str(state_dir), environment=environment)
+    assert (explained.returncode, explained.stderr) == (0, "")
+    assert command("who", "--help", environment=environment).returncode == 0
+
+
+def test_json_is_the_same_on_a_terminal_that_is_not_utf_8(state_dir: Path) -> None:
+    """In ASCII: a question mark would be another value."""
+
+    def timeline(encoding: str) -> list[object]:
+        arguments = ["timeline", "--state-dir", str(state_dir), "-o", "json"]
+        printed = command(*arguments, environment={"PYTHONIOENCODING": encoding}).stdout
+        return [json.loads(line) for line in printed.splitlines()]
+
+    assert timeline("ascii") == timeline("utf-8") != []
+    assert (
+        escaped('{"a": "\N{GREATER-THAN OR EQUAL TO}\N{PILE OF POO}"}', ascii_only=True)
+        == r'{"a": "\u2265\ud83d\udca9"}'
+    )

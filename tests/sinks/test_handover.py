@@ -10,6 +10,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 import pytest
@@ -118,6 +119,27 @@ def test_a_cluster_that_the_journal_knows_is_watched_at_once() -> None:
     with running(store, world, new=False):
         assert world.watched == [CLUSTER]
     assert world.observed == []
+
+
+def test_a_cluster_waits_for_no_store_of_another() -> None:
+    """Twelve stores do not answer: the others are read, watched, written, and written a last time at the end."""
+    released, dark = Event(), [f"dark-{number}" for number in range(12)]
+    stores = {name: Memory(Shared()) for name in [*dark, CLUSTER]}
+    for name in dark:
+        stores[name].hangs = released
+    policy = replace(POLICY, stores=dict.fromkeys(stores, POLICY.stores[CLUSTER]))
+    world = World(led_by(1))
+    handovers = Handovers(stores, policy, lambda: world.state, world.observed.append, CLOCK)
+    handovers.start(stores, world.watched.append)
+    try:
+        until(lambda: world.watched == [CLUSTER])
+        until(lambda: left_there(stores[CLUSTER]))
+        handovers.stop()
+        found = left_there(stores[CLUSTER])
+        assert found
+        assert found.ended
+    finally:
+        released.set()
 
 
 def test_a_change_is_written_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

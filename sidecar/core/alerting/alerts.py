@@ -67,6 +67,8 @@ class Alert(Struct, frozen=True):
     """Its own subject, then wider ones. An observer that does not know when a condition began compares these instead of ids."""
     certain: bool = True
     """Whether the id includes when the condition began. A sidecar that started later does not know."""
+    left_behind: bool = False
+    """Its cluster was found, nobody has led or contended in it since, and it shares one group with others of that kind."""
 
 
 class Member(Struct, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):

@@ -19,7 +19,7 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule
-from sidecar.core.policy.routing import Route, every, is_inhibited, matching
+from sidecar.core.policy.routing import BY_ALL, Route, every, is_inhibited, matching
 from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import record_id
 
@@ -214,6 +214,8 @@ def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str
     labels = dict(route.group_labels(alert.labels))
     if "observer" in alert.labels:
         labels["observer"] = alert.labels["observer"]
+    if alert.left_behind and BY_ALL not in route.group_by:
+        labels.pop("cluster_id", None)
     fingerprint = _fingerprint(route, labels)
     return fingerprint, groups.get(fingerprint) or Group(route.key, labels)
 

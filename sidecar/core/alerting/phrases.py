@@ -8,6 +8,7 @@ from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.rules import JOBS
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.record_lines import move, working
+from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, timestamp
@@ -84,6 +85,9 @@ PHRASES: Final = {
 _SHORTEST_SECONDS: Final = 0.05
 """Less would be shown as 0.0."""
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
+TOO_OLD: Final = Phrases(
+    "this Flink is not supported", "a supported Flink runs", "{missing}", "a supported Flink runs since {ended}"
+)
 NO_CLUSTER: Final = Phrases("no such cluster", "the cluster exists", "{missing}", "the cluster exists since {ended}")
 
 
@@ -109,6 +113,8 @@ def line(rule: Rule, alert: Alert, pods: Mapping[str, Pods]) -> str:
 def _phrases(rule: Rule, alert: Alert) -> Phrases:
     if alert.unwanted:
         return UNWANTED
+    if alert.missing == str(TooOld()):
+        return TOO_OLD
     return NO_CLUSTER if alert.missing else PHRASES[rule.on]
 
 

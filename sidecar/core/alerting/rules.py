@@ -15,9 +15,9 @@ from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.episodes import LOOK_BACK, Episode, has_part
-from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
+from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant, host_port
+from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Held, Vacant, host_port
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Trigger
@@ -26,6 +26,8 @@ from sidecar.core.records import AnyRecord, EpisodeRecord, record_id
 
 ZXID_HEADROOM: Final = 1 << 28
 """Transactions left in ZooKeeper's epoch when the rule fires: a sixteenth of all."""
+_MOST_UNLED: Final = 3
+"""Of more jobs that never had a leader while they were observed, one alert tells the number."""
 MOST_FAILOVERS: Final = 1000
 """Remembered per cluster."""
 JOBS: Final = ComponentId(Component.JOB)
@@ -306,10 +308,16 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
     if plans.is_unwanted(cluster.operated):
         return found
     waiting: dict[str, tuple[Moment, int]] = {}
+    unled = {
+        component for component, known in cluster.components.items() if component.job_id and _never_led(cluster, known)
+    }
+    left_behind = policy.finds is not None and _is_left_behind(cluster)
     for component, known in cluster.components.items():
         if isinstance(known.leadership, Vacant):
             began = known.vacated_at or known.since
-            if component.job_id and known.absence and (episode := known.absence.episode_id):
+            episode = known.absence.episode_id if known.absence else None
+            if component.job_id and (episode or (len(unled) > _MOST_UNLED and component in unled)):
+                episode = episode or ""
                 since, count = waiting.get(episode, (began, 0))
                 waiting[episode] = (min(since, began), count + 1)
                 continue
@@ -319,14 +327,29 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
             episode_id = known.absence.episode_id if known.absence else None
             alert = _alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
             alert = replace(alert, certain=left is not None, episode_id=episode_id)
-            found[component] = replace(alert, labels=excuses.labelled(alert, cluster))
+            found[component] = replace(alert, labels=excuses.labelled(alert, cluster), left_behind=left_behind)
     if waiting:
         episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
         count = sum(number for _, number in waiting.values())
-        alert = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode)
+        alert = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode or None)
         subjects, labels = _subjects(rule, name, JOBS), excuses.labelled(alert, cluster)
-        found[JOBS] = replace(alert, subjects=subjects, labels=labels)
+        found[JOBS] = replace(alert, subjects=subjects, labels=labels, left_behind=left_behind)
     return found
+
+
+def _is_left_behind(cluster: ClusterState) -> bool:
+    """Whether nobody has led in a cluster since it was observed, and nobody contends: what is left of one that ended."""
+    own = [known for component, known in cluster.components.items() if component.job_id is None]
+    return all(_never_led(cluster, known) for known in own) and not contending(cluster.contenders)
+
+
+def _never_led(cluster: ClusterState, known: ComponentState) -> bool:
+    """Whether there is no leader, and none was alive as far as this observer knows: a lease that was there was never renewed."""
+    if not isinstance(known.leadership, Vacant):
+        return False
+    place = known.last_position
+    lease = cluster.leases.get(place.name) if isinstance(place, ConfigMapPosition) else None
+    return known.last_known is None or (lease is not None and lease.lapsed and lease.renewed_at is None)
 
 
 def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:

@@ -116,6 +116,8 @@ class Facts(Struct, frozen=True):
     same_process: bool | None = None
     same_place: bool | None = None
     """Whether both leaders have the same host and port."""
+    is_own_place: bool = True
+    """Whether only one machine or pod can have that host: not localhost, nor the name of a Service."""
     counted_on: bool | None = None
     """Whether the number in the leader's address rose: a process numbers its endpoints from 0."""
     upgraded: tuple[str, str] | None = None
@@ -290,7 +292,10 @@ def _by_who_leads(facts: Facts) -> Verdict | None:
     if _same_process(facts):
         return Verdict(Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM, (_COUNTED_ON, *unseen))
     if facts.same_place and facts.same_process is False:
-        return Verdict(Cause.RESTARTED_IN_PLACE, confidence, ("A new process leads at the same address.", *unseen))
+        why = "A new process leads at the same address."
+        if not facts.is_own_place:
+            return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, _SHARED_ADDRESS, *unseen))
+        return Verdict(Cause.RESTARTED_IN_PLACE, confidence, (why, *unseen))
     if facts.same_place and facts.counted_on is False:
         why = "The leader has the same address, but its endpoint numbers start over: a new process."
         return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, _SAME_ADDRESS, *unseen))
@@ -323,6 +328,7 @@ _CUT_SHORT: Final = (
     "A JobManager that is killed during its shutdown leaves the same facts."
 )
 _SAME_ADDRESS: Final = "Another JobManager with the same address leaves the same facts."
+_SHARED_ADDRESS: Final = "Another pod or machine behind the same Service, or on localhost, leaves the same facts."
 _COUNTED_ON: Final = (
     "The leader has the same address and higher endpoint numbers: the same process, "
     "unless a new process happened to start with higher numbers."

@@ -14,7 +14,7 @@ from sidecar.core.cluster import (
     znode_leaders,
 )
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, View, as_last_known
+from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, TooOld, View, as_last_known
 from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
@@ -30,6 +30,7 @@ from sidecar.core.observations import (
     PlaceRemoved,
     SnapshotCompleted,
     StoreObserved,
+    StoreRefused,
     ViewConfirmed,
     ViewObserved,
     is_trace,
@@ -43,14 +44,15 @@ def observe(
     policy: Policy, cluster_id: str, cluster: ClusterState, observation: ClusterObservation | NotProcessed
 ) -> ClusterStep:
     """The cluster after `observation`, and what is to be recorded of it."""
-    if not isinstance(observation, ViewObserved) and cluster.view.connection is not ConnectionState.CONNECTED:
+    of_view = isinstance(observation, ViewObserved | StoreRefused)
+    if not of_view and cluster.view.connection is not ConnectionState.CONNECTED:
         return cluster, []  # a late answer of a connection that is gone: all of it is read again on the next one
     draft = Draft(policy, cluster_id, cluster, observation.at)
-    if is_trace(observation):
+    if is_trace(observation) and not isinstance(cluster.missing, TooOld):
         store_view.something_found(draft)
     match observation:
-        case ViewObserved():
-            store_view.view_changed(draft, observation.connection)
+        case ViewObserved() | StoreRefused():
+            store_view.view_changed(draft, observation)
         case SnapshotCompleted():
             if policy.store_of(cluster_id) is Store.KUBERNETES:
                 configmap_leaders.snapshot_completed(draft)
@@ -71,6 +73,7 @@ def observe(
             draft.update(zxid=observation.zxid)
         case ConfigMapObserved():
             configmap_leaders.config_map_observed(draft, observation)
+    store_view.judge_version(draft)
     return draft.outcome()
 
 

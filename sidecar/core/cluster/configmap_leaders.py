@@ -9,7 +9,7 @@ from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare, kind_of
 from sidecar.core.cluster.leases import Lease, LeaseClock, LeaseVerdict
-from sidecar.core.cluster.state import ComponentState
+from sidecar.core.cluster.state import ClusterState, ComponentState
 from sidecar.core.cluster.store_view import jobs_listed
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.connection_info import Unreadable
@@ -108,6 +108,8 @@ def _judge(draft: Draft, component: ComponentId, *, complete: bool) -> None:
             return
         known = draft.newcomer()
     known = _looked_at(draft, known, verdict)
+    if verdict.leader is None and _is_left_behind(draft.state, component, known):
+        known = replace(known, registered=False)
     if verdict.leader is None and isinstance(known.leadership, Unknown) and not complete:
         # One of several places is empty: whether there is a leader is known when all have been read.
         _keep(draft, component, replace(known, leadership=Unknown()))
@@ -117,6 +119,17 @@ def _judge(draft: Draft, component: ComponentId, *, complete: bool) -> None:
         _keep(draft, component, known)
     else:
         apply(draft, component, known, seen)
+
+
+def _is_left_behind(state: ClusterState, component: ComponentId, known: ComponentState) -> bool:
+    """Whether a job had ended before we observed it: up to Flink 1.14 its ConfigMap stays. The job stores do not have it, and its lease has
+    expired without having been renewed once."""
+    place = known.last_position
+    if not component.job_id or known.registered or not isinstance(place, ConfigMapPosition):
+        return False
+    stored = any(component.job_id in job_ids for job_ids in state.jobs.values())
+    lease = state.leases.get(place.name)
+    return bool(state.jobs) and not stored and lease is not None and lease.lapsed and lease.renewed_at is None
 
 
 def _looked_at(draft: Draft, known: ComponentState, verdict: LeaseVerdict) -> ComponentState:

@@ -27,6 +27,7 @@ from sidecar.core.flink.leadership import (
     Position,
     ZNodePosition,
     host_port,
+    is_own_host,
 )
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Store
@@ -264,6 +265,7 @@ def _with_arrival(facts: Facts, transition: Transition) -> Facts:
         store_reelected=facts.store_reelected or bool(transition.store_reelected),
         same_process=transition.same_process,
         same_place=host_port(earlier) == host_port(later),
+        is_own_place=is_own_host(later, in_kubernetes=facts.store is Store.KUBERNETES),
         counted_on=facts.counted_on if first is None or last is None else last > first,
         upgraded=(old, new) if old and new and old != new else facts.upgraded,
     )

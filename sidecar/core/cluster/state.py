@@ -151,6 +151,13 @@ class Standby(Struct, frozen=True):
         return Standby(self.several_since, at) if aged else Standby()
 
 
+class TooOld(Struct, frozen=True):
+    """All that exists is the leader of a JobManager that has neither dispatcher nor resource manager."""
+
+    def __str__(self) -> str:
+        return "this looks like Flink older than 1.5, or the legacy mode of 1.5 to 1.8, which are not supported"
+
+
 class ClusterState(Struct, frozen=True):
     """One Flink cluster."""
 
@@ -178,7 +185,10 @@ class ClusterState(Struct, frozen=True):
     stale: bool = False
     """The view is complete, and older than it may be: a confirmation is overdue."""
 
-    missing: Missing | None = None
+    missing: Missing | TooOld | None = None
+    """Why there is no cluster to watch in the store."""
+    refused: str | None = None
+    """Why the leaders cannot be found in the store, which can be reached; None once everything was read."""
     gone: Moment | None = None
     """Since when nothing of a found cluster exists in the store, although it had a leader then."""
     handed_over_by: str | None = None

@@ -1,5 +1,7 @@
 """Our view of one cluster's store: connection, completeness, age, and the time it covers."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from sidecar.core.cluster import unobserved
@@ -7,26 +9,33 @@ from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight
-from sidecar.core.cluster.state import ComponentState, Missing, Sighting
+from sidecar.core.cluster.state import ComponentState, Missing, Sighting, TooOld, contending
+from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
     Blindness,
     Component,
     ComponentId,
     Unknown,
     Vacant,
+    ZNodePosition,
 )
+from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import ConnectionState, NodeObserved
+from sidecar.core.observations import ConnectionState, NodeObserved, StoreRefused, ViewObserved
 
+_OLD_JOB_MANAGER: Final = ComponentId(Component.JOB, znode_paths.OLD_JOB_MANAGER)
 COVERAGE_INTERVAL = 3600 * SECOND
 """A long period of coverage is recorded in parts of this length, so that the audit need not wait for its end."""
 
 
-def view_changed(draft: Draft, connection: ConnectionState) -> None:
-    view = draft.state.view
+def view_changed(draft: Draft, observation: ViewObserved | StoreRefused) -> None:
+    if isinstance(observation, StoreRefused):
+        draft.update(refused=observation.reason)
+        return
+    connection, view = observation.connection, draft.state.view
     # A view that was stale has been gone since it was confirmed last.
     gone_at = view.turned_at if draft.state.stale else draft.at
-    draft.update(confirmed=None, stale=False)
+    draft.update(confirmed=None, stale=False, refused=None)
     if connection is ConnectionState.CONNECTED:
         # Everything is read again: unreadable data may have changed.
         for component, known in draft.before.components.items():
@@ -45,8 +54,8 @@ def view_changed(draft: Draft, connection: ConnectionState) -> None:
     draft.update(view=view)
 
 
-def nothing_found(draft: Draft, missing: Missing) -> None:
-    """There is no such cluster. That covers no time, not even that since the snapshot which found nothing: nobody could see a leader."""
+def nothing_found(draft: Draft, missing: Missing | TooOld) -> None:
+    """There is no cluster to watch. That covers no time, not even that since the snapshot: nobody could see a leader."""
     draft.update(missing=missing, view=replace(draft.state.view, sighting=Sighting.BLIND))
 
 
@@ -59,6 +68,29 @@ def something_found(draft: Draft) -> None:
         for component, known in draft.before.components.items():
             if isinstance(known.leadership, Vacant):
                 draft.keep(component, replace(known, since=draft.at))
+
+
+def judge_version(draft: Draft) -> None:
+    """Note that a Flink is too old to be watched, or that it was upgraded."""
+    too_old = _is_too_old(draft)
+    if too_old and draft.state.missing is None and draft.state.view.complete:
+        nothing_found(draft, TooOld())
+    elif isinstance(draft.state.missing, TooOld) and not too_old:
+        something_found(draft)
+
+
+def _is_too_old(draft: Draft) -> bool:
+    """Whether the only leader that there ever was is the JobManager of Flink up to 1.4. A job of that id is in a job store, and its Flink
+    has other components.
+    """
+    known = draft.known(_OLD_JOB_MANAGER)
+    place = known and known.last_position
+    if not isinstance(place, ZNodePosition) or znode_paths.layout_of(place.path) is not ZNodeLayout.Z1:
+        return False
+    led = {component for component, each in draft.all_known() if each.last_known}
+    jobs = frozenset[str]().union(*draft.state.jobs.values())
+    contenders = contending(draft.state.contenders)
+    return led == {_OLD_JOB_MANAGER} and znode_paths.OLD_JOB_MANAGER not in jobs and not contenders
 
 
 def aged(draft: Draft, *, stale: bool) -> None:
@@ -83,7 +115,9 @@ def snapshot_completed(draft: Draft) -> None:
         episode = draft.state.episode
         if episode and episode.facts.loss:
             draft.update(episode=replace(episode, facts=replace(episode.facts, loss=loss)))
-    draft.update(view=replace(draft.state.view, complete=True, obscure_at=None, loss=loss), handed_over_by=None)
+    draft.update(
+        view=replace(draft.state.view, complete=True, obscure_at=None, loss=loss), handed_over_by=None, refused=None
+    )
 
 
 def _looked_for(draft: Draft, known: ComponentState) -> ComponentState:

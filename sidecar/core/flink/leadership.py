@@ -1,6 +1,7 @@
 """Components, their leaders, and the three states of a leadership: unknown, vacant, held."""
 
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -52,6 +53,18 @@ def host_port(address: str) -> str:
         return urlsplit(address).netloc.rpartition("@")[2] or address
     except ValueError:
         return address
+
+
+def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
+    """Whether the host in a leader's address can only be one machine or pod: neither localhost nor the name of a Service.
+
+    With the leaders in Kubernetes every name may be that of a Service; elsewhere `….svc` is one.
+    """
+    host = host_port(address).rpartition(":")[0].strip("[]").lower().removesuffix(".")
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return not in_kubernetes and host != "localhost" and ".svc" not in host
 
 
 class ZNodePosition(Struct, frozen=True, tag="znode"):

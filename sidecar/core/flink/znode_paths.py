@@ -32,6 +32,8 @@ class ZNodeLayout(StrEnum):
 LEADER = "/leader"
 LATCH = "/leader/latch"
 """The latch of all components of a process, since 1.15."""
+OLD_JOB_MANAGER = "0" * 32
+"""In place of a job's id, the leader of the JobManager up to Flink 1.4."""
 JOBS = "/jobs"
 JOB_STORES = ("/jobgraphs", "/execution-plans")
 """The jobs that Flink would recover (`execution-plans` since 2.0). A job that is removed from here has ended."""

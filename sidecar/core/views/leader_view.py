@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.cluster.state import ClusterState, TooOld, contending
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import Blindness, Held, Leadership, Position, Unknown, Vacant, ZNodePosition
 from sidecar.core.moment import Timestamp, stored_at, timestamp
@@ -87,7 +87,7 @@ def state_of(cluster: ClusterState, leadership: Leadership) -> str:
 
 def _reason(cluster: ClusterState, leadership: Leadership) -> str | None:
     if cluster.missing:
-        return "nothing of this cluster was ever found"
+        return "not supported" if isinstance(cluster.missing, TooOld) else "nothing of this cluster was ever found"
     if not isinstance(leadership, Unknown):
         return None
     return {

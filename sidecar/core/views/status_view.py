@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.state import ClusterState, ComponentState, contending
+from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
 from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
@@ -99,9 +99,14 @@ def _joined(live: ClusterState, known: ClusterState | None, *, running: bool) ->
         component: _longest(each, known.components.get(component), running=running)
         for component, each in live.components.items()
     }
-    pods = merged(known.pods, live.pods)
+    unseen = running and not live.view.complete and known.view.sighting is Sighting.BLIND
     return replace(
-        live, components=components, pods=pods, operated=known.operated, episode=known.episode if running else None
+        live,
+        view=known.view if unseen else live.view,
+        components=components,
+        pods=merged(known.pods, live.pods),
+        operated=known.operated,
+        episode=known.episode if running else None,
     )
 
 
@@ -112,6 +117,9 @@ def _longest(live: ComponentState, known: ComponentState | None, *, running: boo
     match live.leadership, known.leadership:
         case Held(leader=now), Held(leader=before) if now == before and not known.discovered:
             return replace(live, since=known.since, discovered=False)
+        case Held(leader=now), Held(leader=before) if now == before and known.since.wall < live.since.wall:
+            # It led already then. If its lease says that it did not, its clock is ahead.
+            return replace(live, since=known.since, discovered=True)
         case Vacant(), Vacant() if running:
             return replace(live, since=known.since, discovered=known.discovered, last_known=known.last_known)
     return replace(live, last_known=live.last_known or known.last_known)
@@ -136,9 +144,10 @@ def _began(component: ComponentId, known: ComponentState, cluster: ClusterState)
         return known
     if isinstance(known.leadership, Held) and known.discovered and component.job_id is None:
         with suppress(ValueError):
-            wall = min(parsed(place.acquire_time), known.since.wall)
-            since = Moment(known.since.steady - known.since.wall + wall, wall)
-            return replace(known, since=since, discovered=False)
+            wall = parsed(place.acquire_time)
+            if wall <= known.since.wall:  # else that clock is ahead of ours, and says nothing
+                since = Moment(known.since.steady - known.since.wall + wall, wall)
+                return replace(known, since=since, discovered=False)
     lease = cluster.leases.get(place.name)
     if isinstance(known.leadership, Vacant) and lease and lease.lapsed and lease.renewed_at is None:
         return replace(known, discovered=True)

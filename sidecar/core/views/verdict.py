@@ -51,6 +51,8 @@ class ClusterVerdict(Struct, frozen=True):
 
 
 _LEVELS: Final = tuple(Level)
+_LONGEST_REASON: Final = 500
+"""Characters of what the store says about a refusal."""
 _MOST_NAMED: Final = 3
 """Alerts that a sentence names."""
 _URGENT: Final = frozenset({Severity.WARNING.value, Severity.CRITICAL.value})
@@ -93,6 +95,9 @@ def _blind(name: str, cluster: ClusterState, at: Moment) -> ClusterVerdict:
     view = cluster.view
     if cluster.missing:
         return ClusterVerdict(name, Level.BLIND.value, clean(str(cluster.missing)), None, *_advice(Trigger.BLIND))
+    if cluster.refused:
+        sentence = f"the store does not let it be read: {clean(cluster.refused, _LONGEST_REASON)}{_last_known(cluster)}"
+        return ClusterVerdict(name, Level.BLIND.value, sentence, None, *_advice(Trigger.BLIND))
     if not cluster.ever_led and not view.complete and view.loss is None:
         return ClusterVerdict(name, Level.BLIND.value, "the store has not been read yet: leaders are unknown", None)
     loss = view.loss
@@ -192,7 +197,8 @@ def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
     """What is wrong with the sidecar, and with its search for clusters."""
     finder, health, watched = snapshot.state.finder, snapshot.health, len(snapshot.state.clusters)
     if finder and not finder.connected:
-        sentence = f"cannot see which clusters are in {clean(finder.place)}: it cannot be read"
+        why = clean(finder.refused, _LONGEST_REASON) or "it cannot be read"
+        sentence = f"cannot see which clusters are in {clean(finder.place)}: {why}"
         yield ClusterVerdict(None, Level.BLIND.value, sentence, None)
     elif finder and (problem := finder.problem(watched)):
         yield ClusterVerdict(None, Level.DEGRADED.value, clean(problem), None)

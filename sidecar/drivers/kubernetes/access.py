@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct, json
 
 from sidecar.child import Child, NoAnswerError
-from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.api_error import AccessError
 from sidecar.settings.file.setting import secret_variables
 from sidecar.tls import client_context
 
@@ -43,18 +43,18 @@ class Credentials(Struct, frozen=True):
         return f"<credentials for {self.host}>"
 
     def headers(self) -> dict[str, str]:
-        """The authorization header of one request. Raises ApiError."""
+        """The authorization header of one request. Raises AccessError."""
         token = self.token
         if self.token_file:  # the kubelet replaces the file long before the token expires
             token = _read(self.token_file, "the service account's token")
         elif not token:
             return {}
         if not (token := token.strip()) or not token.isascii() or not token.isprintable():
-            raise ApiError(f"{self.token_file or 'the kubeconfig'} holds no token")
+            raise AccessError(f"{self.token_file or 'the kubeconfig'} holds no token")
         return {"Authorization": f"Bearer {token}"}
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context. Raises ApiError."""
+        """The TLS context. Raises AccessError."""
         context = client_context()
         try:
             if not self.verified:
@@ -66,7 +66,7 @@ class Credentials(Struct, frozen=True):
             if self.certificate is not None:
                 self._identify(context, self.certificate)
         except (ssl.SSLError, ValueError) as error:
-            raise ApiError(f"{self.host}: its CA, certificate or key is not valid PEM") from error
+            raise AccessError(f"{self.host}: its CA, certificate or key is not valid PEM") from error
         return context
 
     def _identify(self, context: ssl.SSLContext, certificate: str) -> None:
@@ -105,7 +105,7 @@ class Access:
     def credentials(self, *, refused: bool = False) -> Credentials:
         """The current credentials. A kubeconfig is read again when it has changed, or when its credentials were `refused`.
 
-        Raises ApiError.
+        Raises AccessError.
         """
         if self.kubeconfig is None:
             return _in_pod()
@@ -128,15 +128,15 @@ class Access:
         try:
             self._child = child = Child("sidecar.drivers.kubernetes.kubeconfig", "its reader", _environment())
         except OSError as error:
-            raise ApiError(f"{doing}: its reader process does not start: {error.strerror}") from error
+            raise AccessError(f"{doing}: its reader process does not start: {error.strerror}") from error
         try:
             answer = child.ask({"file": str(kubeconfig), "context": self._context}, _ANSWER, _KUBECONFIG_SECONDS)
         except NoAnswerError as error:
-            raise ApiError(f"{doing}: {error}") from error
+            raise AccessError(f"{doing}: {error}") from error
         finally:
             child.end()
         if answer.credentials is None:
-            raise ApiError(answer.problem)
+            raise AccessError(answer.problem)
         return answer.credentials
 
 
@@ -156,10 +156,12 @@ def _version(file: Path) -> object:
 
 
 def _in_pod() -> Credentials:
-    """The pod's own credentials, without a proxy: the API server is in the same cluster. Raises ApiError."""
+    """The pod's own credentials, without a proxy: the API server is in the same cluster. Raises AccessError."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise ApiError("not in a pod (KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT are not set): set a kubeconfig")
+        raise AccessError(
+            "not in a pod (KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT are not set): set a kubeconfig"
+        )
     return Credentials(
         host=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         token_file=SERVICE_ACCOUNT / "token",
@@ -171,4 +173,4 @@ def _read(file: Path, what: str) -> str:
     try:
         return file.read_text()
     except (OSError, ValueError) as error:
-        raise ApiError(f"cannot read {what} {file}: {getattr(error, 'strerror', None) or 'not text'}") from error
+        raise AccessError(f"cannot read {what} {file}: {getattr(error, 'strerror', None) or 'not text'}") from error

@@ -1,5 +1,7 @@
 """The one exception that requests to the API server raise."""
 
+from http import HTTPStatus
+
 
 class ApiError(Exception):
     """The API server is unreachable or refused a request: one line, free of secrets.
@@ -10,6 +12,19 @@ class ApiError(Exception):
     def __init__(self, line: str, status: int | None = None) -> None:
         super().__init__(line)
         self.status = status
+
+    @property
+    def refused(self) -> bool:
+        """Whether the API server can be reached and does not allow the request, as far as is known."""
+        return self.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+
+class AccessError(ApiError):
+    """There are no credentials with which to ask the API server."""
+
+    @property
+    def refused(self) -> bool:
+        return True
 
 
 class TooLargeError(ApiError):

@@ -15,6 +15,7 @@ from sidecar.core.observations import (
     ConnectionState,
     NothingFound,
     SnapshotCompleted,
+    StoreRefused,
     ViewConfirmed,
     ViewObserved,
 )
@@ -234,6 +235,9 @@ class KubernetesDriver(WatchLoop):
             self._expectations.reconnected(time.monotonic())
             _log.info("watching %s in namespace %s of Kubernetes", self._selector, self._namespace)
         self._report(ViewObserved(at, self._cluster_id, connection))
+
+    def _refused(self, reason: str) -> None:
+        self._report(StoreRefused(self._clock(), self._cluster_id, reason))
 
     def _report(self, observation: ClusterObservation) -> None:
         if self._observer and not self._stopping.is_set():

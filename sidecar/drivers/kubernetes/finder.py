@@ -72,7 +72,8 @@ class KubernetesFinder:
         with self._listing:
             complete, watched = all(scope.complete for scope in self._scopes), self._found.watched
             listed = watched if complete else None
-            self._report(ClustersListed(self._clock(), self._place, listed, self._found.left_out))
+            refused = next((scope.refused for scope in self._scopes if scope.refused), "")
+            self._report(ClustersListed(self._clock(), self._place, listed, self._found.left_out, refused))
             if not complete or watched:
                 return
             if not self._missing_logged:

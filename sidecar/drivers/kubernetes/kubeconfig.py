@@ -9,7 +9,7 @@ Only this module imports `kubernetes`: it costs 20 MiB, and a kubeconfig may nam
 import logging
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, load_kube_config
@@ -17,20 +17,27 @@ from requests.utils import should_bypass_proxies
 
 from sidecar.answering import answer_once
 
+_LONGEST_REASON: Final = 500
+
 
 def read(file: str, context: str | None) -> dict[str, Any]:
     """The credentials of `context` (None: the current one) in `file`, with the content of the files that it names."""
     configuration: Any = Configuration()
+    failed: list[str] = []
+    logging.getLogger().addHandler(_Failures(failed))
     try:
         if not Path(file).is_file():
             return {"problem": f"the kubeconfig {file} does not exist"}
         with tempfile.TemporaryDirectory() as folder:
             load_kube_config(file, context, configuration, persist_config=False, temp_file_path=folder)  # type: ignore[no-untyped-call]  # is untyped
-            return {"credentials": _credentials(configuration)}
+            credentials = _credentials(configuration)
+        if failed and not (credentials["token"] or credentials["certificate"]):
+            return {"problem": f"the kubeconfig {file} cannot be used: {_line(failed[-1])}"}
     except (ConfigException, OSError) as error:
         return {"problem": f"the kubeconfig {file} cannot be used: {_reason(error)}"}
     except Exception:  # noqa: BLE001  any error of the library; its text may quote a secret
         return {"problem": f"the kubeconfig {file} cannot be used: it is not a valid kubeconfig"}
+    return {"credentials": credentials}
 
 
 def _credentials(configuration: Any) -> dict[str, Any]:
@@ -52,12 +59,28 @@ def _text(file: str | None) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """The error in one line. From the first brace on, the library quotes parts of the file, which may be secrets."""
+    """The error in one line."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).partition("{")[0].split())
+    return _line(str(error))
+
+
+def _line(text: str) -> str:
+    """From the first brace on, the library quotes parts of the file, which may be secrets."""
+    return " ".join(text.partition("{")[0].split())[:_LONGEST_REASON]
+
+
+class _Failures(logging.Handler):
+    """Collects errors that the library only logs: those of the program that a kubeconfig names (`exec`)."""
+
+    def __init__(self, found: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._found.append(record.getMessage())
 
 
 if __name__ == "__main__":
-    logging.disable()
+    logging.lastResort = None  # prints nothing
     answer_once(read)

@@ -71,6 +71,8 @@ class Scope(WatchLoop):
         self._long = False
         """Whether the last list was."""
         self._large = LogThrottle()
+        self.refused = ""
+        """Why the API server does not let the clusters be found."""
         self.thread = ServiceThread(self._run, "kubernetes-finder")
 
     @property
@@ -252,7 +254,14 @@ class Scope(WatchLoop):
             self._left_out = self._found.left_out
             self._changed()
 
+    def _refused(self, reason: str) -> None:
+        if reason != self.refused:
+            self.refused = reason
+            self._changed()
+
     def _set_view(self, at: Moment, connection: ConnectionState) -> None:
+        if connection is ConnectionState.CONNECTED:
+            self.refused = ""
         if not self._reports.view(at, connection):
             return
         if connection is ConnectionState.CONNECTED:

@@ -38,12 +38,17 @@ class WatchLoop(ABC):
     def _set_view(self, at: Moment, connection: ConnectionState) -> None:
         """Report the connection, if it changed."""
 
+    @abstractmethod
+    def _refused(self, reason: str) -> None:
+        """Report that the API server does not let itself be read."""
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._follow()
             except ApiError as error:
-                self._failed(error)
+                if not self._stopping.is_set():  # else `stop` has aborted the request
+                    self._failed(error)
             except Exception:  # noqa: BLE001  it must not go blind: it starts over after any error
                 _log.exception("reading the ConfigMaps of %s failed", self._subject)
                 self._until = None
@@ -58,6 +63,8 @@ class WatchLoop(ABC):
         else:
             self._warn(str(error))
             self._disconnected()
+            if error.refused:
+                self._refused(str(error))
 
     def _warn(self, problem: str) -> None:
         if self._throttle.is_due(problem):

@@ -87,7 +87,7 @@ class ManyClusters:
         self._round: deque[str] = deque()
         self._persistent = True
         self._complete = False
-        self._listed: tuple[bool, int] | None = None
+        self._listed: tuple[bool, int, str] | None = None
         self._left_out = 0
         self._confirmed_at = 0
         self._missing_logged = False
@@ -291,11 +291,12 @@ class ManyClusters:
 
     def _list(self, at: Moment) -> None:
         """Report what is known of the clusters that there are, if that changed."""
-        if self._listed == (self._complete, self._left_out):
+        refused = self._discovery.problem or ""
+        if self._listed == (self._complete, self._left_out, refused):
             return
-        self._listed = self._complete, self._left_out
+        self._listed = self._complete, self._left_out, refused
         ids = frozenset(self._clusters) if self._complete else None
-        self._report(ClustersListed(at, self._place, ids, self._left_out))
+        self._report(ClustersListed(at, self._place, ids, self._left_out, refused))
         if self._left_out and self.throttle.is_due("left out"):
             _log.warning("%d paths below %s are not watched: there are too many", self._left_out, self._where)
         if self._complete and not self._clusters and not self._missing_logged:

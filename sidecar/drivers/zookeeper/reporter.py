@@ -16,11 +16,13 @@ from sidecar.core.observations import (
     PlaceRemoved,
     SnapshotCompleted,
     StoreObserved,
+    StoreRefused,
     ViewConfirmed,
     ViewObserved,
 )
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.drivers.zookeeper.session import (
+    NO_PERMISSION,
     Absent,
     Answer,
     Children,
@@ -30,11 +32,12 @@ from sidecar.drivers.zookeeper.session import (
     TooManyChildren,
     Value,
 )
-from sidecar.drivers.zookeeper.watch_set import ParentGone, WatchReport
+from sidecar.drivers.zookeeper.watch_set import DISCOVERY, ParentGone, WatchReport
 from sidecar.ports import Observer
 
 _log = logging.getLogger("sidecar.zookeeper")
 
+_CREDENTIALS = ": give Flink's credentials, zookeeper.authorization or zookeeper.sasl"
 _REPORTED_EACH_TRANSACTIONS = 1 << 24
 
 
@@ -110,9 +113,17 @@ class Reporter:
                 return NodeRefused(at, self._cluster_id, path, reason)
             case Question.VALUE, _:
                 return NodeObserved(at, self._cluster_id, path, writes=report.writes, births=report.births)
-            case _, Refused(reason):
+        return self._of_list(at, path, answer)
+
+    def _of_list(self, at: Moment, path: str, answer: Answer | ParentGone) -> ClusterObservation | None:
+        match answer:
+            case Refused(reason):
                 _log.warning("cannot list %s in ZooKeeper %s: %s; retrying", path, self._where, reason)
-            case _, TooManyChildren(count, most):
+                if path in DISCOVERY:
+                    advice = _CREDENTIALS if reason == NO_PERMISSION else ""
+                    full = f"/{self._where.partition('/')[2]}{path}"
+                    return StoreRefused(at, self._cluster_id, f"{full}: {reason}{advice}")
+            case TooManyChildren(count, most):
                 children = f"{count} children, more than {'can be read' if most is None else most}"
                 consequence = "only children created from now on are watched"
                 _log.warning("%s in ZooKeeper %s has %s: %s", path, self._where, children, consequence)

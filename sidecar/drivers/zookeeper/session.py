@@ -27,6 +27,9 @@ from sidecar.drivers.zookeeper.handler import FailureReasons, Handler
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.security import Security
 
+NO_PERMISSION = "no permission to read it"
+"""Of a Refused: the server's ACL."""
+
 # kazoo multiplies each delay by up to 1 + jitter: no pause is longer than 2.1 s. Its own default grows to an hour.
 _RETRY = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 1.5, "max_jitter": 0.4}
 
@@ -234,7 +237,7 @@ def _failure(error: Exception) -> Answer:
         case NoNodeError():
             return Absent()
         case NoAuthError():
-            return Refused("no permission to read it")
+            return Refused(NO_PERMISSION)
         case SessionClosedRequireSaslError():
             return Refused("the server demands authentication: set zookeeper.sasl or zookeeper.authorization")
         case ConnectionLoss() | SessionExpiredError() | AuthFailedError():

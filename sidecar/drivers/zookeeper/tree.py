@@ -17,13 +17,10 @@ from sidecar.drivers.zookeeper.session import (
     TooManyChildren,
     Value,
 )
-from sidecar.drivers.zookeeper.watch_set import Ask, ParentGone, Watched, WatchReport
+from sidecar.drivers.zookeeper.watch_set import DISCOVERY, Ask, ParentGone, Watched, WatchReport
 
 MOST_CHILDREN = 50_000
 """A longer list is not read: any client may make it as long as it likes. New children are still reported by the watch."""
-
-_DISCOVERY = frozenset({znode_paths.LEADER, znode_paths.JOBS})
-"""The lists that lead to all leaders."""
 
 _BELOW_JOBS = f"{znode_paths.JOBS}/"
 _NOTHING_WANTED = znode_paths.Wanted(frozenset(), frozenset(), frozenset())
@@ -233,7 +230,7 @@ class Tree:
         was_created = isinstance(answer, Absent) and watched.counted and watched.events > 0
         if is_news and watched.counted and not watched.notified:
             self.unnotified = watched.path
-        if self._unread and not (watched.refused and watched.path in _DISCOVERY):
+        if self._unread and not (watched.refused and watched.path in DISCOVERY):
             self._unread.discard(watched)
         if not is_news and not was_created:
             return None
@@ -295,7 +292,7 @@ class Tree:
             for path in paths - self._watched.keys():
                 self._ask(self._add(path, question, notified=notified))
         for watched in [watched for watched in self._watched.values() if watched.path not in self._wanted]:
-            if watched.path in _DISCOVERY or (watched.seen in _NOTHING and self._is_idle(watched)):
+            if watched.path in DISCOVERY or (watched.seen in _NOTHING and self._is_idle(watched)):
                 self._forget(watched)
 
     def _release(self, watched: Watched) -> None:

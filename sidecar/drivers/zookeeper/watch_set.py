@@ -8,6 +8,9 @@ from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Births
 from sidecar.drivers.zookeeper.session import Answer, Question
 
+DISCOVERY = frozenset({znode_paths.LEADER, znode_paths.JOBS})
+"""The lists that lead to all leaders."""
+
 _CHURN = 100
 _CHURN_SECONDS = 10.0
 _RETURN_WEIGHT = 10

@@ -8,13 +8,11 @@ from typing import Final
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Rule
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import did_you_mean, quoted
+from sidecar.settings.file.settings_error import did_you_mean
 
 _MATCHER: Final = re.compile(
     r'\s*(?P<label>[A-Za-z_][A-Za-z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^",\s{}]*))\s*(?P<end>,|$)'
 )
-_MOST_SHOWN: Final = 100
-"""Characters of a text that is no matcher."""
 _ESCAPED: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"n": "\n", '"': '"', "\\": "\\"}
 
@@ -33,7 +31,7 @@ def matchers(setting: Setting, labels: Collection[str] | None) -> list[Matcher]:
         match = _MATCHER.match(text, place)
         if match is None:
             hint = 'is not a matcher: write it like severity="critical", with one of = != =~ !~'
-            raise setting.error(f"{_shown(setting)} {hint}{_reason(text[place:])}")
+            raise setting.invalid(f"{hint}{_reason(text[place:])}")
         found.append(_matcher(setting, match, labels))
         place = match.end()
     return found
@@ -52,12 +50,6 @@ def known_values(rules: Iterable[Rule]) -> dict[str, set[str]]:
     """The values that the alerts of these rules have, by label."""
     found = [*rules]
     return {"alert": {rule.alert for rule in found}, "severity": {rule.severity.value for rule in found}}
-
-
-def _shown(setting: Setting) -> str:
-    """The text of a matcher, which is no secret; not that of a URL in its place."""
-    shown = quoted(setting.written)
-    return shown if shown.startswith('"') or "://" in setting.written else f"'{setting.written[:_MOST_SHOWN]}'"
 
 
 def _reason(rest: str) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 from collections import ChainMap
 from pathlib import Path
 from typing import Final
@@ -10,9 +9,9 @@ from typing import Final
 from sidecar.core.flink.znode_paths import namespace
 from sidecar.settings.cluster.flink_conf import configurations, read_flink_conf
 from sidecar.settings.cluster.kubernetes import read_kubernetes
+from sidecar.settings.cluster.quorum import check_path, read_quorum
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MILLISECOND, SECOND
-from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import ClusterSettings, ZooKeeperSettings
@@ -25,7 +24,6 @@ IMAGE_CONF_DIR: Final = Path("/opt/flink/conf")
 
 _log = logging.getLogger(__name__)
 
-_SERVER = re.compile(r"(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
 """The settings that name a cluster."""
 
@@ -90,12 +88,12 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
 
     root, cluster_id = get("root"), get("cluster_id")
     for path in (root, cluster_id):
-        _check_path(path, path.text.strip("/"))
+        check_path(path, path.text.strip("/"))
     name = cluster_id.text.strip("/") or root.text.strip("/")
     if not name:
         raise cluster_id.error("root and cluster id are both empty: give the cluster an id")
     found = ZooKeeperSettings(
-        quorum=_quorum(settings["zookeeper"]),
+        quorum=read_quorum(settings["zookeeper"]),
         namespace=namespace(root.text, cluster_id.text),
         cluster_id=name,
         session_timeout=_timeout(get("session_timeout")),
@@ -118,26 +116,6 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
 def _has_identity(settings: ZooKeeperSettings) -> bool:
     """Whether the server can identify us."""
     return bool(settings.sasl or settings.authorization or (settings.tls and settings.tls.certificate_file))
-
-
-def _quorum(setting: Setting) -> str:
-    quorum = "".join(setting.text.split())
-    servers, slash, chroot = quorum.partition("/")
-    for server in servers.split(","):
-        match = _SERVER.fullmatch(server)
-        if not match or not 0 < int(match["port"] or 2181) < 1 << 16:
-            raise setting.invalid("is not a list of ZooKeeper servers: write it like zk-1:2181,zk-2:2181")
-        if not is_host(match["host"]):
-            raise setting.invalid(f"is not a list of ZooKeeper servers: {match['host']} is no IP address")
-    if slash:
-        _check_path(setting, chroot)
-    return quorum
-
-
-def _check_path(setting: Setting, path: str) -> None:
-    """Raise SettingsError if `path`, without its outer slashes, breaks ZooKeeper's rules."""
-    if path and any(part in {"", ".", ".."} for part in path.split("/")):
-        raise setting.invalid("is not a ZooKeeper path: it has an empty part, or one that is . or ..")
 
 
 def _timeout(timeout: Setting) -> float:

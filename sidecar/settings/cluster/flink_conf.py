@@ -13,14 +13,15 @@ from typing import Final, NamedTuple
 from sidecar.settings.cluster.flink_map import parse_flink_map
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import format_duration, parse_flink_duration
-from sidecar.settings.file.nodes import MappingNode, ScalarNode
+from sidecar.settings.file.nodes import ListNode, MappingNode, ScalarNode
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError
+from sidecar.settings.file.settings_error import NO_VALUE, SettingsError
 
 STANDARD: Final = "config.yaml"
 LEGACY: Final = "flink-conf.yaml"
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+_BYTE_ORDER_MARK: Final = "\ufeff"
 _NUMBER = re.compile(r"[-+]?(0o[0-7]+|0x[0-9a-fA-F]+|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))")
 _KEPT_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 
@@ -59,19 +60,23 @@ class _Option(NamedTuple):
 
     keys: tuple[str, ...]
     ours: Callable[[_Entry], str]
+    takes_quotes: bool = False
+    """Whether Flink runs with quotes in the value, where the format of the file gives them no meaning."""
 
 
 _TYPE: Final = _Option(("high-availability.type", "recovery.mode", "high-availability"), _as_is)
 
 
-def _renamed(name: str, ours: Callable[[_Entry], str]) -> _Option:
-    return _Option((f"high-availability.{name}", f"recovery.{name}"), ours)
+def _renamed(name: str, ours: Callable[[_Entry], str], *, takes_quotes: bool = False) -> _Option:
+    return _Option((f"high-availability.{name}", f"recovery.{name}"), ours, takes_quotes)
 
 
 _ZOOKEEPER: Final[Mapping[str, _Option]] = {
     "zookeeper": _renamed("zookeeper.quorum", _as_is),
-    "root": _renamed("zookeeper.path.root", _name),
-    "cluster_id": _Option(("high-availability.cluster-id", *_renamed("zookeeper.path.namespace", _name).keys), _name),
+    "root": _renamed("zookeeper.path.root", _name, takes_quotes=True),
+    "cluster_id": _Option(
+        ("high-availability.cluster-id", *_renamed("zookeeper.path.namespace", _name).keys), _name, takes_quotes=True
+    ),
     "session_timeout": _renamed("zookeeper.client.session-timeout", _timeout),
     "connection_timeout": _renamed("zookeeper.client.connection-timeout", _timeout),
     "tolerate_suspended_connections": _Option(
@@ -132,6 +137,8 @@ class HighAvailability(NamedTuple):
     path: Path
     mode: str
     options: Mapping[str, Setting]
+    kind: Setting | None = None
+    """`mode` as it is written; None: it is not."""
 
     def meaning(self) -> tuple[str, dict[str, str | None]]:
         """Equal for two files that agree."""
@@ -149,15 +156,15 @@ class HighAvailability(NamedTuple):
                 )
             case "ZOOKEEPER" if "zookeeper" not in self.options:
                 raise SettingsError(f"{self.path}: {_ZOOKEEPER['zookeeper'].keys[0]} is missing: set it, or {instead}")
-            case "ZOOKEEPER" | "KUBERNETES":
-                return
-        raise SettingsError(f"{key} names a custom factory class, and its leader store is not known: {instead}")
+            case _ if self.kind and self.mode not in {"ZOOKEEPER", "KUBERNETES"}:
+                raise self.kind.invalid(f"is a custom factory class, and its leader store is not known: {instead}")
 
 
 def _read(path: Path) -> HighAvailability:
     from sidecar.settings.file.document import read_text  # noqa: PLC0415  imports ruamel.yaml
 
-    return high_availability(path, read_text(path), {})
+    # Flink reads YAML without a byte order mark, and lines with it.
+    return high_availability(path, read_text(path, keep_mark=path.name == LEGACY), {})
 
 
 def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> HighAvailability:
@@ -173,8 +180,8 @@ def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> H
     if kind and (mode == "KUBERNETES" or mode.endswith(_KUBERNETES_FACTORY)):
         namespace = Setting(_NAMESPACE, f"{path}: Flink's default of kubernetes.namespace")
         options = {"kubernetes": kind, "namespace": namespace} | _options(_KUBERNETES, values, path)
-        return HighAvailability(path, "KUBERNETES", options)
-    return HighAvailability(path, mode, _options(_ZOOKEEPER, values, path) | _authorization(values, path))
+        return HighAvailability(path, "KUBERNETES", options, kind)
+    return HighAvailability(path, mode, _options(_ZOOKEEPER, values, path) | _authorization(values, path), kind)
 
 
 def _options(options: Mapping[str, _Option], values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:
@@ -184,11 +191,20 @@ def _options(options: Mapping[str, _Option], values: Mapping[str, _Entry], path:
         if key is not None:
             entry = values[key]
             setting = Setting(entry.text, f"{path}:{entry.line}: {key}")
+            if path.name == LEGACY and not {*entry.text[:1], *entry.text[-1:]}.isdisjoint("\"'"):
+                _check_quotes(setting, takes_quotes=option.takes_quotes)
             try:
                 found[name] = Setting(option.ours(entry), setting.location, setting.written)
             except ValueError as error:
                 raise setting.invalid(str(error)) from error
     return found
+
+
+def _check_quotes(setting: Setting, *, takes_quotes: bool) -> None:
+    problem = f"has quotes, which are a part of the value in {LEGACY}"
+    if not takes_quotes:
+        raise setting.invalid(f"{problem}: remove them")
+    _log.warning("%s: the value %s, for Flink too", setting.location, problem)
 
 
 def _authorization(values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:
@@ -212,6 +228,12 @@ def _authorization(values: Mapping[str, _Entry], path: Path) -> dict[str, Settin
 
 def _lines(text: str, path: Path) -> Iterator[tuple[str, _Entry]]:
     """`flink-conf.yaml`: one `key: value` per line, `#` begins a comment anywhere, quotes have no meaning, the last duplicate wins."""
+    marked, _, _ = text.removeprefix(_BYTE_ORDER_MARK).partition(":")
+    if text.startswith(_BYTE_ORDER_MARK) and (key := marked.strip(_JAVA_BLANKS)) in _KEYS:
+        raise SettingsError(
+            f"{path}:1: the file begins with a byte order mark, which is a part of the first key to Flink, so Flink does "
+            f"not read {key}: save the file without it"
+        )
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         content = line.split("#", 1)[0]
         key, _, value = (part.strip(_JAVA_BLANKS) for part in content.partition(": "))
@@ -238,4 +260,5 @@ def _flat(table: MappingNode, path: Path, prefix: str = "") -> Iterator[tuple[st
                 rewritten = node.plain and bool(_NUMBER.fullmatch(text)) and not _KEPT_NUMBER.fullmatch(text)
                 yield key, _Entry(text, node.line, rewritten)
             case _ if key in _KEYS:
-                raise SettingsError(f"{path}:{node.line}: {key} must be a single value")
+                problem = "must be a single value" if isinstance(node, ListNode) else NO_VALUE
+                raise SettingsError(f"{path}:{table.lines[name]}: {key} {problem}")

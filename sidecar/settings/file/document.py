@@ -32,8 +32,10 @@ MAX_DEPTH: Final = 32
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-def read_text(path: Path, at_most: int = MAX_BYTES) -> str:
-    """The content of a configuration file. Raises SettingsError: unreadable, larger than `at_most` bytes, not UTF-8."""
+def read_text(path: Path, at_most: int = MAX_BYTES, *, keep_mark: bool = False) -> str:
+    """The content of a configuration file, without a byte order mark unless `keep_mark`.
+
+    Raises SettingsError: unreadable, larger than `at_most` bytes, not UTF-8."""
     try:
         with path.open("rb") as file:
             content = file.read(at_most + 1)
@@ -42,7 +44,7 @@ def read_text(path: Path, at_most: int = MAX_BYTES) -> str:
     if len(content) > at_most:
         raise SettingsError(f"{path}: is larger than {at_most >> 10} KiB and cannot be a configuration file")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8" if keep_mark else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise SettingsError(f"{path}:{line}: is not UTF-8 text: save the file as UTF-8") from error

@@ -8,7 +8,7 @@ from typing import TypeVar
 from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.schema import Keys
 from sidecar.settings.file.setting import Setting, in_file
-from sidecar.settings.file.settings_error import Place, SettingsError, did_you_mean, quoted
+from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, did_you_mean, quoted
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -137,7 +137,7 @@ class Section:
         if not isinstance(node, ScalarNode):
             raise SettingsError(f"{location}: must be a single value", place)
         if node.empty:
-            raise SettingsError(f"{location}: has no value: give it one, or remove it", place)
+            raise SettingsError(f"{location}: {NO_VALUE}", place)
         return in_file(node.text, location, self._folder, place)
 
 

@@ -133,6 +133,7 @@ class Setting(Struct, frozen=True):
 def in_file(text: str, location: str, folder: Path | None = None, place: Place | None = None) -> Setting:
     """A value of a file: `${NAME}` is replaced by that environment variable, `$${` by a plain `${`.
 
+    A variable from a Secret that was made with `echo` ends with a line break: it is left out.
     Raises SettingsError: the variable is not set (the error has its name, never a content), or the text has more than one line.
     """
 
@@ -146,7 +147,12 @@ def in_file(text: str, location: str, folder: Path | None = None, place: Place |
             )
         if name not in os.environ:
             raise SettingsError(f"{location}: the environment variable {name} is not set", place)
-        return os.environ[name]
+        value = os.environ[name].rstrip("\r\n")
+        if not value.isprintable():
+            raise SettingsError(
+                f"{location}: the environment variable {name} must hold one line of printable text", place
+            )
+        return value
 
     return _printable(Setting(_VARIABLE.sub(fill, text), location, text, folder, place))
 
@@ -162,7 +168,7 @@ def overrides_of(overrides: Mapping[str, object]) -> tuple[dict[str, Setting], d
         if value is not None:
             text = "true" if value is True else str(value)
             line[name] = _printable(Setting(text, f"--{name.replace('_', '-')}"))
-        if text := os.environ.get(variable, ""):
+        if text := os.environ.get(variable, "").rstrip("\r\n"):
             environment[name] = _printable(Setting(text, variable))
     return line, environment
 

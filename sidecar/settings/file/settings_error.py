@@ -3,12 +3,21 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sidecar.core.errors import OperatorError
 
-_HARMLESS = re.compile(r"[\w ${}.,:;/+*-]{0,60}")
-_SECRETIVE = ("://", "//", "@")
+NO_VALUE: Final = "has no value: give it one, or remove it"
+_LONGEST: Final = 200
+"""Characters of a value that an error quotes."""
+_SEARCHED: Final = 1000
+"""Characters of a value in which a secret is looked for: more than are quoted, so that none is cut in two."""
+_SECRETIVE = re.compile(
+    r"://|^([A-Za-z][\w+.-]*)?//|:[^:]*@|/\S*[?&][^=]+="  # of a URL: its scheme, user and password, query
+    r"|\b(?=\w*[A-Z])(?=\w*[a-z])(?=\w*[0-9])[\w-]{65,}"  # a token
+)
+_ADDRESS = re.compile(r"(?:https?|tcp|zk|zookeeper)://[\w.:\[\]-]+(?:,[\w.:\[\]-]+)*/?", re.ASCII)
+"""A URL of servers, without anything that could be a secret."""
 
 
 class Place(NamedTuple):
@@ -30,9 +39,11 @@ class SettingsError(OperatorError):
 
 
 def quoted(text: str) -> str:
-    """`text` in quotes, unless it might be a misplaced notification URL, which holds secrets."""
-    harmless = _HARMLESS.fullmatch(text) and not any(mark in text for mark in _SECRETIVE)
-    return f'"{text}"' if harmless else "<not shown>"
+    """`text` in quotes, shortened, unless it might be a misplaced notification URL or token."""
+    if _SECRETIVE.search(text[:_SEARCHED]) and not _ADDRESS.fullmatch(text):
+        return "<not shown: it may be a secret>"
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return f"'{shown}'" if '"' in shown and "'" not in shown else f'"{shown}"'
 
 
 def did_you_mean(known: Iterable[str], text: str) -> str:

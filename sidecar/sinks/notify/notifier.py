@@ -11,7 +11,9 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec import convert, json
@@ -87,7 +89,11 @@ class Notifier:
         self._threads: list[ServiceThread] = []
         self._changed = threading.Condition()
         self._waiting: deque[Delivery] = deque()
+        self._asking: list[SharedLedger] = []
+        """Those whose answer a worker waits for. Their calls are serialized, so another one would only wait too."""
         self._sending: set[Child] = set()
+        self._sendings = threading.BoundedSemaphore(workers)
+        """Each needs a process."""
         self._heartbeat_warned: set[str] = set()
         """Destinations whose plugin sends no heartbeat; each is logged once."""
         self._stopping = False
@@ -98,7 +104,12 @@ class Notifier:
         with self._changed:
             if self._threads or self._stopping:
                 return
-            works = [self._begin, *[self._work] * (self._workers - 1)]
+            # One more for each ledger, whose store may keep a worker waiting: from now on, before any delivery is taken.
+            self._asking.extend(self._ledgers.values())
+            works: list[Callable[[], None]] = [
+                *(partial(self._begin, ledger) for ledger in self._ledgers.values()),
+                *[self._work] * self._workers,
+            ]
             self._threads = [ServiceThread(work, f"notifier-{number}") for number, work in enumerate(works)]
             for thread in self._threads:
                 thread.start()
@@ -142,32 +153,61 @@ class Notifier:
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0))
 
-    def _begin(self) -> None:
-        for ledger in self._ledgers.values():
+    def _begin(self, ledger: SharedLedger) -> None:
+        with self._asked(ledger):
             ledger.begin()
         self._work()
 
     def _work(self) -> None:
         while True:
-            unmarked = [ledger for ledger in self._ledgers.values() if ledger.has_unmarked]
+            unmarked = any(ledger.has_unmarked for ledger in self._ledgers.values())
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopping, _MARK_EVERY if unmarked else None)
+                self._changed.wait_for(lambda: self._next() or self._stopping, _MARK_EVERY if unmarked else None)
                 if self._stopping:
                     return
-                delivery = self._waiting.popleft() if self._waiting else None
+                if delivery := self._next():
+                    self._waiting.remove(delivery)
+                ledger = self._ledger_of(delivery) if delivery else self._unmarked()
+                if ledger:
+                    self._asking.append(ledger)
             if delivery:
                 self._report(delivery, self._attempt(delivery))
-            else:
-                for ledger in unmarked:
+            elif ledger:
+                with self._asked(ledger):
                     ledger.retry_marks()
+
+    def _next(self) -> Delivery | None:
+        """The first delivery whose ledger keeps no other worker waiting: a store that hangs delays no other cluster."""
+        return next((each for each in self._waiting if self._is_free(self._ledger_of(each))), None)
+
+    def _unmarked(self) -> SharedLedger | None:
+        return next((each for each in self._ledgers.values() if each.has_unmarked and self._is_free(each)), None)
+
+    def _is_free(self, ledger: SharedLedger | None) -> bool:
+        return ledger is None or ledger not in self._asking
+
+    def _ledger_of(self, delivery: Delivery) -> SharedLedger | None:
+        others = self._ledgers.get(self._others)
+        return self._ledgers.get(delivery.cluster_id, others) if delivery.parts else None
+
+    @contextmanager
+    def _asked(self, ledger: SharedLedger) -> Iterator[None]:
+        """The ledger is asked within; `_asking` has it until then."""
+        try:
+            yield
+        finally:
+            with self._changed:
+                if ledger in self._asking:
+                    self._asking.remove(ledger)
+                self._changed.notify_all()
 
     def _attempt(self, delivery: Delivery) -> Attempt:
         """Send, unless another sidecar has or is about to. Raises nothing: every delivery is settled."""
-        others = self._ledgers.get(self._others)
-        ledger = self._ledgers.get(delivery.cluster_id, others) if delivery.parts else None
+        ledger = self._ledger_of(delivery)
         if ledger is None:
             return self._send(delivery)
-        permit = ledger.claim(delivery) if delivery.is_shared else ledger.unclaimed(delivery)
+        with self._asked(ledger):
+            permit = ledger.claim(delivery) if delivery.is_shared else ledger.unclaimed(delivery)
         if permit.outcome is not None:
             return Attempt(permit.outcome, permit.detail)
         doubtful = delivery.possible_duplicate or permit.possible_duplicate
@@ -185,6 +225,12 @@ class Notifier:
         endpoint = self._endpoints.get(delivery.destination)
         if endpoint is None:
             return Attempt(DeliveryOutcome.UNDELIVERABLE, "this destination is not configured any more")
+        with self._sendings:
+            if self._cut_off:
+                return Attempt(DeliveryOutcome.FAILED, "not sent: the sidecar is stopping")
+            return self._send_to(endpoint, delivery, until)
+
+    def _send_to(self, endpoint: Endpoint, delivery: Delivery, until: Callable[[], float]) -> Attempt:
         try:
             child = _sender()
         except Exception as error:  # noqa: BLE001  every attempt is settled

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sidecar.core.cluster.causes import AT_ONCE, RELATED, Cause, Confidence, Facts, Loss, verdict
 from sidecar.core.cluster.plans import Intent, Plan
+from sidecar.core.flink.leadership import is_own_host
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Store
 from tests.core.cluster import test_recorded_configmaps, test_recorded_failovers
@@ -61,6 +62,11 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     ),
     (IN_PLACE | {"counted_on": False}, Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM),
     (IN_PLACE | IN_KUBERNETES | {"same_process": False}, Cause.RESTARTED_IN_PLACE, Confidence.HIGH),
+    (
+        IN_PLACE | IN_KUBERNETES | {"same_process": False, "is_own_place": False},
+        Cause.RESTARTED_IN_PLACE,
+        Confidence.MEDIUM,
+    ),
     (SAME, Cause.SAME_PROCESS_REELECTION, Confidence.HIGH),
     (IN_PLACE | {"counted_on": True}, Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM),
     (SAME | {"unseen": True}, Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM),
@@ -199,3 +205,23 @@ def test_recorded_faults_in_kubernetes_have_their_causes(version: str, causes: l
     """The same, with leases. What ends with nobody leading is not over."""
     episodes = test_recorded_configmaps.watched(version).episodes
     assert [(phase, episode.cause, episode.confidence) for phase, episode in episodes] == causes
+
+
+@pytest.mark.parametrize(
+    ("host", "in_zookeeper", "in_kubernetes"),
+    [
+        ("10.1.2.3", True, True),
+        ("[2001:db8::1]", True, True),
+        ("jm-0.example.com", True, False),
+        ("flink-jobmanager", True, False),
+        ("flink-jobmanager.flink.svc.cluster.local", False, False),
+        ("localhost", False, False),
+        ("127.0.0.1", False, False),
+        ("[::1]", False, False),
+    ],
+)
+def test_a_service_and_localhost_are_nobodys_own_host(host: str, in_zookeeper: bool, in_kubernetes: bool) -> None:
+    """Two JobManagers behind them have the same address."""
+    address = f"pekko.tcp://flink@{host}:6123/user/rpc/dispatcher_0"
+    assert is_own_host(address, in_kubernetes=False) is in_zookeeper
+    assert is_own_host(address, in_kubernetes=True) is in_kubernetes

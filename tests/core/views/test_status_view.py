@@ -2,10 +2,22 @@
 
 from msgspec.structs import replace
 
+from sidecar.core.moment import SECOND, timestamp
+from sidecar.core.observations import ClustersListed, StoreRefused
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import ClusterStatus, JournalStatus, Outcome, Status, joined, status
-from tests.kit.cluster import CLUSTER, DISPATCHER, B
-from tests.kit.core_sidecar import Sidecar, watching
+from sidecar.core.views.status_view import (
+    ClusterStatus,
+    JournalStatus,
+    LeaderStatus,
+    Outcome,
+    Status,
+    joined,
+    status,
+    with_beginnings,
+)
+from tests.kit.cluster import CLUSTER, DISPATCHER, START, A, B
+from tests.kit.config_maps import ConfigMaps
+from tests.kit.core_sidecar import LeaseSidecar, Sidecar, watching
 from tests.kit.fake_flink import Flink
 
 
@@ -91,3 +103,79 @@ def test_no_cluster_at_all_is_blind() -> None:
     found = status(Snapshot(watching()[1].moment), None)
     assert (found.outcome, found.clusters) == (Outcome.BLIND, [])
     assert found.problems
+
+
+MINUTE = 60 * SECOND
+
+
+def leased(ahead: int) -> tuple[Flink, LeaseSidecar]:
+    """A cluster in Kubernetes whose leader's clock is `ahead` by so many microseconds, and the sidecar that has just read it."""
+    config_maps = ConfigMaps()
+    flink = Flink(config_maps).elect(A)
+    sidecar = LeaseSidecar(flink)
+    for each in config_maps.maps.values():
+        assert each.lease is not None
+        each.lease["acquireTime"] = timestamp(sidecar.now + ahead)
+    sidecar.connects()
+    return flink, sidecar
+
+
+def first_observed(sidecar: LeaseSidecar) -> str:
+    return timestamp(sidecar.state.clusters[CLUSTER].components[DISPATCHER].since.wall)
+
+
+def of_dispatcher(found: Status) -> LeaderStatus:
+    (leader,) = [each for each in only(found).leaders if each.component == "dispatcher"]
+    return leader
+
+
+def test_a_leader_in_kubernetes_leads_since_it_acquired_its_lease() -> None:
+    """By its own clock."""
+    _, sidecar = leased(-20 * MINUTE)
+    leader = of_dispatcher(status(Snapshot(sidecar.moment, with_beginnings(sidecar.state)), None))
+    assert (leader.since, round(leader.age_seconds)) == (timestamp(START - 20 * MINUTE), 20 * 60)
+
+
+def test_a_lease_that_was_acquired_in_the_future_says_nothing() -> None:
+    """The clock of that JobManager is ahead: the beginning is unknown, not the moment at which the command was started."""
+    _, sidecar = leased(5 * MINUTE)
+    leader = of_dispatcher(status(Snapshot(sidecar.moment, with_beginnings(sidecar.state)), None))
+    assert (leader.since, leader.observed_since) == (None, first_observed(sidecar))
+
+
+def test_a_running_sidecar_knows_that_such_a_leader_is_older() -> None:
+    """The same leader was there when it began to observe."""
+    flink, sidecar = leased(5 * MINUTE)
+    sidecar.now += 20 * MINUTE
+    reader = LeaseSidecar(flink)
+    reader.now = sidecar.now
+    live = with_beginnings(reader.connects().state)
+    leader = of_dispatcher(status(Snapshot(reader.moment, joined(live, sidecar.state, running=True)), None))
+    assert (leader.since, leader.observed_since, round(leader.age_seconds)) == (
+        None,
+        first_observed(sidecar),
+        20 * 60,
+    )
+
+
+def test_a_store_that_refuses_is_blind_and_says_why() -> None:
+    """Until everything has been read, or the connection changes."""
+    _, sidecar = watching()
+    unread = Sidecar(Flink(), sidecar.policy)
+    unread.reconnects()
+    unread.observe(StoreRefused(unread.moment, CLUSTER, "/flink/leader: no permission to read it"))
+    found = status(Snapshot(unread.moment, unread.state, policy=unread.policy), None)
+    assert (found.outcome, only(found).sentence) == (
+        Outcome.BLIND,
+        "the store does not let it be read: /flink/leader: no permission to read it",
+    )
+    unread.is_cut_off()
+    assert unread.state.clusters[CLUSTER].refused is None
+
+
+def test_a_search_that_is_refused_says_why() -> None:
+    """In place of the clusters."""
+    _, sidecar = watching()
+    sidecar.observe(ClustersListed(sidecar.moment, "namespace flink of Kubernetes", None, 0, "no permission (403)"))
+    found = status(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy), None)
+    assert "cannot see which clusters are in namespace flink of Kubernetes: no permission (403)" in found.problems

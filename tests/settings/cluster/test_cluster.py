@@ -22,12 +22,62 @@ def test_a_quorum_is_what_zookeepers_clients_take(quorum: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "quorum", ["", ",", "zk:", "zk:0", "zk:65536", "zk:2181,", "zk://zk:2181", "u:p@zk:2181", "zk:1;zk:2", "a/../b"]
+    "quorum",
+    [
+        "",
+        ",",
+        "zk:0",
+        "zk:65536",
+        "zk:x",
+        "[::1]:",
+        "zk://zk:2181",
+        "u:p@zk:2181",
+        "zk:1;zk:2",
+        "a/../b",
+        "a//b",
+        "::1",
+    ],
 )
 def test_anything_else_is_no_quorum(quorum: str) -> None:
     """The line says what is wrong before anything is connected to."""
     with pytest.raises(SettingsError, match=r"^--zookeeper: .* is not a (list of ZooKeeper servers|ZooKeeper path)"):
         load_cluster({"zookeeper": quorum})
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("zk-1:2181,", "zk-1:2181"),
+        (",zk-1:2181, ,zk-2:2181,", "zk-1:2181,zk-2:2181"),
+        ("zk-1:,zk-2", "zk-1,zk-2"),
+        ("zk:02181,zk:+2181/", "zk:2181,zk:2181"),
+        ("2001:db8::1:2181,[2001:db8::2]:2181/a", "[2001:db8::1]:2181,[2001:db8::2]:2181/a"),
+    ],
+)
+def test_a_quorum_is_read_as_flinks_own_client_reads_it(written: str, read: str) -> None:
+    """Empty parts are dropped, and the port follows the last colon: what ConnectStringParser of ZooKeeper 3.9.5 returned."""
+    assert in_zookeeper(load_cluster({"zookeeper": written})).quorum == read
+
+
+@pytest.mark.parametrize(
+    ("quorum", "problem"),
+    [
+        (
+            "zk-1:2181/a,zk-2:2181/a",
+            "ZooKeeper's client takes everything after the first slash for the chroot: give the chroot once",
+        ),
+        ("zk-1:2181/a,zk-2", "give the chroot once, after the last server, like zk-1:2181,zk-2:2181/chroot"),
+        ("2001:db8::1", "write an IPv6 address in brackets, like [2001:db8::1]:2181"),
+        ('"zk-1:2181"', "'\"zk-1:2181\"' is not a list of ZooKeeper servers: write it like zk-1:2181,zk-2:2181"),
+        ("zk://zk:2181", '"zk://zk:2181" is not'),
+    ],
+)
+def test_what_is_wrong_with_a_quorum_is_shown_with_its_value(quorum: str, problem: str) -> None:
+    """A quorum is no secret. A chroot after each server would be one odd chroot to Flink, too."""
+    with pytest.raises(SettingsError) as error:
+        load_cluster({"zookeeper": quorum})
+    assert problem in str(error.value)
+    assert quorum in str(error.value)
 
 
 @pytest.mark.parametrize(

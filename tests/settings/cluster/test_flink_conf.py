@@ -173,8 +173,10 @@ NO_HA = (
         ),
         (
             "high-availability.type: com.example.ConsulHaServicesFactory\n",
-            "CONF/config.yaml: high-availability.type names a custom factory class, and its leader store is not known: "
-            + INSTEAD,
+            (
+                'CONF/config.yaml:1: high-availability.type: "com.example.ConsulHaServicesFactory" is a custom factory class, and its '
+                f"leader store is not known: {INSTEAD}"
+            ),
         ),
         (
             "high-availability.type: zookeeper\n",
@@ -219,6 +221,86 @@ NO_HA = (
 def test_a_flink_that_cannot_be_watched_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
     """What is wrong, where it stands, and what to do instead."""
     assert error_of(write(tmp_path, config=text)) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('high-availability.type: "zookeeper"', "high-availability.type: '\"zookeeper\"'"),
+        (
+            'high-availability.zookeeper.quorum: "zk-1:2181,zk-2:2181"',
+            "high-availability.zookeeper.quorum: '\"zk-1:2181,zk-2:2181\"'",
+        ),
+        ("high-availability.zookeeper.quorum: 'zk-1:2181'", "high-availability.zookeeper.quorum: \"'zk-1:2181'\""),
+        (
+            'high-availability.zookeeper.client.session-timeout: "5 s"',
+            "high-availability.zookeeper.client.session-timeout: '\"5 s\"'",
+        ),
+    ],
+)
+def test_quotes_in_flink_conf_yaml_are_named(tmp_path: Path, line: str, problem: str) -> None:
+    """They are a part of the value there, and Flink does not start with them."""
+    assert error_of(write(tmp_path, legacy=f"{FLAT}{line}\n")) == (
+        f"CONF/flink-conf.yaml:9: {problem} has quotes, which are a part of the value in flink-conf.yaml: remove them"
+    )
+
+
+def test_a_kubernetes_cluster_id_in_quotes_is_shown(tmp_path: Path) -> None:
+    """It is no secret, and the quotes are what is wrong with it."""
+    text = 'high-availability: kubernetes\nkubernetes.cluster-id: "orders"\n'
+    assert error_of(write(tmp_path, legacy=text)) == (
+        "CONF/flink-conf.yaml:2: kubernetes.cluster-id: '\"orders\"' has quotes, which are a part of the value in "
+        "flink-conf.yaml: remove them"
+    )
+
+
+def test_a_path_in_quotes_is_the_path_that_flink_uses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Flink runs below a node whose name has quotes; so it is watched there, with a warning."""
+    text = FLAT.replace("/orders", '"orders"')
+    with caplog.at_level(logging.WARNING):
+        assert load_cluster({"flink_conf": write(tmp_path, legacy=text)}).namespace == '/prod/"orders"'
+    (message,) = caplog.messages
+    assert message.endswith(
+        "conf.yaml:3: high-availability.cluster-id: the value has quotes, which are a part of the value in flink-conf.yaml, for Flink too"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ("high-availability:\n  type: zookeeper\n  zookeeper:\n    quorum:\n", 4, "high-availability.zookeeper.quorum"),
+        ("high-availability:\n  type: zookeeper\n  cluster-id: ~\n", 3, "high-availability.cluster-id"),
+        ("high-availability:\n", 1, "high-availability"),
+    ],
+)
+def test_a_value_that_a_template_left_empty_is_named_with_its_line(
+    tmp_path: Path, text: str, line: int, key: str
+) -> None:
+    """The line of the key, not the one after it."""
+    assert error_of(write(tmp_path, config=text)) == (
+        f"CONF/config.yaml:{line}: {key} has no value: give it one, or remove it"
+    )
+
+
+def test_a_byte_order_mark_in_flink_conf_yaml_hides_the_first_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Flink 1.20.5 takes it for a part of the key. In front of anything else it changes nothing here."""
+    (tmp_path / "flink-conf.yaml").write_text(FLAT.lstrip(), encoding="utf-8-sig")
+    assert error_of(tmp_path) == (
+        "CONF/flink-conf.yaml:1: the file begins with a byte order mark, which is a part of the first key to Flink, so Flink does "
+        "not read high-availability.type: save the file without it"
+    )
+    (tmp_path / "flink-conf.yaml").write_text(f"# ours\n{FLAT}", encoding="utf-8-sig")
+    with caplog.at_level(logging.WARNING):
+        assert load_cluster({"flink_conf": tmp_path}) == ORDERS
+    assert caplog.messages == [f'{tmp_path}/flink-conf.yaml:1: is not "key: value", ignored as Flink ignores it']
+
+
+def test_a_byte_order_mark_in_config_yaml_is_none_to_flink(tmp_path: Path) -> None:
+    """A YAML reader takes it off."""
+    (tmp_path / "config.yaml").write_text(FLAT.lstrip(), encoding="utf-8-sig")
+    assert load_cluster({"flink_conf": tmp_path}) == ORDERS
 
 
 def test_a_cluster_id_of_digits_is_kept_where_flink_keeps_it(tmp_path: Path) -> None:

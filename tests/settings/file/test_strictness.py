@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.endpoints import AppriseUrl
 from sidecar.settings import SettingsError, load
 from tests.settings.conftest import Write
 
@@ -175,6 +176,61 @@ def test_what_a_variable_holds_is_not_shown(write: Write, monkeypatch: pytest.Mo
     """A variable in a wrong place may hold a secret: the line shows its name only."""
     monkeypatch.setenv("TOKEN", "xoxb")
     assert error_of(write("trust_window: ${TOKEN}\n")).startswith('FILE:1: trust_window: "${TOKEN}" is not a duration')
+
+
+def test_the_line_break_of_a_secret_that_echo_made_is_left_out(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a file. Also within a URL, and in our own variables."""
+    monkeypatch.setenv("TOKEN", "secret\r\n")
+    monkeypatch.setenv("FLINK_HA_SIDECAR_OBSERVER", "jm-0\n")
+    config = write("receivers: [{name: a, urls: ['json://u:${TOKEN}@ops.example/${TOKEN}']}]\n")
+    read = load(config, {"zookeeper": "zk"})
+    endpoint = read.receivers[0].endpoints[0]
+    assert isinstance(endpoint, AppriseUrl)
+    assert (endpoint.url.reveal(), read.observer) == ("json://u:secret@ops.example/secret", "jm-0")
+
+
+def test_a_variable_of_two_lines_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content may be a secret."""
+    monkeypatch.setenv("TOKEN", "xoxb\nxoxb")
+    assert error_of(write("receivers: [{name: a, urls: ['${TOKEN}']}]\n")) == (
+        "FILE:1: receivers[0].urls[0]: the environment variable TOKEN must hold one line of printable text"
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "zk-1.zookeeper.svc.cluster.local:2181,zk-2.zookeeper.svc.cluster.local:2181;x",
+        "a=~b|c",
+        "[x]",
+        "x@y",
+        "a//b/c!",
+    ],
+)
+def test_a_value_that_is_no_secret_is_shown(value: str) -> None:
+    """However long it is, and whatever signs it has."""
+    with pytest.raises(SettingsError) as error:
+        load(None, {"zookeeper": f"zk,{value}!"})
+    assert value in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "mailto://alice:pw@host",
+        "mailto:alice:pw@host",
+        "alice:Winter@SecretTail9@host",
+        "//token/a",
+        "slack//token/a",
+        "ops.example/hook?token=pw",
+        f"eyJhbGciOiJIUzI1NiJ9.{'aB3' * 30}.x=",
+    ],
+)
+def test_what_may_be_a_misplaced_secret_is_not_shown(secret: str) -> None:
+    """URLs of notification services with a slip in them, too, and tokens."""
+    with pytest.raises(SettingsError) as error:
+        load(None, {"zookeeper": "zk", "observer": secret})
+    assert str(error.value).startswith("--observer: <not shown: it may be a secret> must be a name")
 
 
 def test_a_host_name_that_is_no_name_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:

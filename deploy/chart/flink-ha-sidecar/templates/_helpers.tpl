@@ -61,7 +61,9 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if .Values.nodeDrains }}{{ $_ := set $kubernetes "node_drains" true }}{{ end -}}
 {{- with $kubernetes }}{{ $_ := set $config "kubernetes" . }}{{ end -}}
 {{- with .Values.externalLabels }}{{ $_ := set $config "external_labels" . }}{{ end -}}
-{{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- $own := deepCopy .Values.config -}}
+{{- range $key, $value := .Values.config }}{{ if kindIs "invalid" $value }}{{ $_ := unset $own $key }}{{ end }}{{ end -}}
+{{- toYaml (mergeOverwrite $config $own) -}}
 {{- end -}}
 
 {{- /* Of a dictionary with root, feature and rule: what a feature that is switched on may do more. */ -}}
@@ -102,8 +104,10 @@ subjects:
 
 {{- define "flink-ha-sidecar.securityContext" -}}
 runAsNonRoot: true
+{{- if not .Values.platformAssignsIds }}
 runAsUser: 65532
 runAsGroup: 65532
+{{- end }}
 readOnlyRootFilesystem: true
 allowPrivilegeEscalation: false
 capabilities: {drop: [ALL]}
