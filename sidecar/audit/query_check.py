@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.session import own_session
+from sidecar.core.sanitize import clean
 
 _ACCEPTED: Final = "SELECT, WITH, VALUES, TABLE, EXPLAIN, SHOW and DESCRIBE"
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
@@ -95,7 +96,9 @@ def check_query(session: SparkSession, query: str) -> Asked:
         if name.endswith("WithUnresolvedIdentifier"):
             raise AuditError("cannot run the query: IDENTIFIER() hides the name; write the name itself")
         if name in _NAMES:
-            named.add(str(node.multipartIdentifier().last()).lower())
+            named.add(_own_name(node).lower())
+        elif name == "UnresolvedNamespace" and _parts(node) not in ([], ["default"]):
+            raise AuditError(f"cannot run the query: {_written(node)} is not of the audit log, which has no namespaces")
         elif found.is_plan and not metadata and not _is_in(_ALLOWED.parsed, found):
             problem = f"it is a command, or a part of it ({name}) is not of a query; accepted are {_ACCEPTED}"
             raise AuditError(f"cannot run the query: {problem}")
@@ -136,6 +139,25 @@ def _parsed(session: SparkSession, query: str) -> Any:
     return jsession.sessionState().sqlParser().parsePlan(query)
 
 
+def _parts(node: Any) -> list[str]:
+    identifier = node.multipartIdentifier()
+    return [str(identifier.apply(number)) for number in range(identifier.size())]
+
+
+def _written(node: Any) -> str:
+    return clean(".".join(_parts(node)))
+
+
+def _own_name(node: Any) -> str:
+    """The name of a table or view. Raises AuditError if it is qualified: a catalog would be asked for it, or a path be read."""
+    *qualified, name = _parts(node)
+    if qualified:
+        raise AuditError(
+            f"cannot run the query: {_written(node)} is no table or view of the audit log: their names have no dot"
+        )
+    return name
+
+
 def _check_function(node: Any, kind: str) -> None:
     match kind:
         case "UnresolvedFunction":
@@ -147,7 +169,7 @@ def _check_function(node: Any, kind: str) -> None:
         case _:
             return
     if name.lower() not in FUNCTIONS:
-        problem = f"there is no function {name}, or it is not accepted (docs/audit.md#queries)"
+        problem = f"there is no function {clean(name)}, or it is not accepted (docs/audit.md#queries)"
         raise AuditError(f"cannot run the query: {problem}")
 
 

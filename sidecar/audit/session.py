@@ -42,8 +42,11 @@ LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}
 _LOCAL_DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
     "spark.sql.shuffle.partitions": "16",
 }
+"""Spark listens on two ports also where it needs none, and deserializes what it is sent there: without a secret, which it makes itself, any
+user of this machine could run code as ours."""
 _STOP_SECONDS: Final = 30.0
 
 

@@ -275,6 +275,7 @@ class Alert(_Bounded, frozen=True):
     jobs_lost: _Count = 0
     ended: Moment | None = None
     unwanted: bool = False
+    left_behind: bool = False
     is_event: bool = False
     subjects: Annotated[tuple[_Id, ...], Meta(max_length=4)] = ()
     certain: bool = True

@@ -232,6 +232,8 @@ def test_hostile_queries_are_refused_before_anything_is_done(spark: SparkSession
         "SELECT count(*) OVER w FROM transitions WINDOW w AS (PARTITION BY (SELECT max(a) FROM global_temp.foreign_view))",
         "SELECT from_xml('<a>1</a>', 'a INT', map('rowValidationXSDPath', '/etc/passwd')).a",
         "SELECT * FROM global_temp.foreign_view",
+        "DESCRIBE global_temp.foreign_view",
+        "SHOW TABLES IN global_temp",
     ],
 )
 def test_audit_sql_refuses_them_in_one_line(spark: SparkSession, log: str, tmp_path: Path, query: str) -> None:

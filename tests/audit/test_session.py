@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from sidecar.audit.jvm import script_environment
 
@@ -122,6 +125,24 @@ def test_spark_starts_for_a_user_without_a_name_and_gets_no_secret(tmp_path: Pat
     )
     assert (done.stdout, done.stderr) == ("3 uid-1000650000 None /\n", "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_another_user_of_the_machine_cannot_speak_to_spark(spark: SparkSession) -> None:
+    """Spark's ports deserialize Java objects: who reaches them needs its secret."""
+    jvm: Any = spark.sparkContext._jvm
+    conf = jvm.org.apache.spark.SparkConf(False)
+    managers: Any = getattr(jvm.org.apache.spark, "SecurityManager$")
+    default = getattr(getattr(managers, "MODULE$"), "$lessinit$greater$default$3")()
+    without = jvm.org.apache.spark.SecurityManager(conf, getattr(getattr(jvm.scala, "None$"), "MODULE$"), default)
+    stranger = jvm.org.apache.spark.rpc.RpcEnv.create("stranger", "127.0.0.1", 0, conf, without, True)
+    address = jvm.org.apache.spark.rpc.RpcAddress("127.0.0.1", int(spark.conf.get("spark.driver.port") or 0))
+    try:
+        with pytest.raises(Py4JJavaError) as refused:
+            stranger.setupEndpointRef(address, "BlockManagerMaster")
+        assert "SaslMessage" in refused.value.java_exception.getCause().getMessage()
+    finally:
+        stranger.shutdown()
 
 
 @pytest.mark.parametrize(

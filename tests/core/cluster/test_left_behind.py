@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from sidecar.core import handover
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import Component, ComponentId
@@ -13,6 +14,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy.policy import Store
+from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, A
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.core_sidecar import POLICY, LeaseSidecar, Sidecar
@@ -93,6 +95,13 @@ def test_clusters_that_were_left_behind_are_one_message() -> None:
     sidecar.connects().waits(120)
     (message,) = sidecar.sent
     assert message.title == "[CRITICAL] 30 clusters: no leader for JobManager and 1 job"
+    [(fingerprint, group)] = sidecar.state.alerts.groups.items()
+    left = handover.written(names[0], handover.of(sidecar.policy, sidecar.state, names[0], sidecar.moment))
+    found = handover.read(left, names[0], sidecar.moment)
+    assert found
+    taken, _ = handover.adopt(sidecar.policy, State(), names[0], found, sidecar.moment)
+    assert taken.alerts.groups.keys() == {fingerprint}, "the next sidecar would notify of them once more"
+    assert set(taken.alerts.groups[fingerprint].members) <= set(group.members)
     flink.vacate()
     sidecar.sees_changes().waits(120)
     assert [each.title for each in sidecar.sent[1:]] == [
