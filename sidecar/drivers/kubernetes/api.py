@@ -37,7 +37,7 @@ _MOST_BYTES = 16 << 20
 """Of one object. The API server takes 1 MiB, which JSON escapes may make six times as long."""
 _MOST_PAGE_BYTES = 8 << 20
 _MOST_IN_PAGE = 500
-_FEW_IN_PAGE = 10
+_FEW_IN_PAGE = 4
 """Where it is not known how large they are: the API server encodes a whole page before it sends the first byte."""
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
