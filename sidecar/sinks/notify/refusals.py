@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sidecar.sinks.notify.service_answers import SERVICES, ServiceAnswer
@@ -18,6 +19,8 @@ _SHORT: Final = 300
 """Characters of a text that is a refusal as a whole."""
 _DEEPEST: Final = 3
 """Levels of a body that are looked into."""
+_MOST_ITEMS: Final = 100
+"""Of a list of answers that are looked at."""
 
 _CODES: Final = frozenset(
     (
@@ -28,11 +31,13 @@ _CODES: Final = frozenset(
 """Names of numeric codes, in lower case and without separators."""
 _ANSWERS: Final = frozenset(("ok", "success", "successful"))
 """Names of a yes or no."""
-_FLAGS: Final = frozenset(("accepted", "delivered", "sent"))
-"""Names of a yes or no, or of a number."""
+_FLAGS: Final = frozenset(("accepted", "delivered", "sent", "status", "result"))
+"""Names of a yes or no, or of something else: only `false` refuses."""
 _WORDS: Final = frozenset(("result", "status", "stat", "state", "type", "outcome", "code"))
 """Names of a word that says how it went."""
-_WRAPPERS: Final = frozenset(("meta", "ocs", "return", "response", "header", "head", "baseresp", "baseresponse"))
+_WRAPPERS: Final = frozenset(
+    ("meta", "ocs", "return", "response", "status", "header", "head", "baseresp", "baseresponse")
+)
 """Names of objects that hold the above. Others may hold what we have sent."""
 _ERRORS: Final = ("error", "errors", "errormessage", "err")
 _TEXTS: Final = (
@@ -83,7 +88,7 @@ def _refusal(body: object, text: str, scheme: str) -> Refusal | None:
     if isinstance(body, dict):
         return _of_object(body)
     if isinstance(body, list):
-        found = [_of_object(each) for each in body if isinstance(each, dict)]
+        found = [_of_object(each) for each in islice((each for each in body if isinstance(each, dict)), _MOST_ITEMS)]
         return found[0] if found and all(found) else None
     return _of_text(body if isinstance(body, str) else text)
 

@@ -73,6 +73,13 @@ def test_every_documented_service_is_tried() -> None:
     assert [scheme for scheme in SERVICES if scheme not in plugins.N_MGR] == []
 
 
+def test_a_list_of_many_answers_is_read_to_a_bound() -> None:
+    """What follows its first hundred answers is not looked at."""
+    refused, accepted = '{"code":5,"msg":"x"}', '{"code":0}'
+    assert refusal(f"[{','.join([refused] * 100 + [accepted])}]".encode()) == Refusal("5 x")
+    assert refusal(f"[{','.join([refused] * 99 + [accepted])}]".encode()) is None
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -96,6 +103,9 @@ def test_every_documented_service_is_tried() -> None:
         ('{"accepted":false}', "it gives no reason"),
         ('{"status":"invalid_credentials"}', "it gives no reason"),
         ('{"type":"error","message":"no flow"}', "no flow"),
+        ('{"status":false,"reason":"bad token"}', "bad token"),
+        ('{"result":false,"message":"no such chat"}', "no such chat"),
+        ('{"status":{"code":3,"message":"no such topic"}}', "3 no such topic"),
         ('{"result":"KO","details":{"text":"quota"}}', "quota"),
         ('[{"code":5,"msg":"x"}]', "5 x"),
         ('\ufeff{"code":5,"msg":"x"}', "5 x"),
@@ -134,7 +144,7 @@ def test_an_unknown_answer_may_ask_to_come_back_later(body: str) -> None:
         *('{"responseCode":"NEW_ALERT_CREATED"}', '{"state":"open","id":7}', '{"type":0}', '{"status":{"code":290}}'),
         *('{"result":"Request will be processed"}', '{"status":"failover received"}', '[{"code":5},{"code":0}]'),
         '{"data":{"code":5,"status":"error"}}',  # what was sent, perhaps
-        *('{"sent":0,"queued":1}', '{"delivered":0}'),
+        *('{"sent":0,"queued":1}', '{"delivered":0}', '{"state":false}', '{"status":0}', '{"status":{"code":0}}'),
         "[" * 100_000,
         '{"data":' + "[" * 900 + "]" * 900 + "}",
         '{"meta":' * 100_000,
