@@ -20,7 +20,10 @@ def _default_config() -> Path | None:
     """The configuration where none is given; None: there is none."""
     if named := os.environ.get(CONFIG_VARIABLE):
         return Path(named)
-    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+    try:
+        return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+    except OSError:
+        return DEFAULT_CONFIG  # it may be there: whoever reads it says why it cannot be read
 
 
 CONFIG: Final = click.option(

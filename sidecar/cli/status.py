@@ -132,19 +132,22 @@ def _print_leaders(cluster: ClusterStatus, width: int | None) -> None:
     rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in shown)
     print_table([header, *rows], width=width, flexible=[1], indent="  ")
     if more:
-        print_text(f"  and {more} more {'job' if more == 1 else 'jobs'} without a leader (all: -o wide)")
+        what = " without a leader" if all(leader.state == "vacant" for leader in more) else ""
+        print_text(f"  and {len(more)} more {'job' if len(more) == 1 else 'jobs'}{what} (all: -o wide)")
     if led:
         print_text(f"  and {counted(led, 'job')} with a leader")
 
 
-def _jobs_shown(leaders: Sequence[LeaderStatus], width: int | None) -> tuple[list[LeaderStatus], int, int]:
-    """The leaderships to list, and how many jobs without and with a leader are only counted: a table for people has few lines."""
+def _jobs_shown(
+    leaders: Sequence[LeaderStatus], width: int | None
+) -> tuple[list[LeaderStatus], list[LeaderStatus], int]:
+    """The leaderships to list, jobs that are only counted, and how many jobs have a leader: a table for people has few lines."""
     if not width:
-        return list(leaders), 0, 0
+        return list(leaders), [], 0
     jobs = [leader for leader in leaders if leader.job_id]
-    unled = [leader for leader in jobs if leader.state != "held"]
+    unled = sorted((leader for leader in jobs if leader.state != "held"), key=lambda leader: leader.state != "vacant")
     own = [leader for leader in leaders if not leader.job_id]
-    return [*own, *unled[:_MOST_JOBS]], len(unled[_MOST_JOBS:]), len(jobs) - len(unled)
+    return [*own, *unled[:_MOST_JOBS]], unled[_MOST_JOBS:], len(jobs) - len(unled)
 
 
 _Row = Sequence[str | Cell]

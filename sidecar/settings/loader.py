@@ -220,7 +220,7 @@ def _http(section: Section) -> HttpSettings:
 def _listening(setting: Setting) -> str:
     if not is_host(setting.not_empty()):
         raise setting.invalid("is no IP address, and no host name")
-    return setting.text
+    return setting.text.removeprefix("[").removesuffix("]")
 
 
 def _external_url(setting: Setting) -> str:

@@ -85,8 +85,10 @@ class Handovers:
             return
         self._stopping.set()
         deadline = time.monotonic() + STOP_SECONDS
-        for keeper in self._keepers.values():  # each writes a last time when it ends
-            keeper.join(max(0.0, deadline - time.monotonic()))
+        state = self._state()
+        for name, keeper in self._keepers.items():
+            if _is_seen(state, name):  # it is written a last time
+                keeper.join(max(0.0, deadline - time.monotonic()))
 
     def _keep(self, kept: "_Kept", watch: Callable[[str], None] | None) -> None:
         """Read what a previous sidecar left and have the cluster watched, if `watch` is given; then write until the end."""
@@ -106,16 +108,21 @@ class Handovers:
 
     def _write(self, kept: "_Kept", *, ended: bool = False) -> None:
         state = self._state()
-        cluster = state.clusters.get(kept.name)
         # While the store cannot be read, the previous document says what was last known.
-        if cluster and cluster.in_sight and cluster.ever_led:
+        if _is_seen(state, kept.name):
             try:
                 kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
             except Exception as error:  # noqa: BLE001  whatever it is, the other clusters' handovers are written
                 kept.fail(error)
                 return
+            cluster = state.clusters[kept.name]
             for host, pod in kept.pods.items() if merged(cluster.pods, kept.pods) is not cluster.pods else ():
                 self._observe(PodNamed(self._clock(), kept.name, host, pod))
+
+
+def _is_seen(state: State, name: str) -> bool:
+    cluster = state.clusters.get(name)
+    return cluster is not None and cluster.in_sight and cluster.ever_led
 
 
 class _Kept:

@@ -302,6 +302,12 @@ def test_its_notes_name_what_is_missing() -> None:
     assert [word for word in ("create secret", "spool.claim") if word in most] == []
 
 
+def pod_template(manifest: Manifest) -> Manifest:
+    spec = manifest["spec"]
+    template: Manifest = (spec["jobTemplate"]["spec"] if manifest["kind"] == "CronJob" else spec)["template"]
+    return template
+
+
 def test_uid_gid_and_fs_group_may_be_left_to_the_platform() -> None:
     """OpenShift's constraints assign them, and refuse a pod that names its own."""
     objects = rendered({**EVERYTHING, "platformAssignsIds": True})
@@ -314,15 +320,44 @@ def test_labels_and_annotations_of_pods_are_those_of_every_pod() -> None:
     """A service mesh has to let the audit's pods alone, too."""
     objects = rendered(EVERYTHING)
     deployment, cron_job = (of_kind(objects, kind) for kind in ("Deployment", "CronJob"))
-    templates = deployment["spec"]["template"], cron_job["spec"]["jobTemplate"]["spec"]["template"]
-    for metadata in (template["metadata"] for template in templates):
+    for metadata in (pod_template(each)["metadata"] for each in (deployment, cron_job)):
         assert metadata["labels"].items() >= {**EVERYTHING["labels"], **EVERYTHING["podLabels"]}.items()
         assert metadata["annotations"].items() >= EVERYTHING["podAnnotations"].items()
-    for each in objects:
+    for each in (*objects, {"kind": "Job", **cron_job["spec"]["jobTemplate"]}):
         assert each["metadata"]["labels"].items() >= EVERYTHING["labels"].items(), each["kind"]
         assert each["metadata"]["annotations"].items() >= EVERYTHING["annotations"].items(), each["kind"]
 
 
-def test_a_key_without_a_value_keeps_its_default() -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"config": None},
+        {"config": {"http": None}},
+        {"config": {"http": {"port": None}}},
+        {"config": {"spool": {"url": None}, "receivers": None}},
+        {"labels": None, "podLabels": None},
+        {"annotations": None, "podAnnotations": None},
+        {"serviceAccount": {"annotations": None}},
+    ],
+)
+def test_a_key_without_a_value_keeps_its_default(values: Values) -> None:
     """As a line that is left over in a values file has it."""
-    assert rendered({**REQUIRED, "config": {"http": None}}) == rendered(REQUIRED)
+    assert rendered({**REQUIRED, **values}) == rendered(REQUIRED)
+
+
+def test_a_part_without_values_is_refused_with_its_name() -> None:
+    """Helm takes the chart's own values of it away, too."""
+    with pytest.raises(HelmError, match="missing property 'audit'"):
+        rendered({**REQUIRED, "audit": None})
+
+
+def test_what_the_chart_sets_itself_stands_once() -> None:
+    """Labels by which a pod is found are never replaced; what is given for pods alone has precedence."""
+    given = {"app": "other", "team": "all", "app.kubernetes.io/component": "other", "release": "all"}
+    more = {"labels": given, "podLabels": {"app": "pod", "team": "pods"}, "podAnnotations": {"checksum/config": "none"}}
+    objects = rendered({**EVERYTHING, **more})
+    for kind, name in (("Deployment", "flink-ha-sidecar"), ("CronJob", "flink-ha-sidecar-audit")):
+        labels = pod_template(of_kind(objects, kind))["metadata"]["labels"]
+        assert (labels["app"], labels["team"]) == (name, "pods")
+    assert pod_template(of_kind(objects, "Deployment"))["metadata"]["annotations"]["checksum/config"] != "none"
+    assert of_kind(objects, "PodMonitor")["metadata"]["labels"]["release"] == "prometheus"

@@ -126,7 +126,7 @@ def test_all_of_all_namespaces(read: Read, deploy: Callable[..., Deployment], na
 
 def test_more_than_one_page(read: Read, deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch) -> None:
     """All are read; beyond the most, the rest is left out, and said."""
-    monkeypatch.setattr("sidecar.drivers.kubernetes.api._MOST_IN_PAGE", 2)
+    monkeypatch.setattr("sidecar.drivers.kubernetes.api._FEW_IN_PAGE", 2)
     for number in range(5):
         deploy(f"orders-{number}")
     recorder = read()

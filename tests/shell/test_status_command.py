@@ -9,6 +9,7 @@ from sidecar import status, viewer
 from sidecar.cli import options
 from sidecar.cli import status as status_command
 from sidecar.clock import Clock
+from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.rebase import rebased
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import Outcome
@@ -57,6 +58,17 @@ def test_jobs_without_a_leader_that_are_not_listed_are_counted(capsys: pytest.Ca
     lines = capsys.readouterr().out.splitlines()
     assert "  and 20 more jobs without a leader (all: -o wide)" in lines
     assert "  and 1 job with a leader" in lines
+
+
+def test_jobs_of_which_nothing_is_known_are_not_counted_as_without_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
+    """Their data is unreadable."""
+    flink = Flink(ZNodes())
+    for number in range(40):
+        flink.znodes.write(flink.znodes.path(ComponentId(Component.JOB, f"{number:032x}")), b"unreadable", 7)
+    sidecar = Sidecar(flink.elect(A)).connects()
+    found = status_of(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy), None)
+    status_command._print(found, "text")  # white box: as the command prints it
+    assert "  and 20 more jobs (all: -o wide)" in capsys.readouterr().out.splitlines()
 
 
 def test_a_configuration_is_found_without_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

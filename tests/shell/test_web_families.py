@@ -4,11 +4,21 @@ import http.client
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from sidecar.core.moment import Moment
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
+from sidecar.settings import load
 from sidecar.web.application import Application
 from sidecar.web.server import WebServer
+
+
+@pytest.mark.parametrize("host", ["::", "[::]", "::1", "[::1]"])
+def test_brackets_around_an_address_are_left_out(tmp_path: Path, host: str) -> None:
+    """As they stand in a URL."""
+    (tmp_path / "c.yaml").write_text(f"zookeeper: {{quorum: '127.0.0.1:1'}}\nhttp: {{host: '{host}'}}\n")
+    assert load(tmp_path / "c.yaml", {}).http.host == host.strip("[]")
 
 
 def test_the_unspecified_address_of_ipv6_answers_both_families(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks import handover as sink
-from sidecar.sinks.handover import Handovers
+from sidecar.sinks.handover import STOP_SECONDS, Handovers
 from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, held, play
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
@@ -134,7 +134,9 @@ def test_a_cluster_waits_for_no_store_of_another() -> None:
     try:
         until(lambda: world.watched == [CLUSTER])
         until(lambda: left_there(stores[CLUSTER]))
+        began = time.monotonic()
         handovers.stop()
+        assert time.monotonic() - began < STOP_SECONDS / 2
         found = left_there(stores[CLUSTER])
         assert found
         assert found.ended

@@ -1,12 +1,14 @@
 """Components, their leaders, and the three states of a leadership: unknown, vacant, held."""
 
 from enum import StrEnum
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from msgspec import Struct
+
+_LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost", "localhost4", "localhost6"})
 
 
 class Component(StrEnum):
@@ -62,9 +64,11 @@ def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
     """
     host = host_port(address).rpartition(":")[0].strip("[]").lower().removesuffix(".")
     try:
-        return not ip_address(host).is_loopback
+        given = ip_address(host)
     except ValueError:
-        return not in_kubernetes and host != "localhost" and ".svc" not in host
+        return not in_kubernetes and host.partition(".")[0] not in _LOCAL_NAMES and ".svc" not in host
+    found = (given.ipv4_mapped or given) if isinstance(given, IPv6Address) else given
+    return not found.is_loopback and not found.is_unspecified
 
 
 class ZNodePosition(Struct, frozen=True, tag="znode"):

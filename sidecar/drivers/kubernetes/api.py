@@ -37,6 +37,8 @@ _MOST_BYTES = 16 << 20
 """Of one object. The API server takes 1 MiB, which JSON escapes may make six times as long."""
 _MOST_PAGE_BYTES = 8 << 20
 _MOST_IN_PAGE = 500
+_FEW_IN_PAGE = 10
+"""Where it is not known how large they are: the API server encodes a whole page before it sends the first byte."""
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
 _JSON = "application/json"
@@ -88,6 +90,8 @@ class Api:
         self._pool: PoolManager | None = None
         self._refused = False
         self._stream: Stream | None = None
+        self._limits: dict[bool, int] = {}
+        """How many objects of a page could be read last, by whether without their values."""
 
     def read(self, selector: Selector) -> ConfigMapList:
         """The one object with that name (a consistent read)."""
@@ -97,7 +101,7 @@ class Api:
         """The current objects, in as many requests as it takes (a consistent read); with `names_only` without their values."""
         pages = [*self.pages(selector, self._page, names_only=names_only)]
         found = {name: each for page in pages for name, each in page.found.items()}
-        return ConfigMapList(pages[-1].resource_version, found, is_long=len(pages) > 1)
+        return ConfigMapList(pages[-1].resource_version, found, size=sum(page.size for page in pages))
 
     def _page(self, body: bytes) -> tuple[ConfigMapList, str]:
         page = read_config_map_list(body, qualified=self.qualified)
@@ -110,29 +114,34 @@ class Api:
 
         Anybody may create large objects: a page that is too large is asked for again, with fewer of them.
         """
-        rest, limit, doing = "", _MOST_IN_PAGE, f"cannot list {selector}"
+        rest, doing = "", f"cannot list {selector}"
         while True:
+            limit = self._limits.get(names_only, _FEW_IN_PAGE)
             query = [("limit", str(limit)), *([("continue", rest)] if rest else [])]
-            response = self._get("list", selector, query, accept=_NAMES_ONLY if names_only else _JSON)
             try:
+                response = self._get("list", selector, query, accept=_NAMES_ONLY if names_only else _JSON)
                 body = _body(response, _MOST_PAGE_BYTES if limit > 1 else _MOST_BYTES, doing)
             except TooLargeError:
                 if limit == 1:
                     raise
-                limit = max(1, limit // 4)
+                self._limits[names_only] = max(1, limit // 4)
                 continue
+            except ApiError:
+                self._limits[names_only] = min(limit, _FEW_IN_PAGE)  # a shorter page may be answered in time
+                raise
             page, rest = _read(body, read, doing)
             yield page
             if not rest:
                 return
             if len(body) < _MOST_PAGE_BYTES // 4:
-                limit = min(2 * limit, _MOST_IN_PAGE)
+                self._limits[names_only] = min(4 * limit, _MOST_IN_PAGE)
 
-    def read_one(self, name: str) -> ConfigMapList:
-        """As `read`, of the ConfigMap with this name, qualified if all are."""
+    def read_one(self, name: str, at: str = "") -> ConfigMapList:
+        """As `read`, of the ConfigMap with this name, qualified if all are. `at`: as it was at that resource version."""
         namespace, _, plain = name.rpartition("/")
         selector = Selector(name=plain)
-        path = f"{_path(namespace or self._namespace, '')}/{selector.resource}?{urlencode(selector.query())}"
+        query = [*selector.query(), *([("resourceVersion", at), ("resourceVersionMatch", "Exact")] if at else [])]
+        path = f"{_path(namespace or self._namespace, '')}/{selector.resource}?{urlencode(query)}"
         response = self._request("list", selector, "GET", path, {"Accept": _JSON})
         return self._listed(response, selector)
 

@@ -47,8 +47,8 @@ class ConfigMapList(Struct, frozen=True):
     found: dict[str, ConfigMap]
     rest: str = ""
     """Where the next page of the list begins; empty: this is the last one."""
-    is_long: bool = False
-    """Whether the list took several requests."""
+    size: int = 0
+    """Bytes of the answers."""
 
 
 class WatchEvent(Struct, frozen=True):
@@ -111,7 +111,8 @@ def read_config_map_list(body: bytes, *, qualified: bool = False) -> ConfigMapLi
     if not answer.metadata.resource_version:
         raise ValueError("no list of ConfigMaps: it has no resource version")
     listed = (_config_map(item, qualified=qualified) for item in answer.items or () if item.is_complete)
-    return ConfigMapList(answer.metadata.resource_version, {each.name: each for each in listed}, answer.metadata.rest)
+    found = {each.name: each for each in listed}
+    return ConfigMapList(answer.metadata.resource_version, found, answer.metadata.rest, len(body))
 
 
 def read_config_map(body: bytes) -> ConfigMap:

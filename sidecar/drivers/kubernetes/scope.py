@@ -16,12 +16,13 @@ from sidecar.drivers.kubernetes.responses import ConfigMapList, read_watch_event
 from sidecar.drivers.kubernetes.scope_reports import ScopeReports
 from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.kubernetes.watch_loop import WatchLoop
-from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.threads import ServiceThread
 
 FEW: Final = 10
-"""So many clusters are listed to confirm the view. Of more, and where their list is long, because others have many ConfigMaps with these
-labels or large ones, one is read, and the watch has to reach its resource version."""
+"""So many clusters are listed to confirm the view. Of more, and where the list is long, one is read, and the watch has to reach its
+resource version."""
+_LONG: Final = 4 << 20
+"""Bytes of a list in which others have large ConfigMaps if it has few clusters: from then on, their values are not listed."""
 _CONFIRM_SECONDS: Final = 7.0
 _CATCH_UP_SECONDS: Final = 1.5
 """How long the watch may be silent although it has to deliver something."""
@@ -69,8 +70,9 @@ class Scope(WatchLoop):
         """Whether everything is listed before the next watch."""
         self._left_out = 0
         self._long = False
-        """Whether the last list was."""
-        self._large = LogThrottle()
+        """Whether the last list with values was."""
+        self._large: list[str] = []
+        """The large ConfigMaps that were logged last."""
         self.refused = ""
         """Why the API server does not let the clusters be found."""
         self.thread = ServiceThread(self._run, "kubernetes-finder")
@@ -117,9 +119,7 @@ class Scope(WatchLoop):
         while self._reports.lapses.pop(time.monotonic()):
             pass  # the list says whether they were renewed
         at = self._clock()  # before the request: a late answer must not expire a lease that was renewed meanwhile
-        listed = self._api.read_pages(self._selector)
-        self._long = listed.is_long
-        self._name_large(listed)
+        listed = self._read_list()
         found = {name: each for name, each in listed.found.items() if self._reports.is_wanted(each)}
         changed, until = self._reports.changes(found), self._until
         settled = not changed or until is None or not is_reached(listed.resource_version, until)
@@ -136,19 +136,36 @@ class Scope(WatchLoop):
         self._check_left_out()
         return since
 
-    def _name_large(self, listed: ConfigMapList) -> None:
-        """Log once which ConfigMaps make a list long, and are no cluster's."""
-        large = [each.name for each in listed.found.values() if each.size > _LARGE and not cluster_of(each)]
-        if large and self._large.is_due("large"):
-            names = f"{clean(', '.join(sorted(large)[:_MOST_NAMED]))}{', …' if len(large) > _MOST_NAMED else ''}"
+    def _read_list(self) -> ConfigMapList:
+        """Everything, where the list is long only the values of clusters."""
+        if self._long:
+            listed = self._api.read_pages(self._selector, names_only=True)
+            clusters = self._reports.clusters
+            names = [name for name, each in listed.found.items() if name in clusters or cluster_of(each)]
+            if len(names) <= FEW:
+                read = [self._api.read_one(name, at=listed.resource_version) for name in names]
+                return ConfigMapList(
+                    listed.resource_version, {name: x for each in read for name, x in each.found.items()}
+                )
+        listed = self._api.read_pages(self._selector)
+        self._long = listed.size > _LONG
+        large = (each.name for each in listed.found.values() if each.size > _LARGE and not cluster_of(each))
+        self._log_large(sorted(large))
+        return listed
+
+    def _log_large(self, names: list[str]) -> None:
+        """Which ConfigMaps make lists long, and are no cluster's; once, until there are others."""
+        if names and names != self._large:
             _log.warning(
-                "%d ConfigMaps in %s have Flink's label, hold no leaders, and are larger than %d KiB (%s): lists take longer; "
-                "narrow kubernetes.selector, or take the label off",
-                len(large),
+                "%d ConfigMaps in %s have Flink's label, hold no leaders, and are larger than %d KiB (%s%s): lists take longer; "
+                "take the label off, or narrow kubernetes.selector or kubernetes.namespaces",
+                len(names),
                 self._where,
                 _LARGE >> 10,
-                names,
+                ", ".join(map(clean, names[:_MOST_NAMED])),
+                ", …" if len(names) > _MOST_NAMED else "",
             )
+        self._large = names
 
     def _confirm(self) -> bool:
         """Find out how far the watch has to be. False: the watch can no longer deliver what a list has found."""

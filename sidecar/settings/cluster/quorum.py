@@ -13,12 +13,14 @@ _PORT = re.compile(r"\+?[0-9]{1,9}", re.ASCII)
 
 
 def read_quorum(setting: Setting) -> str:
-    """`h1:2181,h2:2181[/chroot]`, without blanks, empty parts and colons without a port; IPv6 addresses in brackets.
+    """`h1:2181,h2:2181[/chroot]`, without blanks around them, empty parts and colons without a port; IPv6 addresses in brackets.
 
     Raises SettingsError.
     """
-    servers, slash, chroot = "".join(setting.text.split()).partition("/")
-    found = [_server(setting, part) for part in servers.split(",") if part]
+    if "://" in setting.text:
+        raise setting.invalid(f"{_LIKE}it is no URL: {_EXAMPLE}")
+    servers, slash, chroot = setting.text.strip().partition("/")
+    found = [_server(setting, part.strip()) for part in servers.split(",") if part.strip()]
     if not found:
         raise setting.invalid(f"{_LIKE}{_EXAMPLE}")
     if not slash or not chroot:

@@ -218,6 +218,9 @@ def test_recorded_faults_in_kubernetes_have_their_causes(version: str, causes: l
         ("localhost", False, False),
         ("127.0.0.1", False, False),
         ("[::1]", False, False),
+        ("[::ffff:127.0.0.1]", False, False),
+        ("localhost.localdomain", False, False),
+        ("[::]", False, False),
     ],
 )
 def test_a_service_and_localhost_are_nobodys_own_host(host: str, in_zookeeper: bool, in_kubernetes: bool) -> None:

@@ -50,6 +50,7 @@ def test_anything_else_is_no_quorum(quorum: str) -> None:
         ("zk-1:2181,", "zk-1:2181"),
         (",zk-1:2181, ,zk-2:2181,", "zk-1:2181,zk-2:2181"),
         ("zk-1:,zk-2", "zk-1,zk-2"),
+        (" zk-1:2181 , zk-2/a ", "zk-1:2181,zk-2/a"),
         ("zk:02181,zk:+2181/", "zk:2181,zk:2181"),
         ("2001:db8::1:2181,[2001:db8::2]:2181/a", "[2001:db8::1]:2181,[2001:db8::2]:2181/a"),
     ],
@@ -69,7 +70,8 @@ def test_a_quorum_is_read_as_flinks_own_client_reads_it(written: str, read: str)
         ("zk-1:2181/a,zk-2", "give the chroot once, after the last server, like zk-1:2181,zk-2:2181/chroot"),
         ("2001:db8::1", "write an IPv6 address in brackets, like [2001:db8::1]:2181"),
         ('"zk-1:2181"', "'\"zk-1:2181\"' is not a list of ZooKeeper servers: write it like zk-1:2181,zk-2:2181"),
-        ("zk://zk:2181", '"zk://zk:2181" is not'),
+        ("http://zk:2181", '"http://zk:2181" is not a list of ZooKeeper servers: it is no URL'),
+        ("zk 1:2181", '"zk 1:2181" is not a list of ZooKeeper servers'),
     ],
 )
 def test_what_is_wrong_with_a_quorum_is_shown_with_its_value(quorum: str, problem: str) -> None:

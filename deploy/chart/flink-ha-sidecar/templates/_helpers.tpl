@@ -9,10 +9,26 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "flink-ha-sidecar.labels" -}}
-{{ include "flink-ha-sidecar.selector" . }}
-{{- with .Values.labels }}
-{{ toYaml . }}
-{{- end }}
+{{ toYaml (merge (include "flink-ha-sidecar.selector" . | fromYaml) (.Values.labels | default dict)) }}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.auditLabels" -}}
+{{- $own := dict "app" "flink-ha-sidecar-audit" "app.kubernetes.io/instance" .Release.Name -}}
+{{ toYaml (merge $own (.Values.labels | default dict)) }}
+{{- end -}}
+
+{{- /* Of a dictionary with root and own, the labels by which the pod is found: they cannot be replaced. */ -}}
+{{- define "flink-ha-sidecar.podLabels" -}}
+{{ toYaml (merge (dict) .own (.root.Values.podLabels | default dict) (.root.Values.labels | default dict)) }}
+{{- end -}}
+
+{{- /* Remove the keys without a value from a dictionary: each keeps its default. */ -}}
+{{- define "flink-ha-sidecar.withoutNulls" -}}
+{{- $dictionary := . -}}
+{{- range $key, $value := $dictionary -}}
+{{- if kindIs "invalid" $value }}{{ $_ := unset $dictionary $key }}{{ end -}}
+{{- if kindIs "map" $value }}{{ include "flink-ha-sidecar.withoutNulls" $value }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Of an object with these labels: name, labels, annotations. */ -}}
@@ -61,8 +77,8 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if .Values.nodeDrains }}{{ $_ := set $kubernetes "node_drains" true }}{{ end -}}
 {{- with $kubernetes }}{{ $_ := set $config "kubernetes" . }}{{ end -}}
 {{- with .Values.externalLabels }}{{ $_ := set $config "external_labels" . }}{{ end -}}
-{{- $own := deepCopy .Values.config -}}
-{{- range $key, $value := .Values.config }}{{ if kindIs "invalid" $value }}{{ $_ := unset $own $key }}{{ end }}{{ end -}}
+{{- $own := deepCopy (.Values.config | default dict) -}}
+{{- include "flink-ha-sidecar.withoutNulls" $own -}}
 {{- toYaml (mergeOverwrite $config $own) -}}
 {{- end -}}
 
