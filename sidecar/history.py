@@ -131,7 +131,9 @@ def episodes(state_dir: Path, number: int) -> list[EpisodeView]:
 
 def explain(state_dir: Path, name: str) -> Explanation:
     """The episode whose id begins with `name`; LAST: the newest one. Raises JournalError, UnknownEpisodeError."""
-    return find(records(state_dir), _id_of(state_dir, name))
+    with closing(_reader(state_dir)) as journal:
+        in_progress = episode_view.in_progress(Snapshot(Clock()(), journal.state()))
+    return find(records(state_dir), _id_of(state_dir, name), {each.id: each for each in in_progress})
 
 
 def _id_of(state_dir: Path, name: str) -> str:
@@ -154,6 +156,7 @@ def hidden(state_dir: Path) -> Mapping[str, int] | None:
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, planned: bool = False) -> Annotation:
     """Record a note about the episode whose id begins with `episode`, or LAST. Raises JournalError, UnknownEpisodeError, NoteError."""
     noted = note(reason, author, planned=planned)
-    made = annotation(explain(state_dir, episode), noted, timestamp(Clock()().wall))
+    found = find(records(state_dir), _id_of(state_dir, episode))
+    made = annotation(found, noted, timestamp(Clock()().wall))
     append(state_dir, made)
     return made

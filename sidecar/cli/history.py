@@ -1,6 +1,7 @@
 """`timeline`, `episodes`, `explain` and `annotate`."""
 
 import signal
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import chain
@@ -11,7 +12,7 @@ import click
 
 from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options, output
 from sidecar.cli.printing import print_document, print_line, print_value
-from sidecar.cli.tables import columns, print_table
+from sidecar.cli.tables import columns, print_table, print_text
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.record_lines import lasted, move, record_line
 from sidecar.core.flink.leadership import Component
@@ -122,8 +123,9 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
     if output == "json":
         print_value(explained, "", output)
         return
+    width = columns() if sys.stdout.isatty() else None
     for line in in_words(explained):
-        print_line(line)
+        print_text(line, width=width, indent=" " * 11)
 
 
 @click.command()

@@ -71,7 +71,7 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
     services = settings.policy().services() if settings else {}
     for name, values in summary.items():
         named = [f"{each} ({services[each]})" if services.get(each) else each for each in values]
-        for line in values if name == "cluster" else [", ".join(named) or "none"]:
+        for line in values if name in {"cluster", "lacks"} else [", ".join(named) or "none"]:
             print_line(f"{name:10} {line}")
     if not found:
         print_line("ok")
@@ -80,6 +80,7 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
 
 def _summary(settings: "Settings") -> dict[str, list[str]]:
     """What the configuration says, by name."""
+    from sidecar.core.policy.policy import Store
     from sidecar.core.policy.routing import every
 
     policy = settings.policy()
@@ -89,8 +90,12 @@ def _summary(settings: "Settings") -> dict[str, list[str]]:
         clusters = {"clusters": [f"found in {settings.finder.place}"]}
     else:
         clusters = {"cluster": [f"{cluster.cluster_id}: {cluster.place}" for cluster in settings.clusters]}
+    zookeeper = (each.cluster_id for each in settings.clusters if policy.store_of(each.cluster_id) is Store.ZOOKEEPER)
+    unbounded = [each for each in zookeeper if each not in policy.session_timeouts]
+    lacks = [f"flink_conf_dir: messages cannot say how long {each} was without a leader at most" for each in unbounded]
     return {
         **clusters,
+        **({"lacks": lacks} if lacks else {}),
         "observer": [policy.observer],
         "rules": [rule.alert for rule in policy.rules],
         "notified": [each.name for receiver in routed for each in policy.receivers[receiver]],

@@ -192,6 +192,7 @@ class Episode(_Bounded, frozen=True):
     jobs_total: _Count
     failovers: _Times = 0
     jobs_ended: _Count = 0
+    jobs_lost: _Count = 0
     longest_ended: _Duration | None = None
     after: LeaderInformation | None = None
 
@@ -269,7 +270,9 @@ class Alert(_Bounded, frozen=True):
     downtime_seconds_at_least: _Seconds | None = None
     downtime_seconds_at_most: _Seconds | None = None
     count: Annotated[int, Meta(ge=0, le=2**32)] | None = None
+    latest: Moment | None = None
     episode_id: _Id | None = None
+    jobs_lost: _Count = 0
     ended: Moment | None = None
     unwanted: bool = False
     is_event: bool = False
@@ -293,6 +296,8 @@ class Group(_Bounded, frozen=True, rename={"notified_at": "told_at"}):
     notified_at: _Steady | None = None
     thread: _IdOrNone = ""
     incident: _IdOrNone = ""
+    worst: Annotated[int, Meta(ge=-1, le=2)] = -1
+    hastened_at: _Steady | None = None
     opened_at: Annotated[
         tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}#[0-9]{1,4}\Z")], ...], Meta(max_length=100)
     ] = ()

@@ -35,6 +35,11 @@ def timestamp(wall: int) -> Timestamp:
     return Timestamp((_EPOCH + since).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
 
+def spoken(wall: int) -> str:
+    """`wall` microseconds since the epoch for people: `2026-11-20 08:12:04 UTC`."""
+    return (_EPOCH + timedelta(microseconds=wall)).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def parsed(text: str) -> int:
     """The microseconds of a `timestamp`. Raises ValueError."""
     moment = datetime.fromisoformat(text)

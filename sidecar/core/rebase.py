@@ -22,7 +22,7 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     LastLed: frozenset({"earliest", "latest"}),
     Contest: frozenset({"returns"}),
     Facts: frozenset({"opened"}),
-    Group: frozenset({"flush_at", "notified_at"}),
+    Group: frozenset({"flush_at", "notified_at", "hastened_at"}),
     CountedFailover: frozenset({"at"}),
     Pending: frozenset({"due"}),
     Silence: frozenset({"until"}),

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
 from sidecar.core.alerting.message import compose
+from sidecar.core.alerting.pace import PATIENCE
+from sidecar.core.cluster import known_cause
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery import new_deliveries
@@ -117,8 +119,11 @@ class RecordReplay:
         yield from (pending.due for pending in self._alerts.pending.values())
         for group in self._alerts.groups.values():
             if group.flush_at is not None:
-                if group.flush_at >= self._evaluated:  # else it waits for a blind cluster, whose next change is due
+                # Else it waits for a blind cluster, whose next change is due, or for the cause of a failover.
+                if group.flush_at >= self._evaluated:
                     yield group.flush_at
+                elif group.flush_at + PATIENCE >= self._evaluated:
+                    yield group.flush_at + PATIENCE
             elif group.notified_at is not None:
                 yield group.notified_at + self._routes[group.route].group_interval
         for name, cluster in self._clusters.items():
@@ -139,7 +144,8 @@ class RecordReplay:
         clusters = {name: cluster.state for name, cluster in self._clusters.items()}
         evaluated = rules.evaluate(self._alerts, self._policy, clusters, now)
         blind = {name for name, cluster in clusters.items() if not cluster.view.complete}
-        self._alerts, notices, _ = grouping.flush(evaluated, self._policy, blind, now)
+        decided = known_cause.decided_at(clusters.values())
+        self._alerts, notices, _ = grouping.flush(evaluated, self._policy, blind, now, decided_at=decided)
         for notice in notices:
             destinations = self._policy.receivers.get(notice.route.receiver, ())
             if any(map(notice.is_for, destinations)):

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster import leadership_changes, split_leadership
-from sidecar.core.cluster.causes import Cause, Loss
+from sidecar.core.cluster.causes import Cause, Confidence, Loss, Verdict
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.plans import Intent, Operated, Plan
 from sidecar.core.cluster.record_reader import transition_of
@@ -45,7 +45,8 @@ class ReplayedCluster:
             case TransitionRecord():
                 happened = self._take(draft, transition_of(record, at))
             case EpisodeRecord() if self.state.episode and self.state.episode.id == record.id:
-                draft.update(episode=None, last_episode=self.state.episode, operated=None)
+                closed = replace(self.state.episode, recorded=_verdict(record))
+                draft.update(episode=None, last_episode=closed, operated=None)
             case Contention():
                 names = tuple(map(str, range(min(record.contenders, _MOST_CONTENDERS))))
                 contenders = {**self.state.contenders, record.component or "": names}
@@ -93,3 +94,11 @@ class ReplayedCluster:
             if split_leadership.is_calm(known.contest, self.state.view.turned_at.steady, now):
                 leadership_changes.reconciled(draft, component)
         self.state, _ = draft.outcome()
+
+
+def _verdict(record: EpisodeRecord) -> Verdict | None:
+    """The recorded verdict; None of one in words of another version."""
+    try:
+        return Verdict(Cause(record.cause), Confidence(record.confidence), tuple(record.facts))
+    except ValueError:
+        return None

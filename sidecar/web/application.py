@@ -128,7 +128,7 @@ class Application:
         if path in self._monitored:
             return self._monitored[path]
         if path == "/":
-            return partial(self._page, routes.cluster(path, query))
+            return partial(self._page, routes.shown(path, query))
         if path in self._lists:
             return partial(self._lists[path], routes.last(path, query))
         if path in self._plain:
@@ -147,8 +147,8 @@ class Application:
         paths = ["/", *self._monitored, *self._plain, *self._lists, *(f"{prefix}ID" for prefix in self._each)]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
 
-    def _page(self, cluster: str | None) -> Answer:
-        snapshot = self._snapshot()
+    def _page(self, shown: routes.Shown) -> Answer:
+        snapshot, cluster = self._snapshot(), shown.cluster
         if cluster is not None and cluster not in snapshot.state.clusters:
             raise _RefusedError(HTTPStatus.NOT_FOUND, f"no cluster {clean(cluster, 100)!r} is watched")
         recent, problem = Recent(), None
@@ -156,7 +156,7 @@ class Application:
             recent = self._queries.recent()
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
-        return as_html(_pages().status(snapshot, recent, self._clock(), problem, self._stale(snapshot), cluster))
+        return as_html(_pages().status(snapshot, recent, self._clock(), problem, self._stale(snapshot), shown))
 
     def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)

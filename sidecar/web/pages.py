@@ -23,6 +23,7 @@ from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
 from sidecar.web import prose
 from sidecar.web.pictures import of_cluster, of_episode
 from sidecar.web.recent import Recent
+from sidecar.web.routes import RANGES, Shown
 from sidecar.web.status import clusters
 from sidecar.web.templating import POLICY, render
 
@@ -58,12 +59,13 @@ _STEPS: Final = {
 
 
 def status(
-    snapshot: Snapshot, recent: Recent, now: Moment, problem: str | None, stale: str | None, only: str | None
+    snapshot: Snapshot, recent: Recent, now: Moment, problem: str | None, stale: str | None, shown: Shown
 ) -> str:
-    """The status page, of all clusters or of `only` one that is watched.
+    """The status page, of all clusters or of one that is watched.
 
     `problem`: why what is `recent` is missing; `stale`: why the snapshot is out of date.
     """
+    only, hours = shown
     judged = [each for each in verdicts(snapshot) if only is None or each.cluster_id == only]
     named = [each.cluster_id for each in judged if each.cluster_id is not None]
     detailed = named[:DETAILED]
@@ -77,6 +79,8 @@ def status(
         at=timestamp(snapshot.at.wall),
         stale=stale,
         only=only,
+        hours=hours,
+        ranges=RANGES,
         counts="cannot be seen: out of date" if stale else _counts(judged),
         words=_WORDS,
         judged=judged[:VERDICTS_SHOWN],
@@ -86,7 +90,9 @@ def status(
         alerts=firing[:ALERTS_SHOWN],
         alert_count=len(firing),
         steps=_STEPS,
-        clusters=[(each, of_cluster(snapshot, recent, each.cluster_id)) for each in clusters(snapshot, detailed)],
+        clusters=[
+            (each, of_cluster(snapshot, recent, each.cluster_id, hours)) for each in clusters(snapshot, detailed)
+        ],
         watched=len(named),
         finder=snapshot.state.finder,
         job_names=recent.job_names,

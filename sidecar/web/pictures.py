@@ -1,4 +1,4 @@
-"""The pictures of pages: the last day of a cluster, and one failover."""
+"""The pictures of pages: the last hours of a cluster, and one failover."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -28,10 +28,10 @@ _SOON: Final = 15 * SECOND
 _SHORTEST: Final = 10 * SECOND
 
 
-def of_cluster(snapshot: Snapshot, recent: Recent, cluster_id: str) -> Picture:
-    """The last 24 hours of one watched cluster, with its failovers."""
+def of_cluster(snapshot: Snapshot, recent: Recent, cluster_id: str, hours: int) -> Picture:
+    """The last hours of one watched cluster, at most a day, with its failovers."""
     cluster, end = snapshot.state.clusters[cluster_id], snapshot.at.wall
-    start, blind = end - DAY, list(recent.blind.get(cluster_id, ()))
+    start, blind = end - min(hours * 3600 * SECOND, DAY), list(recent.blind.get(cluster_id, ()))
     if now_blind := blind_now(cluster, snapshot.at):
         blind.append(now_blind)
     rows: dict[str, list[Span]] = {}

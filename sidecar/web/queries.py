@@ -82,7 +82,7 @@ class Queries:
             in_progress = {each.id: each for each in episode_view.in_progress(self._snapshot())}
             explained = find(journal.remembered(), name, in_progress)
         recorded = episode_view.closed(explained.episode) if explained.episode else None
-        return explained, recorded or in_progress.get(explained.id)
+        return explained, recorded or explained.failover
 
     def details(self, name: str) -> EpisodeDetails:
         """The same as data for the API."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from msgspec import Struct
@@ -44,6 +44,8 @@ API: Final = (
     ApiPath("/api/v1/episodes", "The last failovers, those in progress first", list[EpisodeView], takes_last=True),
     ApiPath("/api/v1/episodes/", "Everything that is known of one failover", EpisodeDetails, is_episode=True),
 )
+RANGES: Final = (1, 6, 24)
+"""Hours that the pictures of the status page may show. The last of them, if none are named."""
 OPENAPI_PATH: Final = "/api/v1/openapi.json"
 
 
@@ -63,12 +65,23 @@ def last(path: str, query: str) -> int:
     return int(number)
 
 
-def cluster(path: str, query: str) -> str | None:
-    """The cluster id in `cluster=ID`; None: there is none. Raises ParameterError."""
+class Shown(NamedTuple):
+    """What the status page is to show."""
+
+    cluster: str | None = None
+    """None: all clusters."""
+    hours: int = RANGES[-1]
+    """Of its pictures."""
+
+
+def shown(path: str, query: str) -> Shown:
+    """What `cluster=ID` and `hours=N` ask for. Raises ParameterError."""
     try:
-        return _parameters(query, "cluster").get("cluster")
-    except ParameterError:
-        raise ParameterError(f"{path} takes cluster=ID, and nothing else") from None
+        found = _parameters(query, "cluster", "hours")
+        return Shown(found.get("cluster"), {str(hours): hours for hours in RANGES}[found.get("hours", str(RANGES[-1]))])
+    except (ParameterError, KeyError):
+        ranges = f"{', '.join(map(str, RANGES[:-1]))} or {RANGES[-1]}"
+        raise ParameterError(f"{path} takes cluster=ID and hours={ranges}, and nothing else") from None
 
 
 def nothing(path: str, query: str) -> None:
@@ -77,11 +90,14 @@ def nothing(path: str, query: str) -> None:
         raise ParameterError(f"{path} takes no parameters")
 
 
-def _parameters(query: str, known: str) -> Mapping[str, str]:
-    """The only parameter, if there is one. Raises ParameterError for others, for several, and for long ones."""
-    if not query:
-        return {}
-    name, found, value = query.partition("=")
-    if name != known or not found or "&" in value or len(query) > _LONGEST:
+def _parameters(query: str, *known: str) -> Mapping[str, str]:
+    """The parameters, each at most once. Raises ParameterError for others, and for long ones."""
+    if len(query) > _LONGEST:
         raise ParameterError
-    return {name: unquote_plus(value)}
+    found: dict[str, str] = {}
+    for part in query.split("&") if query else ():
+        name, is_given, value = part.partition("=")
+        if name not in known or not is_given or name in found:
+            raise ParameterError
+        found[name] = unquote_plus(value)
+    return found

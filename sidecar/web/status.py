@@ -50,6 +50,8 @@ class ClusterStatus(Struct, frozen=True):
     """Leaderships for which two contenders replace each other in turn."""
     ui: str | None
     """The URL of Flink's UI at the leader."""
+    alone: bool
+    """Whether there was a standby, and is none any more."""
 
 
 def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[ClusterStatus]:
@@ -74,6 +76,7 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
         str(cluster.missing) if cluster.missing else None,
         sorted(map(str, cluster.contested)),
         next((web_ui(leader.leader_address) for leader in found if leader.component == Component.REST_SERVER), None),
+        cluster.standby.alone_since is not None,
     )
 
 

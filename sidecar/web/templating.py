@@ -109,6 +109,12 @@ def _cluster_link(cluster_id: str, detailed: Collection[str]) -> str:
     return link if len(link) <= _LONGEST_LINK else ""
 
 
+def _range_link(only: str | None, hours: int) -> str:
+    """To the same page with pictures of so many hours. Empty: the name of its cluster is too long for a link."""
+    link = "?" if only is None else f"?cluster={quote(only, safe='', errors='replace')}&"
+    return f"{link}hours={hours}" if len(link) <= _LONGEST_LINK else ""
+
+
 _templates: Final = Environment(
     loader=PackageLoader("sidecar.web"),
     autoescape=True,
@@ -129,6 +135,7 @@ _templates.filters |= {
     "lasted": lambda value: seconds(round(value * SECOND)),
     "moved": _moved,
     "printable": printable,
+    "range_link": _range_link,
     "receiver": receiver,
     "utc": _utc,
     "wall": lambda moment: timestamp(moment.wall),

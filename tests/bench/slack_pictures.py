@@ -41,7 +41,7 @@ _OVER: Final = replace(
     _FIRST,
     reason="RESOLVED",
     goes_on=False,
-    title="[RESOLVED] orders: leader back for JobManager and 14 jobs, 41 s without leader",
+    title="[RESOLVED] orders: leader back for JobManager and 14 jobs after 41 to 49 s",
     body="dispatcher: elected jm-b, 10.244.2.8:6123 at 2026-11-23T02:47:31.404120Z, no published leader for 41 s",
 )
 _BAR: Final = '<div style="border-left: 4px solid {}; padding: 2px 0 2px 12px; margin: 4px 0">{}</div>'

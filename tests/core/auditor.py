@@ -39,6 +39,8 @@ class Auditor:
         self._began: set[str] = set()
         """Groups that were told FIRST and are not forgotten."""
         self._told_at: dict[str, int] = {}
+        self._hastened_at: dict[str, int] = {}
+        """When a group was told sooner than after `group_interval`, because it got worse."""
         self._paced: set[str] = set()
         """Groups that were told under the policy of now."""
         self._lasting: dict[str, set[str]] = {}
@@ -82,6 +84,7 @@ class Auditor:
         if reloaded:
             self._free_since.clear()
             self._paced.clear()
+            self._hastened_at.clear()
         self._listen(policy, after.alerts, just_seen=not reloaded and not isinstance(observation, Ticked))
         if reloaded:
             self._rekey(after.alerts, policy)
@@ -166,7 +169,11 @@ class Auditor:
             if reason is not Reason.FIRST and fingerprint in self._paced:
                 repeated = reason is Reason.REPEAT_INTERVAL_ELAPSED
                 pause = notice.route.repeat_interval if repeated else notice.route.group_interval
-                assert now >= self._told_at[fingerprint] + pause, "told again too soon"
+                if now < self._told_at[fingerprint] + pause:
+                    assert reason is not Reason.REPEAT_INTERVAL_ELAPSED, "told again too soon, and nothing is new"
+                    last = self._hastened_at.get(fingerprint)
+                    assert last is None or now >= last + pause, "told again too soon, and not for the first time"
+                    self._hastened_at[fingerprint] = now
             self._began.add(fingerprint)
             self._paced.add(fingerprint)
             self._told_at[fingerprint] = now
@@ -408,9 +415,14 @@ class Audited(Sidecar):
         before, notices, flushed = self.state, list[Notice](), list[Alerts]()
 
         def tell(
-            alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment, documents: Documents
+            alerts: Alerts,
+            policy: Policy,
+            blind: Collection[str],
+            now: Moment,
+            documents: Documents,
+            decided_at: Mapping[str, int],
         ) -> grouping.Flushed:
-            told = _tell(alerts, policy, blind, now, documents)
+            told = _tell(alerts, policy, blind, now, documents, decided_at)
             notices.extend(told[1])
             flushed.append(alerts)
             return told

@@ -97,7 +97,7 @@ def _as_it_is(over: Alert) -> Alert:
     return over
 
 
-D_LOW, R_LOW, D_HIGH = alert(LOW), alert(LOW, REST_SERVER), alert(HIGH)
+D_LOW, R_LOW, D_HIGH, R_HIGH = alert(LOW), alert(LOW, REST_SERVER), alert(HIGH), alert(HIGH, REST_SERVER)
 D_EVENT, R_EVENT = alert(EVENT), alert(EVENT, REST_SERVER)
 
 

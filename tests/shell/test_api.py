@@ -124,7 +124,7 @@ def test_every_path_is_documented() -> None:
         *((path, "no parameters") for path in (OPENAPI_PATH, "/troubleshooting")),
         *((f"{prefix}ID", "no parameters") for prefix in ("/api/v1/episodes/", "/episodes/")),
         *((path.path, "last=N, from 1 to 1000, and nothing else") for path in API if path.takes_last),
-        ("/", "cluster=ID, and nothing else"),
+        ("/", "cluster=ID and hours=1, 6 or 24, and nothing else"),
     ],
 )
 def test_an_unknown_parameter_is_refused(site: Site, path: str, takes: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 from sidecar.core.cluster.record_lines import lasted
 from tests.kit.cluster import JOB
 from tests.kit.core_sidecar import Sidecar
-from tests.kit.sidecar_process import command
+from tests.kit.sidecar_process import COMMAND, command
+from tests.kit.terminal import Terminal
 from tests.shell.remembering import remember, two_failovers
 
 
@@ -72,14 +73,27 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
     assert len(json.loads(whole)["transitions"]) == 8
 
 
-def test_what_is_not_over_has_no_cause_yet(remembered: tuple[Path, Sidecar]) -> None:
-    """Nor is blindness a failover."""
+def test_on_a_terminal_an_explanation_is_folded(remembered: tuple[Path, Sidecar]) -> None:
+    """At its width; further lines are indented. Elsewhere each fact is one line."""
+    folder, sidecar = remembered
+    arguments = ["explain", sidecar.episodes()[0].id, "--state-dir", str(folder)]
+    with Terminal([*COMMAND, *arguments], {"COLUMNS": "100"}) as terminal:
+        lines = terminal.shows("jobs       1 of 1 failed over").splitlines()
+    assert any(line.startswith(" " * 11) and line.endswith("finished.") for line in lines)
+    assert max(map(len, lines)) <= 100
+    assert max(map(len, told(*arguments))) > 150
+
+
+def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[Path, Sidecar]) -> None:
+    """That of the page and of messages. Blindness is no failover."""
     folder, sidecar = remembered
     opened = sidecar.state.clusters["default"].episode
     assert opened
     lines = told("explain", opened.id, "--state-dir", str(folder))
     assert lines[1] == "cluster    default"
-    assert lines[2].endswith("in progress: the cause is decided when it is over")
+    assert lines[2].endswith(", in progress")
+    assert lines[3] == "cause      jobmanager_lost (medium), as far as is known now"
+    assert "leader     none now; jm-b:6123 led before" in lines
     blind = sidecar.episodes()[1]
     lines = told("explain", blind.id, "--state-dir", str(folder))
     assert lines[3] == "cause      observer_blind (high)"

@@ -184,3 +184,15 @@ def test_times_are_local_where_the_reader_wants_that(site: Site, tmp_path: Path,
         browser.value("document.getElementById('times').click()")
     finally:
         browser.call("Emulation.setTimezoneOverride", timezoneId="")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_longest_name_of_a_shipped_alert_is_one_line(site: Site, browser: Page, width: int) -> None:
+    """It does not break inside a word."""
+    flink, sidecar = watching()
+    flink.vacate()
+    show(site, sidecar.sees_changes().waits(60))
+    browser.visit(site.url("/"), width, "light")
+    name = "document.querySelector('.alerts tbody th bdi')"
+    browser.value(f"{name}.textContent = 'FlinkZooKeeperZxidHeadroom'")
+    assert browser.value(f"{name}.getClientRects().length") == 1

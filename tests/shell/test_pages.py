@@ -58,6 +58,7 @@ def test_leaders_are_shown_with_their_start(site: Site) -> None:
         clusters = {CLUSTER: replace(cluster, contenders=latches)}
         site.snapshot = Snapshot(sidecar.moment, replace(sidecar.state, clusters=clusters))
         assert line in read(site)
+        assert 'class="notice degraded"' not in site.get("/")[1], "there never was a standby"
     flink.vacate()
     sidecar.sees_changes()
     show(site, sidecar)

@@ -84,6 +84,25 @@ def test_marks_that_are_close_are_one() -> None:
     assert marks[1].left == 50
 
 
+def test_the_picture_shows_a_day_or_less(site: Site, tmp_path: Path) -> None:
+    """Failovers three minutes apart are one mark on a day, and each has its own on an hour; the links keep the cluster that is shown."""
+    sidecar = two_failovers()
+    remember(tmp_path, sidecar, many_episodes(sidecar, 480, [CLUSTER]))
+    show(site, sidecar)
+    for query, words in (
+        ("", "The last 24 hours 1 h 6 h 24 h "),
+        ("?hours=6", "The last 6 hours 1 h 6 h 24 h "),
+        ("?cluster=default&hours=1", "The last hour 1 h 6 h 24 h "),
+    ):
+        assert words in read(site, f"/{query}")
+    page = site.get("/?cluster=default&hours=1")[1]
+    assert {"?cluster=default&hours=6", "?cluster=default&hours=24"} < set(Markup(page).links)
+    assert "60 min ago 45 min ago 30 min ago 15 min ago now" in read(site, "/?hours=1")
+    assert "6 h ago 4.5 h ago 3 h ago 1.5 h ago now" in read(site, "/?hours=6")
+    assert "here, the last" in site.get("/")[1]
+    assert "here, the last" not in site.get("/?hours=1")[1]
+
+
 def flapping(sidecar: Sidecar, number: int, clusters: list[str]) -> list[AnyRecord]:
     """So many transitions in the last day: in every second column of the picture all components lose and get a leader nine times."""
     own = [each for each in sidecar.transitions() if each.job_id is None]

@@ -70,6 +70,19 @@ def test_what_a_silence_hides_now(site: Site) -> None:
     assert 'alert!="" 2026-11-20 10:00:00.000 (in 1 h 58 min) ann : upgrade (00000000) 4 now, 4 in all' in read(site)
 
 
+def test_a_silence_on_an_alert_that_was_notified_hides_it_everywhere(site: Site) -> None:
+    """At once, not only when the alert would have been notified again."""
+    flink, sidecar = watching(policy=SILENCED)
+    flink.vacate()
+    sidecar.sees_changes().waits(60)
+    sidecar.silenced_by(silence())
+    sidecar.waits(15)
+    show(site, sidecar)
+    assert {each["state"] for each in site.data("/api/v1/alerts")} == {"silenced"}
+    [shown] = site.data("/api/v1/silences")
+    assert shown["hides"] == shown["hid"] == 4
+
+
 def test_a_silence_on_the_page(site: Site, silenced: Sidecar) -> None:
     """Only those that hold; and whether they could be read."""
     show(site, silenced)

@@ -61,7 +61,7 @@ def test_each_destination_gets_its_payload(remembered: tuple[Path, Sidecar]) -> 
     episode = sidecar.episodes()[0]
     for each in first.values():
         assert each["link"] == f"http://page/episodes/{episode.id}"
-        assert "jm-a → jm-b" in str(each["title"])
+        assert "JobManager failed over after at least 2.0 s" in str(each["title"])
         assert "The JobManager's ZooKeeper session expired" in str(each["body"])
     assert len({each["key"] for each in found if str(each["destination"]).startswith("hook")}) == 1
     alerts = first["am#0"]["alerts"]

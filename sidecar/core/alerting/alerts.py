@@ -11,6 +11,8 @@ from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Destination
 from sidecar.core.policy.routing import Route
 
+NO_RANK = -1
+"""Less than any severity: nothing fires, or it is not known."""
 SilenceId = Annotated[str, Meta(max_length=36)]
 
 
@@ -54,8 +56,12 @@ class Alert(Struct, frozen=True):
     """How long no leader worked before the new one: bounds, as in records."""
     downtime_seconds_at_most: float | None = None
     count: int | None = None
-    """How many of what the rule counts."""
+    """How many of what the rule counts; of another leader: the number of this failover in the time in which failovers are counted."""
+    latest: Moment | None = None
+    """When the last of them was counted."""
     episode_id: str | None = None
+    jobs_lost: int = 0
+    """How many jobs its failover has lost: it is critical then, whatever the rule says."""
     ended: Moment | None = None
     missing: str | None = None
     """The message if the observer is blind because there is no such cluster."""
@@ -96,6 +102,10 @@ class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
     """Identifies its messages from the first one until it is forgotten. The same for observers that began with the same alerts."""
     incident: str = ""
     """The key of its incident from the first message until it is forgotten, also if another configuration would give it another one."""
+    worst: int = NO_RANK
+    """The worst severity of what fires, or has just happened, by its last message: 0 is the least one."""
+    hastened_at: int | None = None
+    """When it was last notified sooner than after `group_interval`, because it had got worse (steady)."""
     opened_at: tuple[str, ...] = ()
     """The names of the destinations that were last sent a message, and show its incident until they are told its end."""
 

@@ -1,25 +1,26 @@
 """From alerts to notifications: alerts are grouped, and a group is notified once. Alertmanager's model.
 
 An alert belongs to a group of each route that it matches. A group is notified `group_wait` after its first alert; after a change, not
-sooner than `group_interval` after its last notification; and again after `repeat_interval` while an alert in it fires. A muted or
-inhibited alert stays in its group: it is notified when the suppression ends, if it still fires then; else it is recorded as suppressed.
-So does a silenced alert, which is recorded when the silence begins to hide it.
+sooner than `group_interval` after its last notification, unless it gets worse (see `pace`); and again after `repeat_interval` while an
+alert in it fires. A muted or inhibited alert stays in its group: it is notified when the suppression ends, if it still fires then; else it
+is recorded as suppressed. So does a silenced alert, which is recorded when the silence begins to hide it.
 
 Alerts about one observer have groups of their own, by observer: a group's fingerprint is either the same for every observer, or another for
 each of them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
+from sidecar.core.alerting.pace import awaits_cause, brought_forward, paced, rescheduled
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule
-from sidecar.core.policy.routing import BY_ALL, Route, every, is_inhibited, matching
+from sidecar.core.policy.routing import BY_ALL, CRITICAL, Route, every, is_inhibited, matching
 from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import record_id
 
@@ -31,7 +32,7 @@ def fire(alerts: Alerts, policy: Policy, alert: Alert, now: Moment) -> Alerts:
     groups = dict(alerts.groups)
     for route in matching(policy.route, alert.labels):
         fingerprint, group = _group(groups, route, alert)
-        groups[fingerprint] = _rescheduled(_with(group, alert), route, now)
+        groups[fingerprint] = rescheduled(_with(group, alert), route, now)
     return replace(alerts, groups=groups)
 
 
@@ -49,16 +50,17 @@ def resolve(
             elif member.notified or member.suppressed_by or member.alert.is_event:
                 members[key] = replace(member, alert=replace(completed(member.alert), ended=now))
         if members != group.members:
-            changed[fingerprint] = _rescheduled(replace(group, members=members), routes[group.route], now)
+            changed[fingerprint] = rescheduled(replace(group, members=members), routes[group.route], now)
     return replace(alerts, groups={**alerts.groups, **changed}) if changed else alerts
 
 
-def recounted(alerts: Alerts, alert_id: str, count: int | None) -> Alerts:
+def recounted(alerts: Alerts, alert_id: str, count: int | None, now: Moment) -> Alerts:
     """The alerts with another count of one of them, which by itself causes no notification."""
     groups = dict(alerts.groups)
     for fingerprint, group in alerts.groups.items():
         if member := group.members.get(alert_id):
-            groups[fingerprint] = _with(group, replace(member.alert, count=count))
+            latest = now if (count or 0) > (member.alert.count or 0) else member.alert.latest
+            groups[fingerprint] = _with(group, replace(member.alert, count=count, latest=latest))
     return replace(alerts, groups=groups)
 
 
@@ -73,9 +75,14 @@ def withdraw(alerts: Alerts, turned_out_wrong: Callable[[Alert], bool]) -> Alert
 
 
 def flush(
-    alerts: Alerts, policy: Policy, blind: Collection[str], now: Moment, documents: silences.Documents | None = None
+    alerts: Alerts,
+    policy: Policy,
+    blind: Collection[str],
+    now: Moment,
+    documents: silences.Documents | None = None,
+    decided_at: Mapping[str, int] | None = None,
 ) -> Flushed:
-    """The notifications that are due, and the groups afterwards. `documents`: of silences.
+    """The notifications that are due, and the groups afterwards. `documents`: of silences; `decided_at`: see `known_cause`.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """
@@ -90,7 +97,8 @@ def flush(
     for fingerprint, group in alerts.groups.items():
         route = routes[group.route]
         if group.flush_at is not None and now.steady >= group.flush_at:
-            if silences.awaited(policy, documents or {}, group, now) or matched >= silences.MOST_MATCHED:
+            is_awaiting = silences.awaited(policy, documents or {}, group, now)
+            if is_awaiting or matched >= silences.MOST_MATCHED or awaits_cause(group, decided_at or {}, now):
                 continue
             matched += silences.effort(policy, documents or {}, group)
             hidden = silences.hiding(policy, documents or {}, group, now)
@@ -148,7 +156,7 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
                 group = replace(before, route=group.route, labels=group.labels, members={}, opened_at=shown)
             waits = known is not None and group.flush_at is not None
             group = _with(group, alert, known)
-            regrouped[fingerprint] = (_brought_forward if waits else _rescheduled)(group, route, now)
+            regrouped[fingerprint] = (brought_forward if waits else rescheduled)(group, route, now)
     pending = {
         key: replace(waiting, alert=replace(waiting.alert, labels=_relabelled(waiting.alert, policy, rules[key[0]])))
         for key, waiting in alerts.pending.items()
@@ -207,7 +215,13 @@ def labels_of(
 
 def _relabelled(alert: Alert, policy: Policy, rule: Rule) -> dict[str, str]:
     labels = labels_of(policy, rule, alert.cluster_id, alert.component, ours="observer" in alert.labels)
+    labels = raised(labels, alert.jobs_lost)
     return {**labels, PLANNED: "true"} if alert.labels.get(PLANNED) == "true" else labels
+
+
+def raised(labels: dict[str, str], jobs_lost: int) -> dict[str, str]:
+    """The labels of an alert whose failover has lost so many jobs."""
+    return {**labels, "severity": CRITICAL} if jobs_lost else labels
 
 
 def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str, Group]:
@@ -235,30 +249,6 @@ def _incident(policy: Policy, fingerprint: str, labels: Labels) -> str:
     """The key of a group's incident. Clusters of one id may share a service: their places and external labels tell them apart."""
     place = policy.places.get(labels.get("cluster_id", ""), "")
     return record_id("incident", fingerprint, place, *sorted(policy.external_labels.items()))
-
-
-def _rescheduled(group: Group, route: Route, now: Moment) -> Group:
-    """A group whose alerts have changed, with the time of its next flush."""
-    if not group.members:
-        return replace(group, flush_at=None)
-    due = now.steady + route.group_wait
-    if group.notified_at is not None:
-        if not _has_news(group.members.values()):
-            return replace(group, flush_at=max(group.notified_at + route.repeat_interval, now.steady))
-        due = max(due, group.notified_at + route.group_interval)
-    return replace(group, flush_at=due if group.flush_at is None else min(group.flush_at, due))
-
-
-def _brought_forward(group: Group, route: Route, now: Moment) -> Group:
-    """A waiting group with its next flush under another policy: not later than the new intervals of `route` allow."""
-    latest = _rescheduled(replace(group, flush_at=None), route, now).flush_at
-    if group.flush_at is None or latest is None:
-        return group
-    return replace(group, flush_at=min(group.flush_at, max(latest, now.steady + route.group_interval)))
-
-
-def _has_news(members: Iterable[Member]) -> bool:
-    return any(not member.notified or member.alert.ended for member in members)
 
 
 def _flush(
@@ -293,6 +283,8 @@ def _flush(
         incident = group.incident or _incident(policy, fingerprint, group.labels)
         opened_at = [each.name for each in policy.receivers.get(route.receiver, ()) if each.shows_incidents]
         group = replace(group, thread=thread, incident=incident, opened_at=tuple(opened_at))
+        if not closes:
+            group = paced(group, route, [*news, *still], again=again and not (news or resolved), now=now)
         notice = Notice(
             *(fingerprint, route, reason, included, len(news), group.labels),
             thread=thread,

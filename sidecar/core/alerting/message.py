@@ -4,15 +4,20 @@ Addresses and job ids come from the store and are untrusted: a message has no co
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.alerting import phrases
-from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice, Reason
+from sidecar.core.alerting import phrases, title
+from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice
+from sidecar.core.alerting.first_step import first_step
+from sidecar.core.alerting.moved_jobs import MovedJobs, jobs_line, jobs_now, moved_jobs
+from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import Verdict, is_planned, verdict
+from sidecar.core.cluster.causes import Verdict, is_planned
 from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.known_cause import cause_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.pods import Pods, name_at
@@ -25,8 +30,6 @@ MOST_BYTES: Final = 2400
 """UTF-8 bytes of the lines of alerts. With everything else a message stays below 4 KB."""
 MOST_OF_JOBS: Final = 600
 """UTF-8 bytes of the lines about restored jobs."""
-MOST_JOBS: Final = 10
-"""Jobs of a failover that are named."""
 MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
 MOST_ALERTS: Final = 50
@@ -57,7 +60,6 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_total": 5,
 }
 """The fields of a template, with example values: see docs/rules.md."""
-WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Message(Struct, frozen=True):
@@ -75,26 +77,11 @@ class Message(Struct, frozen=True):
     """The title without its label."""
 
 
-class MovedJobs(Struct, frozen=True):
-    """The jobs of a failover."""
-
-    moved: int
-    """How many of `total` lost their leader."""
-    away: int
-    """How many have no leader now."""
-    ended: int
-    """How many have ended since."""
-    total: int
-    ids: tuple[str, ...]
-    """The first few jobs that have no leader now; if all have one, of those that lost it."""
-
-
 class _Context(NamedTuple):
-    """What a message is made of. `rule` and `alerts` are those that the title is about."""
+    """What a message is made of."""
 
-    rule: Rule
+    about: Headline
     notice: Notice
-    alerts: Sequence[Alert]
     policy: Policy
     episode: Episode | None
     found: Verdict | None
@@ -106,35 +93,36 @@ class _Context(NamedTuple):
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Message:
     """The message for `notice`."""
     rules = {rule.alert: rule for rule in policy.rules}
-    alerts = _headlines(notice)
-    worst = min(alerts, key=lambda alert: WORST_FIRST.index(rules[alert.rule].severity))
-    cluster = clusters.get(worst.cluster_id)
-    episode = _episode(cluster, notice.alerts)
+    about = title.headline(notice, rules)
+    cluster = clusters.get(about.alerts[0].cluster_id)
+    episode = _episode(cluster, about.alerts) or _episode(cluster, notice.alerts)
+    jobs = moved_jobs(episode, cluster) if episode and cluster else None
+    about = about.with_lost(jobs.lost, jobs.moved) if jobs else about
     context = _Context(
-        rules[worst.rule],
+        about,
         notice,
-        [alert for alert in alerts if alert.rule == worst.rule],
         policy,
         episode,
-        verdict(episode.facts) if episode else None,
-        _jobs(episode, cluster) if episode and cluster else None,
+        cause_of(cluster, episode) if episode and cluster else None,
+        jobs,
         {name: each.pods for name, each in clusters.items()},
     )
-    title, problem = _title(context)
-    others = len(alerts) - len(context.alerts)
+    text, problem = _title(context)
     page = f"episodes/{episode.id}" if episode else ""
-    more = f", and {counted(others, 'more alert')}" if others else ""
-    label = "RESOLVED" if notice.reason is Reason.RESOLVED else context.rule.severity.value.upper()
     lines = [phrases.line(rules[alert.rule], alert, context.pods) for alert in notice.alerts]
+    shown = [*compress(lines, _not_said(notice, rules))]
+    step = first_step(cluster) if cluster and about.rule.on is Trigger.VACANT and not about.over else None
     return Message(
-        f"[{label}] {title}{more}",
-        "\n".join([*bounded(lines, MOST_BYTES, len(lines)), *_why(context, problem)]),
+        f"[{about.label}] {text}",
+        "\n".join(
+            [*([f"Next: {step}"] if step else []), *bounded(shown, MOST_BYTES, len(shown)), *_why(context, problem)]
+        ),
         tuple((clean(name), clean(value)) for name, value in _facts(context)),
-        context.rule.severity,
+        about.severity,
         None if policy.link is None else f"{policy.link}/{page}",
         episode.id if episode else None,
-        tuple(_apart(alert, text) for alert, text in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
-        title,
+        tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        text,
     )
 
 
@@ -143,16 +131,19 @@ def _apart(alert: Alert, text: str) -> MessageAlert:
     return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
 
-def _headlines(notice: Notice) -> Sequence[Alert]:
-    """The alerts that the title is about: firing ones, else events, else resolved ones."""
-    events = () if notice.reason is Reason.RESOLVED else tuple(alert for alert in notice.alerts if alert.is_event)
-    return notice.lasting or events or notice.alerts
+def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
+    """Of each alert, whether its line says more than that of another one: who leads after a vacancy is in the line of the leader change."""
+    changes = (alert for alert in notice.alerts if rules[alert.rule].on is Trigger.LEADER_CHANGED)
+    changed = {(alert.cluster_id, alert.component) for alert in changes}
+    for alert in notice.alerts:
+        is_end = rules[alert.rule].on is Trigger.VACANT and alert.ended
+        yield not is_end or (alert.cluster_id, alert.component) not in changed
 
 
 def _why(context: _Context, problem: str | None) -> Iterator[str]:
     """Lines about the failover behind the alerts."""
     if context.jobs and context.jobs.moved:
-        yield _jobs_line(context.jobs)
+        yield jobs_line(context.jobs)
     if context.found and context.found.facts:
         yield ""
         yield from map(clean, context.found.facts)
@@ -192,37 +183,6 @@ def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode |
     return None
 
 
-def _jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
-    parts = [
-        (component.job_id, known)
-        for component, known in cluster.components.items()
-        if component.job_id and episodes.has_part(known.absence, episode)
-    ]
-    away = [job_id for job_id, known in parts if episodes.is_away(known.absence)]
-    moved = len(parts) + episode.jobs_ended
-    ids = away or [job_id for job_id, _ in parts]
-    return MovedJobs(
-        moved, len(away), episode.jobs_ended, max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])
-    )
-
-
-def _jobs_now(context: _Context) -> str:
-    """For the title of a failover: how its jobs are now."""
-    jobs = context.jobs
-    if context.rule.on is not Trigger.LEADER_CHANGED or not jobs or not jobs.moved:
-        return ""
-    if jobs.away:
-        return f", {jobs.away} of {jobs.moved} jobs without leader"
-    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led again"
-
-
-def _jobs_line(jobs: MovedJobs) -> str:
-    now = f"{jobs.away} without one now" if jobs.away else "all have a leader again or have ended"
-    more = (jobs.away or jobs.moved) - len(jobs.ids)
-    which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
-    return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
-
-
 def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
     """As many lines as fit in `room` bytes and MOST_LINES, then how many of `total` are omitted."""
     for number, line in enumerate(lines):
@@ -237,11 +197,9 @@ def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
 
 def _title(context: _Context) -> tuple[str, str | None]:
     """The title, and why the operator's own summary could not be used for it."""
-    rule, alerts = context.rule, context.alerts
-    names = {alert.cluster_id for alert in context.notice.alerts}
-    where = clean(alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
-    over = context.notice.reason is Reason.RESOLVED
-    own = f"{where}: {phrases.headline(rule, alerts, context.pods, over=over)}{_jobs_now(context)}"
+    rule, policy = context.about.rule, context.policy
+    counted_within = max((each.within for each in policy.rules if each.on is Trigger.EPISODES), default=0)
+    own = title.title(context.about, context.notice, context.pods, jobs_now(context.jobs), counted_within)
     if rule.summary is None:
         return own, None
     try:
@@ -252,7 +210,8 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    rule, notice, alerts, policy, episode, found, jobs, pods = context
+    about, notice, policy, episode, found, jobs, pods = context
+    rule, alerts = about.rule, about.alerts
     first = alerts[0]
     known = pods.get(first.cluster_id, {})
     return {

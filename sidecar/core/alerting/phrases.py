@@ -1,24 +1,24 @@
 """The texts of alerts by trigger: title and line, while firing and when resolved."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.rules import JOBS
 from sidecar.core.cluster import split_leadership
-from sidecar.core.cluster.record_lines import move, working
+from sidecar.core.cluster.record_lines import lasted, move, working
 from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.moment import SECOND, age, seconds, timestamp
+from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.sanitize import clean
 
 
 class Phrases(NamedTuple):
-    """Texts with the fields of `_fields`."""
+    """Texts with the fields of `_fields`. A title may have those of SHORTENED."""
 
     title: str
     title_over: str
@@ -30,7 +30,7 @@ _MOVED: Final = "{what}: {move} at {began}{vacant}{down}"
 
 PHRASES: Final = {
     Trigger.LEADER_CHANGED: Phrases(
-        "{what} failed over{moves}{longest}", "failover of {what} is over{moves}{longest}", _MOVED, _MOVED
+        "{who}failed over{again}{moves}{longest}", "failover of {what} is over{moves}{longest}", _MOVED, _MOVED
     ),
     Trigger.JOB_LEADER_CHANGED: Phrases("leader of {what} changed{moves}", "leader of {what} changed", _MOVED, _MOVED),
     Trigger.SAME_PROCESS_REELECTION: Phrases(
@@ -43,10 +43,10 @@ PHRASES: Final = {
         "no leader for {what}{left}",
         "leader back for {what}{longest}",
         "{what}: no leader since {began}{formerly}",
-        "{what}: {led} at {ended}, no published leader for {lasted}",
+        "{what}: {led} at {ended}, no published leader for {lasted}{down}",
     ),
     Trigger.SPLIT: Phrases(
-        "split leadership of {what}: {before} and {after}",
+        "split leadership of {what}{sides}",
         "{what}: split leadership is over",
         "{what}: {before} and {after} replace each other since {began}, each deleting the other's address",
         f"{{what}}: over, no replaced leader has returned for {seconds(split_leadership.CALM)}",
@@ -54,7 +54,7 @@ PHRASES: Final = {
     Trigger.EPISODES: Phrases(
         "{count} failovers within {within}",
         "failover rate is back to normal",
-        "{count} failovers within {within}, by {began}",
+        "{count} failovers within {within}, the last one by {latest}",
         "fewer failovers within {within} since {ended}",
     ),
     Trigger.BLIND: Phrases(
@@ -82,6 +82,8 @@ PHRASES: Final = {
         "ZooKeeper's transaction numbers started over at {ended}",
     ),
 }
+_ALL_OWN: Final = "JobManager"
+"""Its process has all of a cluster's own components: together they are called after it."""
 _SHORTEST_SECONDS: Final = 0.05
 """Less would be shown as 0.0."""
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
@@ -97,10 +99,26 @@ UNWANTED: Final = Phrases(
 )
 
 
-def headline(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods], *, over: bool) -> str:
-    """The title of a group of alerts. `pods`: those of each cluster."""
+SHORTENED: Final = ("moves", "left", "sides"), ("longest",), ("who",)
+"""Fields that a title leaves out, one group after the other, until it is short enough."""
+
+
+def headline(
+    rule: Rule,
+    alerts: Sequence[Alert],
+    pods: Mapping[str, Pods],
+    *,
+    over: bool,
+    without: Collection[str] = (),
+    counted_within: int = 0,
+) -> str:
+    """The title of a group of alerts. `pods`: those of each cluster; `without`: fields to leave out; `counted_within`: in which time
+    failovers are counted.
+    """
     phrases = _phrases(rule, alerts[0])
-    return (phrases.title_over if over else phrases.title).format_map(_fields(rule, alerts, pods))
+    fields = _fields(rule, alerts, pods) | {"again": _again(alerts, counted_within)}
+    fields |= {name: "" for name in without if name != "who" or fields["what"] == _ALL_OWN}
+    return (phrases.title_over if over else phrases.title).format_map(fields)
 
 
 def line(rule: Rule, alert: Alert, pods: Mapping[str, Pods]) -> str:
@@ -126,33 +144,38 @@ def host(host_port: str | None) -> str | None:
 def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
     first = alerts[0]
     before, after = (_spelled(place, pods.get(first.cluster_id, {})) for place in (first.before, first.after))
-    lasted = seconds(int((first.vacant_seconds or 0) * SECOND))
+    vacant = seconds(int((first.vacant_seconds or 0) * SECOND))
     led = f"elected {clean(after)}" if after else "its job ended"
     down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
+    what = _what(alerts)
+    latest = first.latest or first.began
     return {
-        "what": _what(alerts),
-        "began": timestamp(first.began.wall),
-        "ended": timestamp(first.ended.wall) if first.ended else "",
-        "lasted": lasted,
+        "what": what,
+        "who": f"{what} ",
+        "began": spoken(first.began.wall),
+        "ended": spoken(first.ended.wall) if first.ended else "",
+        "lasted": vacant,
         "before": clean(before or "?"),
         "after": clean(after or "?"),
         "move": move(before, after),
         "moves": _moves(alerts, pods),
+        "sides": f": {clean(before or '?')} and {clean(after or '?')}",
         "left": _left(alerts, pods),
         "longest": _longest(alerts),
         "formerly": f" (previous leader: {clean(before)})" if before else "",
         "led": "new leaders, or ended" if first.component == JOBS else led,
-        "vacant": "" if first.vacant_seconds is None else f", no published leader for {lasted}",
+        "vacant": "" if first.vacant_seconds is None else f", no published leader for {vacant}",
         "down": f", {down}" if down else "",
         "count": str(first.count),
         "total": str(sum(alert.count or 0 for alert in alerts)),
         "within": age(rule.within),
+        "latest": spoken(latest.wall),
         "missing": first.missing or "",
     }
 
 
 def _what(alerts: Sequence[Alert]) -> str:
-    """What the alerts are about. One process has all components of a JobManager: together they are called after it."""
+    """What the alerts are about."""
     components = {alert.component: alert for alert in alerts if alert.component}
     if len(components) == 1:
         [(component, alert)] = components.items()
@@ -160,7 +183,7 @@ def _what(alerts: Sequence[Alert]) -> str:
     kinds = Counter(component.component is Component.JOB for component in components)
     texts = [f"{kinds[False]} components"] if kinds[False] else []
     if kinds[False] == len(Component) - 1:
-        texts = ["JobManager"]
+        texts = [_ALL_OWN]
     if kinds[True]:
         jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
         texts.append(counted(sum(jobs), "job"))
@@ -179,15 +202,30 @@ def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str |
 
 def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """Who led before, if it was one process."""
-    before, *others = {_process(alert, alert.before, pods) for alert in alerts}
+    found = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
+    before, *others = found or {None}
     return f", {clean(before)} led before" if before and not others else ""
 
 
 def _longest(alerts: Sequence[Alert]) -> str:
-    """The longest time in which one of them had no published leader, if it is known of all and not zero."""
-    known = [alert.vacant_seconds for alert in alerts if alert.vacant_seconds is not None]
-    longest = max(known) if len(known) == len(alerts) else 0
-    return f", {seconds(int(longest * SECOND))} without leader" if longest >= _SHORTEST_SECONDS else ""
+    """For how long there was no leader, published or working. Empty if nothing is known, or it is zero."""
+    own = [alert for alert in alerts if alert.component is None or alert.component.component is not Component.JOB]
+    known = own or alerts
+    at_least = max(max(alert.vacant_seconds or 0, alert.downtime_seconds_at_least or 0) for alert in known)
+    bounded = [alert.downtime_seconds_at_most for alert in known if alert.downtime_seconds_at_most is not None]
+    at_most = max(*bounded, at_least) if len(bounded) == len(known) else None
+    if (at_least if at_most is None else at_most) < _SHORTEST_SECONDS:
+        return ""
+    return f" after {lasted(at_least, at_most)}"
+
+
+def _again(alerts: Sequence[Alert], within: int) -> str:
+    """The number of the failover, if it was not the first one in that time."""
+    number = max(alert.count or 0 for alert in alerts)
+    if number < 2 or not within:
+        return ""
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f" again ({number}{ending} in {age(within)})"
 
 
 def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:

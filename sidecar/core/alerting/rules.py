@@ -88,7 +88,7 @@ def _react_to_transition(
                 return alerts  # its end is notified
             waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
             return replace(alerts, pending={**alerts.pending, **waits})
-        alert = replace(alert, labels=excuses.labelled(alert, cluster))
+        alert = _as_known(alert, cluster)
     return grouping.fire(alerts, policy, alert, at)
 
 
@@ -120,6 +120,7 @@ def _alert_of_transition(
             what = (session_id, episode_id if transition.returned else None)
             ended = None if _in_progress(cluster, episode_id) else at
             alert = _alert(policy, rule, name, component, at, *what, episode_id=episode_id, ended=ended, is_event=True)
+            alert = replace(alert, count=_number(alerts, policy, cluster, alert))
         case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not episode_id:
             alert = _alert(policy, rule, name, component, at, session_id, ended=at, is_event=True)
         case Trigger.UNOBSERVED if transition.gap and (count := transition.gap.at_least):
@@ -136,6 +137,17 @@ def _alert_of_transition(
         vacant_seconds=None if transition.vacant_for is None else in_seconds(transition.vacant_for),
         **bounds_in_seconds(transition.downtime),
     )
+
+
+def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert) -> int | None:
+    """The number of its failover in the longest time in which a rule counts failovers; None: no rule does."""
+    within = max((rule.within for rule in policy.rules if rule.on is Trigger.EPISODES), default=0)
+    if not within:
+        return None
+    known = alerts.failovers.get(alert.cluster_id, Failovers()).known
+    earlier = (each for each in known if alert.began.steady - each.at <= within and each.episode_id != alert.episode_id)
+    episode = excuses.episode_of(cluster, alert.episode_id)
+    return sum(each.times for each in earlier) + max(1, episode.failovers if episode else 0)
 
 
 def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
@@ -205,7 +217,14 @@ def _now_known(alert: Alert, cluster: ClusterState | None, now: Moment) -> Alert
     if cluster is None or not alert.is_event:
         return alert
     ended = None if _in_progress(cluster, alert.episode_id) else now
-    return replace(alert, labels=excuses.labelled(alert, cluster), ended=ended)
+    return replace(_as_known(alert, cluster), ended=ended)
+
+
+def _as_known(alert: Alert, cluster: ClusterState) -> Alert:
+    """The alert of another leader with what is known of its failover when it fires: whether it was planned, and has lost jobs."""
+    episode = excuses.episode_of(cluster, alert.episode_id)
+    lost = episode.jobs_lost if episode else 0
+    return replace(alert, jobs_lost=lost, labels=grouping.raised(excuses.labelled(alert, cluster), lost))
 
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
@@ -265,7 +284,7 @@ def _evaluate_cluster(
                     before = alerts.pending.get(key)
                     pending[key] = before if before == waiting else waiting
                 elif rule.on is Trigger.EPISODES and alert.count != firing[component].count:
-                    alerts = grouping.recounted(alerts, firing[component].id, alert.count)
+                    alerts = grouping.recounted(alerts, firing[component].id, alert.count, now)
             over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
     if over:
         alerts = grouping.resolve(alerts, policy, over, now, lambda alert: _completed(alert, cluster, now))
@@ -389,7 +408,12 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
     address = known.leadership.leader.address if known and isinstance(known.leadership, Held) else None
     if address is None and plans.is_unwanted(cluster.operated):
         alert = replace(alert, unwanted=True)
-    return replace(alert, after=_place(address), vacant_seconds=in_seconds(now.steady - alert.began.steady))
+    lasted = now.steady - alert.began.steady
+    absence = known.absence if known and address is not None else None
+    # Of several vacancies in one failover the bounds are those of all together.
+    is_only_one = absence is not None and absence.vacant is not None and absence.vacant <= lasted
+    down = absence.downtime if absence and is_only_one else None
+    return replace(alert, after=_place(address), vacant_seconds=in_seconds(lasted), **bounds_in_seconds(down))
 
 
 def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.causes import RELATED, Facts, Loss
+from sidecar.core.cluster.causes import RELATED, Facts, Loss, Verdict
 from sidecar.core.cluster.downtime import Downtime
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.transitions import Transition
@@ -40,6 +40,7 @@ JOB_PATIENCE: Final = 600 * SECOND
 LOOK_BACK: Final = 5 * SECOND
 """Jobs that left so shortly before the first component are part of it."""
 
+_DELETED: Final = frozenset({VacancyReason.CONFIG_MAP_GONE, VacancyReason.MADE_ANEW})
 _OLD_SCHEME: Final = "akka."
 """Of addresses up to Flink 1.17."""
 
@@ -88,10 +89,14 @@ class Episode(Struct, frozen=True):
     """How many failovers it holds: vacancies that began when all of these had leaders, or leaders that followed without a vacancy."""
     jobs_away: int = 0
     jobs_ended: int = 0
+    jobs_lost: int = 0
+    """How many of those that ended were lost with the leaders' ConfigMap, which was deleted: Flink does not know them any more."""
     longest_ended: int | None = None
     """The longest vacancy of a job that ended without another leader."""
     after: LeaderInformation | None = None
     gathered: Gathered = Gathered()
+    recorded: Verdict | None = None
+    """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
 
     @property
     def phase(self) -> Phase:
@@ -120,6 +125,8 @@ def leaves(transition: Transition, absence: Absence | None) -> bool:
             return True
         case Kind.DISCOVERED | Kind.GRANTED:
             return transition.last_known is not None and not transition.same_leader
+        case Kind.RETIRED:
+            return transition.component.job_id is not None and _reason(transition) in _DELETED
     return False
 
 
@@ -210,7 +217,8 @@ def _counted(episode: Episode, transition: Transition, left: bool, after: Absenc
         return replace(episode, away=episode.away + change, failovers=failovers)
     if ended:
         longest = max((v for v in (episode.longest_ended, after.vacant) if v is not None), default=None)
-        episode = replace(episode, jobs_ended=episode.jobs_ended + 1, longest_ended=longest)
+        lost = episode.jobs_lost + (episode.facts.deleted or _reason(transition) in _DELETED)
+        episode = replace(episode, jobs_ended=episode.jobs_ended + 1, jobs_lost=lost, longest_ended=longest)
     return replace(episode, jobs_away=episode.jobs_away + change)
 
 
@@ -243,7 +251,7 @@ def _with_departure(facts: Facts, transition: Transition) -> Facts:
         left=facts.left + 1,
         withdrawn=facts.withdrawn + withdrew,
         released=facts.released or reason is VacancyReason.RELEASED,
-        deleted=facts.deleted or reason in {VacancyReason.CONFIG_MAP_GONE, VacancyReason.MADE_ANEW},
+        deleted=facts.deleted or reason in _DELETED,
         not_renewed_for=facts.not_renewed_for or lapsed_for,
     )
 

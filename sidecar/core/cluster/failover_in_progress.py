@@ -4,7 +4,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes, plans
+from sidecar.core.cluster import episodes, known_cause, plans
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ComponentState, contending
@@ -93,9 +93,7 @@ def close_episode(draft: Draft) -> None:
     episode = draft.state.episode
     assert episode  # noqa: S101  the caller checked
     operated = draft.state.operated
-    is_read = episode.facts.operated and plans.expected_until(operated, episode.opened_at) is None
-    facts = replace(episode.facts, contend=contending(draft.state.contenders), operated=is_read)
-    closed = replace(episode, facts=facts)
+    closed = replace(episode, facts=known_cause.facts_of(draft.state, episode))
     parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
     draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
     left = plans.without(draft.state.disruptions, episode.before.address)

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Group, Member, MessageAlert, Notice, Reason
-from sidecar.core.alerting.message import MOST_ALERTS, MOST_BYTES, WORST_FIRST, Message, bounded
+from sidecar.core.alerting.message import MOST_ALERTS, MOST_BYTES, Message, bounded
+from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.delivery.ledger_document import DROPPED
 from sidecar.core.delivery.new_deliveries import delivery_of
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Settled

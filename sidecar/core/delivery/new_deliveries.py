@@ -41,7 +41,7 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
                 to_it = replace(to_it, parts=(), alerts=(), feed=fed)
             yield _closing(to_it, message, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
-                closed = compose(replace(notice, reason=Reason.RESOLVED), policy, clusters)
+                closed = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters)
                 yield _closing(to_it, closed, after=EVENT_OPEN)
 
 

@@ -5,7 +5,8 @@ from typing import Final
 from msgspec import Struct, convert, json
 
 from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import is_planned, verdict
+from sidecar.core.cluster.causes import is_planned
+from sidecar.core.cluster.known_cause import cause_of, facts_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at
@@ -66,7 +67,7 @@ def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episo
         for component, known in cluster.components.items()
         if known.absence and episodes.has_part(known.absence, episode)
     }
-    found = verdict(episode.facts)
+    found = cause_of(cluster, episode)
     return EpisodeView(
         phase=episode.phase.value,
         id=episode.id,
@@ -91,6 +92,6 @@ def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episo
         after_session_id=str(episode.after.session_id) if episode.after else None,
         after_address=episode.after.address if episode.after else None,
         after_pod=name_at(cluster.pods, episode.after.address) if episode.after else None,
-        planned=is_planned(episode.facts),
+        planned=is_planned(facts_of(cluster, episode)),
         failovers=max((absence.leaders for component, absence in parts.items() if not component.job_id), default=0),
     )

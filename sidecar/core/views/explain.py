@@ -1,8 +1,9 @@
 """One failover in words, from its records."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct, json
@@ -12,6 +13,7 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.pods import spelled
 from sidecar.core.records import Annotation, AnyRecord, EpisodeRecord, Evidence, Notification, TransitionRecord
 from sidecar.core.sanitize import clean, printable
+from sidecar.core.views.episode_view import EpisodeView
 
 MOST_KEPT: Final = 1000
 """Most transitions of jobs, of cluster components, notifications, annotations and pieces of evidence kept of one episode."""
@@ -41,12 +43,16 @@ class Explanation(Struct, frozen=True):
     notifications: Sequence[Notification]
     annotations: Sequence[Annotation]
     evidence: Sequence[Evidence] = ()
+    failover: EpisodeView | None = None
+    """While it is in progress: what is known so far."""
 
 
-def find(records: Iterable[AnyRecord], name: str, in_progress: Collection[str] = ()) -> Explanation:
+def find(
+    records: Iterable[AnyRecord], name: str, in_progress: Mapping[str, EpisodeView] = MappingProxyType({})
+) -> Explanation:
     """The episode whose id is `name`, or the only one that begins with it. Raises UnknownEpisodeError.
 
-    `in_progress`: ids of open episodes, which may have no record yet.
+    `in_progress`: open episodes by their ids, which may have no record yet.
     """
     found: dict[str, _Found] = {}
     if len(name) >= _LEAST:
@@ -60,7 +66,9 @@ def find(records: Iterable[AnyRecord], name: str, in_progress: Collection[str] =
         what = f"{len(fitting)} episodes begin" if fitting else "no known episode begins"
         raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `episodes` lists them")
     of = found[fitting[0]]
-    return Explanation(fitting[0], of.episode, of.transitions, of.total, of.notifications, of.annotations, of.evidence)
+    failover = None if of.episode else in_progress.get(fitting[0])
+    records_of = of.transitions, of.total, of.notifications, of.annotations, of.evidence
+    return Explanation(fitting[0], of.episode, *records_of, failover)
 
 
 def in_words(explained: Explanation) -> Iterator[str]:
@@ -83,6 +91,8 @@ def facts(explained: Explanation) -> Iterator[Fact]:
     yield "episode", [explained.id]
     if explained.episode:
         yield from _of_episode(explained.episode)
+    elif explained.failover:
+        yield from _of_episode(explained.failover)
     elif explained.transitions:
         begin = explained.transitions[0]
         yield "cluster", [clean(begin.cluster_id)]
@@ -168,20 +178,26 @@ def _of_evidence(evidence: Evidence) -> Fact:
     return "evidence", [clean(line) for line in lines if line]
 
 
-def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
+def _of_episode(episode: EpisodeRecord | EpisodeView) -> Iterator[Fact]:
     yield "cluster", [clean(episode.cluster_id)]
-    yield "from", [f"{episode.opened_at} to {episode.closed_at}"]
-    yield "cause", [f"{episode.cause} ({episode.confidence})", *map(clean, episode.facts)]
+    so_far = "" if episode.closed_at else ", as far as is known now"
+    yield (
+        "from",
+        [f"{episode.opened_at} to {episode.closed_at}" if episode.closed_at else f"{episode.opened_at}, in progress"],
+    )
+    yield "cause", [f"{episode.cause} ({episode.confidence}){so_far}", *map(clean, episode.facts)]
     if episode.planned is not None:
         yield "planned", ["yes" if episode.planned else "no"]
-    if not episode.failovers:
+    if not episode.closed_at:
+        yield from _of_progress(episode)
+    if not episode.closed_at or not episode.failovers:
         return
     followed = [f"{episode.failovers} leaders in succession"] if episode.failovers > 1 else []
     before = spelled(episode.before_address, episode.before_pod)
     after = spelled(episode.after_address, episode.after_pod)
     yield "leader", [move(before, after), *followed]
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
-    published = f"published: {vacant}" if vacant else "always published"
+    published = f"published: {vacant}" if vacant else "published: no gap was observed"
     if episode.downtime_seconds_at_least is None:
         yield "no leader", [published if vacant else "not known: this sidecar did not observe the change"]
     else:
@@ -191,3 +207,17 @@ def _of_episode(episode: EpisodeRecord) -> Iterator[Fact]:
         missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
         ended = f", {episode.jobs_ended} ended in it" if episode.jobs_ended else ""
         yield "jobs", [f"{episode.jobs_affected} of {episode.jobs_total} failed over{ended}{missing}"]
+
+
+def _of_progress(episode: EpisodeRecord | EpisodeView) -> Iterator[Fact]:
+    """Who leads, and which jobs have no leader, while it is in progress."""
+    before = spelled(episode.before_address, episode.before_pod)
+    after = spelled(episode.after_address, episode.after_pod) if episode.after_address else None
+    yield "leader", [move(before, after) if after else f"none now; {clean(before)} led before"]
+    if episode.jobs_total:
+        yield (
+            "jobs",
+            [
+                f"{episode.jobs_affected} of {episode.jobs_total} failed over, {episode.jobs_missing} without a leader now"
+            ],
+        )

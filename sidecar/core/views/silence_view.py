@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sidecar.core.alerting.silences import Silence
+from sidecar.core.alerting.alerts import Group
+from sidecar.core.alerting.silences import Silence, hiding
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.views.snapshot import Snapshot
 
@@ -39,10 +40,19 @@ def silences(snapshot: Snapshot) -> list[SilenceView]:
             found[key] = silence
             clusters.setdefault(key, []).append(name)
             hid[key] += silence.hid
-    members = (member for group in snapshot.state.alerts.groups.values() for member in group.members.values())
-    hides = Counter(member.silence for member in members)
-    views = [_view(each, snapshot.at, clusters[key], hides[key], hid[key]) for key, each in found.items()]
+    hides = _hidden_now(snapshot)
+    views = [
+        _view(each, snapshot.at, clusters[key], hides[key], max(hid[key], hides[key])) for key, each in found.items()
+    ]
     return sorted(views, key=lambda view: (view.state != "active", view.ends_at, view.id))
+
+
+def _hidden_now(snapshot: Snapshot) -> Counter[str]:
+    """By silence: the alerts that fire and that it matches, as the alerts are shown; also before a notification of them is due."""
+    groups = snapshot.state.alerts.groups.values()
+    firing = {key: each for group in groups for key, each in group.members.items() if each.alert.ended is None}
+    together = Group("", {}, firing)
+    return Counter(hiding(snapshot.policy, snapshot.state.silences, together, snapshot.at).values())
 
 
 def problems(snapshot: Snapshot) -> dict[str, str]:

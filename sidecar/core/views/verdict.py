@@ -6,8 +6,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from sidecar.core.alerting.first_step import first_step
 from sidecar.core.cluster import plans
-from sidecar.core.cluster.causes import Cause, Confidence, verdict
+from sidecar.core.cluster.causes import Cause, Confidence
+from sidecar.core.cluster.known_cause import cause_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant
@@ -42,7 +44,7 @@ class ClusterVerdict(Struct, frozen=True):
     since: Timestamp | None
     """When it began to be down, or could not be seen any more. Null: it is neither, or its beginning is not known."""
     next_step: str | None = None
-    """What to do, in one sentence."""
+    """What to do: in one sentence, or first and then."""
     topic: str | None = None
     """The section of docs/troubleshooting.md about it."""
 
@@ -148,17 +150,19 @@ def _advice(trigger: Trigger) -> tuple[str, str]:
 
 
 def _next_step(cluster: ClusterState) -> tuple[str, str]:
-    episode = cluster.episode
-    if episode is None or (cause := verdict(episode.facts).cause) is Cause.UNKNOWN:
-        return _advice(Trigger.VACANT)
-    return advice.next_step(cause, _process(cluster, episode.before.address)), cause.value
+    """What to do first, and only then how to find out why."""
+    episode, (step, topic) = cluster.episode, _advice(Trigger.VACANT)
+    step = first_step(cluster) or step
+    if episode is None or (cause := cause_of(cluster, episode).cause) is Cause.UNKNOWN:
+        return step, topic
+    return f"{step} Then: {advice.next_step(cause, _process(cluster, episode.before.address))}", cause.value
 
 
 def _why(cluster: ClusterState) -> str | None:
     episode = cluster.episode
     if episode is None:
         return None
-    found = verdict(episode.facts)
+    found = cause_of(cluster, episode)
     clause = advice.because(found.cause, _process(cluster, episode.before.address))
     return clause if not clause or found.confidence is Confidence.HIGH else f"probably because {clause}"
 

@@ -38,7 +38,8 @@ def root_route(documents: Sequence[Section], known: Known) -> Route:
         raise section.mistake(
             f"several receivers ({', '.join(known.receivers)}): name the one that gets the alerts in route.receiver"
         )
-    return _route(section, Route(names[0]) if len(names) == 1 else NO_RECEIVER, "", known)
+    root = replace(Route(names[0]) if len(names) == 1 else NO_RECEIVER, critical_apart=True)
+    return _route(section, root, "", known)
 
 
 def inhibit_rules(documents: Sequence[Section], labels: Collection[str]) -> tuple[InhibitRule, ...]:
@@ -72,6 +73,7 @@ def _route(section: Section, parent: Route, above: str, known: Known) -> Route:
         continues=section.get("continue").flag(),
         mute=_intervals(section, "mute_time_intervals", known.intervals),
         active=_intervals(section, "active_time_intervals", known.intervals),
+        critical_apart=parent.critical_apart and "group_by" not in section,
     )
     below: list[Route] = []
     for place, child in enumerate(section.sections("routes", schema.ROUTE)):

@@ -58,7 +58,7 @@ def test_a_failover_is_one_request_with_an_alert_for_each_component() -> None:
     }
     assert {alert.labels["alertname"] for alert in first} == {"FlinkLeaderChanged"}
     assert {alert.labels["component"] for alert in first} == {"dispatcher", "resource_manager", "rest_server"}
-    assert all("jm-a" in alert.annotations["summary"] for alert in first)
+    assert all("jm-a" in alert.annotations["description"] for alert in first)
 
 
 def test_an_event_fires_long_enough_for_an_alertmanager_that_waits() -> None:

@@ -15,6 +15,7 @@ from tests.core.groups import (
     LOW,
     NIGHT,
     R_EVENT,
+    R_HIGH,
     R_LOW,
     TWO,
     Groups,
@@ -32,9 +33,9 @@ def test_a_group_lives_from_first_to_resolved() -> None:
     groups.waits(3700).ends(D_LOW, D_HIGH).waits(3600)
     assert groups.told == [
         (5, "ops", "FIRST", ["Low dispatcher", "Low rest_server"]),
-        (65, "ops", "GREW", ["High dispatcher", "Low dispatcher", "Low rest_server"]),
-        (125, "ops", "SHRANK", ["Low rest_server is over", "Low dispatcher", "High dispatcher"]),
-        (3725, "ops", "REPEAT_INTERVAL_ELAPSED", ["Low dispatcher", "High dispatcher"]),
+        (25, "ops", "GREW", ["High dispatcher", "Low dispatcher", "Low rest_server"]),
+        (85, "ops", "SHRANK", ["Low rest_server is over", "Low dispatcher", "High dispatcher"]),
+        (3685, "ops", "REPEAT_INTERVAL_ELAPSED", ["Low dispatcher", "High dispatcher"]),
         (3845, "ops", "RESOLVED", ["Low dispatcher is over", "High dispatcher is over"]),
     ]
     assert groups.alerts == Alerts()
@@ -44,6 +45,31 @@ def test_news_long_after_the_last_ones_wait_for_what_comes_with_them() -> None:
     """Ten minutes after the last notice: group_wait, not at once and not group_interval."""
     groups = Groups().fires(D_LOW).waits(600).fires(R_LOW).waits(2).fires(D_HIGH).waits(60)
     assert [(second, reason) for second, _, reason, _ in groups.told] == [(5, "FIRST"), (605, "GREW")]
+
+
+def test_a_group_that_gets_worse_is_told_at_once_once_in_each_interval() -> None:
+    """A critical alert does not wait behind a warning; what is no worse than the last message waits as ever."""
+    groups = Groups().fires(D_LOW).waits(6).fires(D_HIGH).waits(6).fires(R_HIGH).waits(60).ends(D_LOW, D_HIGH, R_HIGH)
+    groups.waits(61)
+    assert [(second, reason) for second, _, reason, _ in groups.told] == [
+        (5, "FIRST"),
+        (11, "GREW"),
+        (71, "GREW"),
+        (131, "RESOLVED"),
+    ]
+    groups.fires(replace(D_LOW, id="anew")).waits(6)
+    assert groups.told[4][::2] == (138, "GREW")
+    groups.fires(replace(D_HIGH, id="anew too")).waits(58)
+    assert len(groups.told) == 5
+    groups.waits(1)
+    assert groups.told[5][::2] == (198, "GREW")
+
+
+def test_what_is_muted_or_inhibited_hastens_nothing() -> None:
+    """It is not told when the mute time ends sooner than anything else would be."""
+    groups = Groups(ALL, InhibitRule(only(LOW), only(HIGH)))
+    groups.fires(D_LOW).waits(6).fires(D_HIGH).waits(6).fires(R_LOW).waits(100)
+    assert [(second, reason) for second, _, reason, _ in groups.told] == [(5, "FIRST"), (65, "GREW")]
 
 
 def test_an_event_is_told_once_and_its_group_is_forgotten_after_the_interval() -> None:

@@ -162,7 +162,7 @@ def test_a_title_never_reports_a_vacancy_when_there_is_a_leader() -> None:
     moves(("+", B, ALL_FOUR))(flink, sidecar)
     sidecar.waits(100)
     assert [delivery.title for delivery in sidecar.sent] == [
-        "[CRITICAL] default: no leader for JobManager and 1 job",
-        "[RESOLVED] default: leader back for JobManager and 1 job, 41 s without leader, and 3 more alerts",
+        "[CRITICAL] default: no leader for JobManager and 1 job, jm-a led before",
+        "[RESOLVED] default: leader back for JobManager and 1 job after at least 41 s",
     ]
     assert "dispatcher: jm-a:6123 → jm-b:6123" in sidecar.sent[1].body

@@ -72,7 +72,7 @@ def test_where_no_job_store_tells_there_is_one_alert_for_all_of_them() -> None:
     passes(sidecar, 120)
     assert [(each.title, len(each.parts)) for each in sidecar.sent] == [
         ("[CRITICAL] default: no leader for dispatcher", 1),
-        ("[CRITICAL] default: no leader for 1 components and 40 jobs", 2),
+        ("[CRITICAL] default: no leader for 40 jobs, 1 more fires", 2),
     ]
 
 
@@ -95,4 +95,6 @@ def test_clusters_that_were_left_behind_are_one_message() -> None:
     assert message.title == "[CRITICAL] 30 clusters: no leader for JobManager and 1 job"
     flink.vacate()
     sidecar.sees_changes().waits(120)
-    assert [each.title for each in sidecar.sent[1:]] == ["[CRITICAL] default: no leader for JobManager and 1 job"]
+    assert [each.title for each in sidecar.sent[1:]] == [
+        "[CRITICAL] default: no leader for JobManager and 1 job, jm-a led before"
+    ]

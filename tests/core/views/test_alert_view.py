@@ -41,7 +41,7 @@ def test_an_alert_that_fires() -> None:
     )
     assert (first.cluster_id, first.component, first.job_id) == (CLUSTER, "resource_manager", None)
     assert first.since.startswith("2026-11-20T08:01:00")
-    assert first.summary.startswith("resource_manager: no leader since 2026-11-20T08:01:00")
+    assert first.summary.startswith("resource_manager: no leader since 2026-11-20 08:01:00")
     assert (first.receivers, first.notified, first.observed, first.fires_at) == (["ops"], True, True, None)
     assert first.labels["alert"] == "FlinkNoLeader"
 

@@ -55,3 +55,16 @@ def test_what_nobody_observed_is_not_called_published() -> None:
     flink.elect(B)
     sidecar.connects().waits(70)
     assert named(sidecar, "no leader") == ["not known: this sidecar did not observe the change"]
+
+
+def test_an_address_whose_absence_was_not_observed_is_not_said_to_have_been_published_always() -> None:
+    """In pods it may have been absent for long between two observations."""
+    flink, sidecar = watching()
+    fail_over(flink, sidecar)
+    sidecar.waits(10)
+    like = sidecar.episodes()[-1]
+    seen = {"downtime_seconds_at_least": 12.0, "downtime_seconds_at_most": 25.0}
+    record = replace(like, vacant_seconds=None, vacant_seconds_by_component={}, **seen)
+    lines = [*in_words(find([record], like.id))]
+    assert "no leader  published: no gap was observed" in lines
+    assert "           working: 12 to 25 s" in lines

@@ -83,7 +83,10 @@ def test_what_to_do_follows_from_the_cause() -> None:
     """Where there is one: with its section of docs/troubleshooting.md."""
     found = of(vacated()[1])
     assert found.topic == "jobmanager_lost"
-    assert found.next_step == "Find out how jm-a ended: exit code, OOM kill, node, last lines of its log."
+    assert found.next_step == (
+        "No JobManager contends: start one. "
+        "Then: Find out how jm-a ended: exit code, OOM kill, node, last lines of its log."
+    )
     assert of(watching()[1].is_cut_off()).topic == "flinkleadersoutofsight"
     assert of(watching()[1]).next_step is None
 

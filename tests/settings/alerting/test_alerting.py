@@ -92,10 +92,22 @@ def test_routes_with_the_same_matchers_are_told_apart(read: Read) -> None:
     assert keys == ["{}", "{}/{}", "{}/1{}", "{}/2{}"]
 
 
+def test_critical_alerts_of_different_rules_are_different_groups_by_default(read: Read) -> None:
+    """Also in routes below; wherever somebody groups by labels of their own choice, by these alone."""
+    pager = "{receiver: oncall, matchers: [severity=critical]}"
+    chosen = "{receiver: oncall, group_by: [cluster_id], routes: [{receiver: ops}]}"
+    root = read(THREE + f"route: {{receiver: ops, routes: [{pager}, {chosen}]}}\n").route
+    assert [route.critical_apart for route in every(root)] == [True, True, False, False]
+    outage = {"cluster_id": "orders", "alert": "FlinkNoLeader", "severity": "critical"}
+    assert root.routes[0].group_labels(outage) == {"cluster_id": "orders", "alert": "FlinkNoLeader"}
+    assert root.group_labels({**outage, "severity": "warning"}) == {"cluster_id": "orders"}
+    assert root.routes[1].group_labels(outage) == {"cluster_id": "orders"}
+
+
 def test_the_only_receiver_is_told_of_everything_also_beside_a_heartbeat(read: Read) -> None:
     """A dead man's switch is no receiver of alerts."""
     settings = read("receivers: [{name: ops, urls: [x]}, {name: dead, urls: [y], heartbeat: 1m}]\n")
-    assert settings.route == Route("ops")
+    assert settings.route == Route("ops", critical_apart=True)
     assert settings.policy().heartbeats == (Heartbeat(Destination("dead", 0), MINUTE),)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.settings import SettingsError, load, load_cluster
+from tests.kit.sidecar_process import command
 from tests.settings.conftest import Write, in_zookeeper, with_flinks_defaults
 
 
@@ -132,6 +133,16 @@ def test_flinks_configuration_can_be_completed(write: Write, conf_dir: Path) -> 
     assert load(config, {}).policy().session_timeouts == {"application_1": 60_000_000}
     assert load(config, {"zookeeper": "zk"}).policy().session_timeouts == {}
     assert load_cluster({"flink_conf": conf_dir, "cluster_id": "x"}).namespace == "/flink/x"
+
+
+def test_config_check_says_what_is_lost_without_flinks_configuration(write: Write, conf_dir: Path) -> None:
+    """The upper bound of each downtime. That is no mistake: the check still says ok."""
+    config = write("zookeeper: {quorum: 'zk:2181', cluster_id: orders}\n")
+    lines = command("config", "check", "--config", str(config)).stdout.splitlines()
+    lacks = "lacks      flink_conf_dir: messages cannot say how long orders was without a leader at most"
+    assert (lines[1], lines[-1]) == (lacks, "ok")
+    config = write(f"flink_conf_dir: {conf_dir}\n")
+    assert "lacks" not in command("config", "check", "--config", str(config)).stdout
 
 
 def test_a_cluster_named_twice_is_an_error(write: Write, conf_dir: Path) -> None:

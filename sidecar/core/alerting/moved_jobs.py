@@ -1,0 +1,66 @@
+"""The jobs of a failover, in the words of a message: which have a leader, which have ended, which are lost."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.cluster import episodes
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.state import ClusterState
+
+MOST_JOBS: Final = 10
+"""Jobs of a failover that are named."""
+
+
+class MovedJobs(Struct, frozen=True):
+    """The jobs of a failover."""
+
+    moved: int
+    """How many of `total` lost their leader."""
+    away: int
+    """How many have no leader now."""
+    ended: int
+    """How many have ended since. So many of them are `lost`: Flink does not know them any more."""
+    lost: int
+    total: int
+    ids: tuple[str, ...]
+    """The first few jobs that have no leader now; if all have one, of those that lost it."""
+
+
+def moved_jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
+    parts = [
+        (component.job_id, known)
+        for component, known in cluster.components.items()
+        if component.job_id and episodes.has_part(known.absence, episode)
+    ]
+    away = [job_id for job_id, known in parts if episodes.is_away(known.absence)]
+    moved = len(parts) + episode.jobs_ended
+    ids = away or [job_id for job_id, _ in parts]
+    return MovedJobs(
+        *(moved, len(away), episode.jobs_ended, episode.jobs_lost),
+        *(max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])),
+    )
+
+
+def jobs_now(jobs: MovedJobs | None) -> str:
+    """For the title of a failover: how its jobs are now."""
+    if not jobs or not jobs.moved:
+        return ""
+    if jobs.away:
+        return f", {jobs.away} of {jobs.moved} jobs without leader"
+    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led"
+
+
+def jobs_line(jobs: MovedJobs) -> str:
+    led, ended = jobs.moved - jobs.away - jobs.ended, jobs.ended - jobs.lost
+    them, they_run = "it" if jobs.lost == 1 else "them", "it runs" if led == 1 else "they run"
+    found = {
+        f"{jobs.lost} lost with the ConfigMap that was deleted (Flink does not know {them} any more)": jobs.lost,
+        f"{ended} ended": ended,
+        f"{led} with a leader again (which does not say that {they_run})": led,
+        f"{jobs.away} without one now": jobs.away,
+    }
+    now = ", ".join(text for text, number in found.items() if number)
+    more = (jobs.away or jobs.moved) - len(jobs.ids)
+    which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
+    return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"

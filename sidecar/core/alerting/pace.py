@@ -1,0 +1,73 @@
+"""When a group is notified next. One that has got worse does not wait for `group_interval`, but once in that time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import NO_RANK, Alert, Group, Member
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.policy.policy import Severity
+from sidecar.core.policy.routing import Route
+
+_RANKS: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
+"""By severity, the least severe first."""
+
+
+PATIENCE: Final = 2 * SECOND
+"""How long a group that is due waits for the cause of a failover."""
+
+
+def awaits_cause(group: Group, decided_at: Mapping[str, int], now: Moment) -> bool:
+    """Whether a group that is due waits for a failover that will soon be closed: its cause is decided, and its jobs have leaders."""
+    if not decided_at or group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
+        return False
+    new = (member.alert for member in group.members.values() if not member.notified or member.alert.ended)
+    known = (decided_at.get(alert.episode_id) for alert in new if alert.episode_id)
+    return any(at is not None and at <= group.flush_at + PATIENCE for at in known)
+
+
+def rescheduled(group: Group, route: Route, now: Moment) -> Group:
+    """A group whose alerts have changed, with the time of its next flush."""
+    if not group.members:
+        return replace(group, flush_at=None)
+    due = now.steady + route.group_wait
+    if group.notified_at is not None:
+        if not _has_news(group.members.values()):
+            return replace(group, flush_at=max(group.notified_at + route.repeat_interval, now.steady))
+        if not _is_worse(group, route, now):
+            due = max(due, group.notified_at + route.group_interval)
+    return replace(group, flush_at=due if group.flush_at is None else min(group.flush_at, due))
+
+
+def brought_forward(group: Group, route: Route, now: Moment) -> Group:
+    """A waiting group with its next flush under another policy: not later than the new intervals of `route` allow."""
+    latest = rescheduled(replace(group, flush_at=None), route, now).flush_at
+    if group.flush_at is None or latest is None:
+        return group
+    return replace(group, flush_at=min(group.flush_at, max(latest, now.steady + route.group_interval)))
+
+
+def _has_news(members: Iterable[Member]) -> bool:
+    return any(not member.notified or member.alert.ended for member in members)
+
+
+def paced(group: Group, route: Route, lasting: Sequence[Alert], *, again: bool, now: Moment) -> Group:
+    """The group that is notified of `lasting`, and perhaps of resolved alerts, sooner than usual if it got worse."""
+    worst = max(map(_rank, lasting), default=NO_RANK)
+    is_early = group.notified_at is not None and now.steady < group.notified_at + route.group_interval and not again
+    return replace(group, worst=worst, hastened_at=now.steady if is_early else group.hastened_at)
+
+
+def _is_worse(group: Group, route: Route, now: Moment) -> bool:
+    """Whether an alert fires that is worse than what the group was notified of, and the group was not hastened a short while ago."""
+    if group.hastened_at is not None and now.steady < group.hastened_at + route.group_interval:
+        return False
+    known = [_rank(member.alert) for member in group.members.values() if member.notified and not member.alert.ended]
+    worst = max([group.worst, *known])
+    new = (member for member in group.members.values() if not member.notified and not member.suppressed_by)
+    return any(_rank(member.alert) > worst for member in new if not member.alert.ended or member.alert.is_event)
+
+
+def _rank(alert: Alert) -> int:
+    return _RANKS.get(alert.labels.get("severity", ""), NO_RANK)

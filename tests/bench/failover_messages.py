@@ -1,0 +1,22 @@
+"""Writes the messages about six failovers of a real Flink: `python -m tests.bench.failover_messages docs/messages.md`."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from sidecar.lab.flink import Lab
+from tests.kit.six_failovers import page, six_failovers
+
+
+def main(file: Path) -> None:
+    """Let them happen, and keep the page up to its first heading of one."""
+    introduction = file.read_text().partition("\n## ")[0].rstrip()
+    with tempfile.TemporaryDirectory() as folder, Lab(Path(folder) / "lab", progress=print) as lab:
+        lab.start()
+        lab.submit_job()
+        told = six_failovers(lab, Path(folder) / "sidecar")
+    file.write_text(f"{introduction}\n\n{page(told)}".rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,118 @@
+"""A failover has one cause: message, page, explain, status and record say the same."""
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.cluster.causes import Cause
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.records import EpisodeRecord
+from sidecar.core.views import episode_view
+from sidecar.core.views.explain import facts, find
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.verdict import verdicts
+from tests.kit.cluster import ALL_FOUR, DISPATCHER, THE_JOB, B
+from tests.kit.core_sidecar import POLICY, Sidecar, watching
+from tests.kit.fake_flink import Flink
+
+
+def contends(flink: Flink, sidecar: Sidecar, number: int) -> None:
+    for index in range(3):
+        path = f"/leader/latch/_c_{index}-latch-{index:010d}"
+        flink.znodes.delete(path) if index >= number else flink.znodes.write(path, b"", index)
+    sidecar.reads_lists(["/leader/latch"])
+
+
+def cause(sent: Delivery) -> str:
+    return dict(sent.facts)["cause"].partition(" ")[0]
+
+
+@pytest.mark.parametrize("apart", [0, 1.5])
+def test_the_message_waits_for_the_verdict_that_is_recorded(apart: float) -> None:
+    """The store was away, and one contender less is left: which of both it was is not known. No earlier verdict is sent."""
+    flink, sidecar = watching()
+    contends(flink, sidecar, 2)
+    sidecar.is_cut_off().waits(5)
+    flink.vacate()
+    flink.elect(B, *[each for each in ALL_FOUR if each != THE_JOB])
+    sidecar.connects()
+    contends(flink, sidecar, 1)
+    sidecar.waits(apart)
+    flink.elect(B, THE_JOB)
+    sidecar.sees_changes().waits(60)
+    (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
+    (sent,) = sidecar.sent
+    assert cause(sent) == recorded.cause == Cause.UNKNOWN
+    assert sent.body.split("\n\n")[1].split("\n") == recorded.facts
+
+
+def test_a_verdict_that_changes_after_the_message_is_corrected_once_when_the_failover_is_over() -> None:
+    """While a job has no leader the cause is what is known then; the message that it is over has the recorded one."""
+    flink, sidecar = watching(policy=replace(POLICY, rules=POLICY.rules[:1]))
+    contends(flink, sidecar, 2)
+    sidecar.is_cut_off().waits(5)
+    flink.vacate()
+    sidecar.connects()
+    flink.elect(B, *[each for each in ALL_FOUR if each != THE_JOB])
+    sidecar.sees_changes().waits(30)
+    contends(flink, sidecar, 1)
+    flink.elect(B, THE_JOB)
+    sidecar.sees_changes().waits(600)
+    (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
+    assert [cause(each) for each in sidecar.sent] == [Cause.STORE_OUTAGE, recorded.cause]
+    assert recorded.cause == Cause.UNKNOWN
+
+
+def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None:
+    """Each with the facts of that moment: the cause so far, who led, and how many jobs have no leader."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(36)
+    (sent,) = sidecar.sent
+    [view] = episode_view.in_progress(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))
+    assert cause(sent) == view.cause == Cause.JOBMANAGER_LOST
+    explained = dict(facts(find(sidecar.records, view.id, {view.id: view})))
+    assert explained["cause"] == ["jobmanager_lost (medium), as far as is known now", *view.facts]
+    assert explained["leader"] == ["none now; jm-a:6123 led before"]
+    assert explained["jobs"] == ["1 of 1 failed over, 1 without a leader now"]
+    flink.elect(B, DISPATCHER)
+    sidecar.sees_changes()
+    [view] = episode_view.in_progress(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))
+    assert dict(facts(find(sidecar.records, view.id, {view.id: view})))["leader"] == ["jm-a:6123 → jm-b:6123"]
+
+
+def test_a_message_waits_for_jobs_that_get_their_leader_just_then() -> None:
+    """Two seconds at most: what it says of the jobs is so when it is sent."""
+    for late, led in ((5.5, "1 of 1 jobs led"), (9, "1 of 1 jobs without leader")):
+        flink, sidecar = watching(policy=replace(POLICY, rules=POLICY.rules[:1]))
+        flink.vacate()
+        sidecar.sees_changes().waits(1)
+        flink.elect(B, *[each for each in ALL_FOUR if each != THE_JOB])
+        sidecar.sees_changes().waits(late)
+        flink.elect(B, THE_JOB)
+        sidecar.sees_changes().waits(20)
+        assert sidecar.sent[0].title.endswith(led)
+
+
+@pytest.mark.parametrize(
+    ("number", "step"),
+    [
+        (0, "No JobManager contends: start one."),
+        (1, "1 JobManager contends: if none leads within a minute, restart one."),
+        (2, "2 JobManagers contend: if none leads within a minute, restart one."),
+    ],
+)
+def test_while_there_is_no_leader_the_first_line_says_what_to_do(number: int, step: str) -> None:
+    """On the page and in the message, before anybody asks why."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes()
+    contends(flink, sidecar, 2)
+    contends(flink, sidecar, number)
+    sidecar.waits(36)
+    (sent,) = sidecar.sent
+    assert sent.body.split("\n")[0] == f"Next: {step}"
+    (verdict,) = verdicts(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))
+    assert (verdict.next_step or "").startswith(step)
+    flink.elect(B)
+    sidecar.sees_changes().waits(120)
+    assert all("Next: " not in each.body for each in sidecar.sent[1:])

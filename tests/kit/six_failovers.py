@@ -1,0 +1,105 @@
+"""Six failovers of a real Flink in a row, and the messages about them by the shipped rules, as they arrive and as a phone shows them."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import wrap
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.lab.flink import Lab
+from sidecar.lab.managers import JobManager
+from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
+
+_PATIENCE: Final = 180.0
+_COLUMNS: Final = 42
+"""Of a phone's lock screen."""
+_LINES: Final = 4
+"""Of a message's text there."""
+
+
+class Told(Struct, frozen=True):
+    """What happened, and the messages that followed."""
+
+    what: str
+    messages: tuple[ReceivedMessage, ...]
+
+
+def six_failovers(lab: Lab, folder: Path) -> list[Told]:
+    """Begin, update and all-clear, in about seven minutes. `lab` has two JobManagers and a job."""
+    receiver = HttpReceiver()
+    receiver.start()
+    sidecar = Sidecar(folder, f"flink_conf_dir: {lab.conf_dir}", [receiver.url], group_wait="5s", group_interval="1m")
+    try:
+        sidecar.start()
+        sidecar.wait_ready()
+        return [*_in_a_row(lab, receiver)]
+    finally:
+        if sidecar.process and sidecar.process.poll() is None:
+            sidecar.kill()
+        receiver.stop()
+
+
+def _in_a_row(lab: Lab, receiver: HttpReceiver) -> list[Told]:
+    told: list[Told] = []
+
+    def after(what: str, act: Callable[[], object], title: str) -> None:
+        """`title`: a pattern that one of the messages has."""
+        known = len(receiver.received)
+        act()
+        wait_for(what, lambda: any(re.search(title, each.title) for each in receiver.received[known:]), _PATIENCE)
+        told.append(Told(what, tuple(receiver.received[known:])))
+
+    def killed() -> None:
+        _leader(lab).kill()
+        lab.add_jobmanager()
+
+    def stopped() -> None:
+        _leader(lab).terminate()
+        lab.add_jobmanager()
+
+    def frozen() -> None:
+        leader = _leader(lab)
+        leader.pause()
+        wait_for("another leader", lambda: lab.leading() not in {leader, None}, _PATIENCE)
+        leader.kill()
+        lab.add_jobmanager()
+
+    def all_killed() -> None:
+        for each in lab.jobmanagers:
+            if each.running:
+                each.kill()
+
+    after("The leader is killed", killed, "failed over")
+    after("The next leader is stopped in order", stopped, "failed over again")
+    after("The next leader does not answer any more: the third failover within an hour", frozen, "3 failovers within")
+    after("The next leader is killed while they are too many", killed, "4th in 1 h")
+    after("All JobManagers are killed", all_killed, "no leader for")
+    after("A JobManager is started", lab.add_jobmanager, "leader back")
+    return told
+
+
+def _leader(lab: Lab) -> JobManager:
+    return wait_for("a leader", lab.leading, _PATIENCE)
+
+
+def shape(title: str) -> str:
+    """A title without its numbers, which are others each time."""
+    return re.sub(r"(at least )?[0-9.]+( to [0-9.]+)? s\b|127\.0\.0\.1:\d+", "#", title)
+
+
+def page(told: list[Told]) -> str:
+    """The page of docs/ about them."""
+    lines = []
+    for number, each in enumerate(told, 1):
+        lines += [f"## {number}. {each.what}", ""]
+        for message in each.messages:
+            body = message.body.strip()
+            short = [line for text in body.split("\n") if text for line in wrap(text, _COLUMNS)][:_LINES]
+            locked = "\n".join([*wrap(message.title, _COLUMNS), *short]) + "…"
+            lines += ["On the lock screen:", "", f"```\n{locked}\n```", "", "In full:", ""]
+            lines += [f"```\n{message.title}\n\n{body}\n```", ""]
+    return "\n".join(lines)
