@@ -116,7 +116,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
         )
 
     (alert,) = receiver.received
-    assert "JobManager failed over: " in alert.title
+    assert "JobManager failed over" in alert.title
     assert all(f"{component}" in alert.body for component in COMPONENTS)
     assert re.search(rf"{job[:8]}…\): restored from checkpoint [1-9]", alert.body)
     _assert_evidence_is_kept(sidecar, job)
