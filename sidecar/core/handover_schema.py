@@ -273,6 +273,7 @@ class Alert(_Bounded, frozen=True):
     latest: Moment | None = None
     episode_id: _Id | None = None
     jobs_lost: _Count = 0
+    vacancy_notified: bool = False
     ended: Moment | None = None
     unwanted: bool = False
     left_behind: bool = False

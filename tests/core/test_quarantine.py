@@ -7,7 +7,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.alerting import phrases, rules
+from sidecar.core.alerting import conditions, phrases
 from sidecar.core.alerting.alerts import Group, Member
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.split_leadership import Contest
@@ -90,14 +90,14 @@ def test_an_observation_that_the_memory_of_its_cluster_makes_impossible_is_proce
 
 def test_a_rule_that_fails_for_one_cluster_works_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the other rules work for both."""
-    vacancies = rules._vacancies  # the rule's own evaluation is what is to fail
+    vacancies = conditions._vacancies  # the rule's own evaluation is what is to fail
 
     def raises(rule: Any, policy: Policy, name: str, cluster: ClusterState) -> Mapping[Any, Any]:
         if name == OTHER:
             raise ZeroDivisionError("a mistake of ours")
         return vacancies(rule, policy, name, cluster)
 
-    monkeypatch.setattr(rules, "_vacancies", raises)
+    monkeypatch.setattr(conditions, "_vacancies", raises)
     _, effects = play([*of_other([gone(99, path) for path in PATHS]), *vanish(CLUSTER)], two_clusters(), BOTH)
     assert left_out(effects) == {f"rule FlinkNoLeader of cluster {OTHER}"}
     assert notified(effects) == {(CLUSTER, "FlinkNoLeader")}

@@ -165,11 +165,13 @@ def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
         "drained": ("node_drain", True),
     }
     quiet = ("quick", "suspended", "drained")
-    quietly = {name: f"[INFO] {name}: planned failover: 10.1.2.3 → 10.1.2.4" for name in NAMES}
+    quietly = {name: f"[INFO] {name}: planned failover" for name in NAMES}
     wait_for("the infos", lambda: all(titles(people, name) for name in NAMES))
     time.sleep(3)
     notified = {name: [title[: len(quietly[name])] for title in titles(people, name)] for name in NAMES}
     assert {name: notified[name] for name in quiet} == {name: [quietly[name]] for name in quiet}
+    bodies = {name: [each.body for each in people.received if name in each.title] for name in quiet}
+    assert all("10.1.2.3:6123 → 10.1.2.4:6123" in body for each in bodies.values() for body in each)
     assert [title.partition(":")[0] for title in pages(people, "late")] == ["[CRITICAL] late"]
     assert [title.partition(":")[0] for title in pages(people, "crashed")] == ["[WARNING] crashed"]
     page = next(message for message in people.received if "CRITICAL" in message.title and "late" in message.title)

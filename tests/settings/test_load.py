@@ -74,10 +74,11 @@ def test_a_quorum_is_a_whole_configuration() -> None:
         observer=socket.gethostname(),
         stores={"default": Store.ZOOKEEPER},
         rules=settings.rules,
+        route=replace(NO_RECEIVER, critical_apart=True),
         inhibit_rules=settings.inhibit_rules,
         places={"default": "zookeeper zk/ /flink/default"},
     )
-    assert (policy.route, policy.rules[0].alert) == (NO_RECEIVER, "FlinkLeaderChanged")
+    assert policy.rules[0].alert == "FlinkLeaderChanged"
 
 
 def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,7 @@ def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, mon
     assert settings.clusters[0].cluster_id == "orders"
     both = (Destination("ops", 0, service="json"), Destination("ops", 1, service="json"))
     assert settings.policy().receivers == {"ops": both}
-    assert settings.policy().route == Route("ops")
+    assert settings.policy().route == Route("ops", critical_apart=True)
     assert apprise_urls(settings) == {"ops#0": "json://h/x", "ops#1": "json://h/y"}
 
 

@@ -167,7 +167,7 @@ def test_a_rule_that_raises_is_logged_counted_and_shown_and_time_goes_on(
     def raises(*_: object) -> None:
         raise ZeroDivisionError("a mistake\nof ours")
 
-    monkeypatch.setattr("sidecar.core.alerting.rules._vacancies", raises)
+    monkeypatch.setattr("sidecar.core.alerting.conditions._vacancies", raises)
     with caplog.at_level(logging.ERROR):
         house.loop.start()
         house.bring(first_sight()[1:])

@@ -62,6 +62,8 @@ class Alert(Struct, frozen=True):
     episode_id: str | None = None
     jobs_lost: int = 0
     """How many jobs its failover has lost: it is critical then, whatever the rule says."""
+    vacancy_notified: bool = False
+    """Of another leader: people were notified, as critical, that there was none. It is no warning any more then, but information."""
     ended: Moment | None = None
     missing: str | None = None
     """The message if the observer is blind because there is no such cluster."""

@@ -19,7 +19,7 @@ from sidecar.core.alerting.pace import awaits_cause, brought_forward, paced, res
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED, Labels
-from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import BY_ALL, CRITICAL, Route, every, is_inhibited, matching
 from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import record_id
@@ -215,13 +215,17 @@ def labels_of(
 
 def _relabelled(alert: Alert, policy: Policy, rule: Rule) -> dict[str, str]:
     labels = labels_of(policy, rule, alert.cluster_id, alert.component, ours="observer" in alert.labels)
-    labels = raised(labels, alert.jobs_lost)
+    labels = with_severity(labels, alert)
     return {**labels, PLANNED: "true"} if alert.labels.get(PLANNED) == "true" else labels
 
 
-def raised(labels: dict[str, str], jobs_lost: int) -> dict[str, str]:
-    """The labels of an alert whose failover has lost so many jobs."""
-    return {**labels, "severity": CRITICAL} if jobs_lost else labels
+def with_severity(labels: dict[str, str], alert: Alert) -> dict[str, str]:
+    """The labels with the severity that the alert has by what is known of it."""
+    if alert.jobs_lost:
+        return {**labels, "severity": CRITICAL}
+    if alert.vacancy_notified and labels["severity"] == Severity.WARNING:
+        return {**labels, "severity": Severity.INFO.value}
+    return labels
 
 
 def _group(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[str, Group]:

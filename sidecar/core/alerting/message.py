@@ -216,7 +216,7 @@ def _fields(context: _Context) -> dict[str, object]:
     known = pods.get(first.cluster_id, {})
     return {
         "alert": rule.alert,
-        "severity": rule.severity.value,
+        "severity": about.severity.value,
         "reason": notice.reason.value,
         "cluster_id": clean(first.cluster_id),
         "store": policy.store_of(first.cluster_id).value,

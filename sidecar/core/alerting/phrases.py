@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting.alerts import Alert
-from sidecar.core.alerting.rules import JOBS
+from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.record_lines import lasted, move, working
 from sidecar.core.cluster.state import TooOld

@@ -4,36 +4,29 @@ An alert's id is derived from its cause: every observer of the same event comput
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting import excuses, grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
-from sidecar.core.alerting.grouping import labels_of
+from sidecar.core.alerting.conditions import conditions
+from sidecar.core.alerting.new_alert import new_alert, place_of
 from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.episodes import LOOK_BACK, Episode, has_part
-from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
+from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Held, Vacant, host_port
+from sidecar.core.flink.leadership import ComponentId, Held
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
-from sidecar.core.records import AnyRecord, EpisodeRecord, record_id
+from sidecar.core.records import AnyRecord, EpisodeRecord
 
-ZXID_HEADROOM: Final = 1 << 28
-"""Transactions left in ZooKeeper's epoch when the rule fires: a sixteenth of all."""
-_MOST_UNLED: Final = 3
-"""Of more jobs that never had a leader while they were observed, one alert tells the number."""
 MOST_FAILOVERS: Final = 1000
 """Remembered per cluster."""
-JOBS: Final = ComponentId(Component.JOB)
-"""All jobs of a failover, as one subject."""
-_ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
-"""Triggers about this observer, not about Flink."""
 
 
 def react(
@@ -88,7 +81,7 @@ def _react_to_transition(
                 return alerts  # its end is notified
             waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
             return replace(alerts, pending={**alerts.pending, **waits})
-        alert = _as_known(alert, cluster)
+        alert = _as_known(alerts, policy, alert, cluster)
     return grouping.fire(alerts, policy, alert, at)
 
 
@@ -119,21 +112,23 @@ def _alert_of_transition(
             # A leader that returned was notified when it was first elected: then the failover that brought it back is part of the id.
             what = (session_id, episode_id if transition.returned else None)
             ended = None if _in_progress(cluster, episode_id) else at
-            alert = _alert(policy, rule, name, component, at, *what, episode_id=episode_id, ended=ended, is_event=True)
+            alert = new_alert(
+                policy, rule, name, component, at, *what, episode_id=episode_id, ended=ended, is_event=True
+            )
             alert = replace(alert, count=_number(alerts, policy, cluster, alert))
         case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not episode_id:
-            alert = _alert(policy, rule, name, component, at, session_id, ended=at, is_event=True)
+            alert = new_alert(policy, rule, name, component, at, session_id, ended=at, is_event=True)
         case Trigger.UNOBSERVED if transition.gap and (count := transition.gap.at_least):
-            alert = _alert(policy, rule, name, component, at, transition.id, count=count, ended=at, is_event=True)
+            alert = new_alert(policy, rule, name, component, at, transition.id, count=count, ended=at, is_event=True)
         case Trigger.SPLIT if transition.split and leader and (rule.alert, name, component) not in alerts.active():
             sessions = sorted((str(last.session_id) if last else "", str(session_id)))
-            alert = _alert(policy, rule, name, component, at, *sessions)
+            alert = new_alert(policy, rule, name, component, at, *sessions)
         case _:
             return None
     return replace(
         alert,
-        before=_place(last.address if last else None),
-        after=_place(leader.address if leader else None),
+        before=place_of(last.address if last else None),
+        after=place_of(leader.address if leader else None),
         vacant_seconds=None if transition.vacant_for is None else in_seconds(transition.vacant_for),
         **bounds_in_seconds(transition.downtime),
     )
@@ -152,11 +147,11 @@ def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert)
 
 def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
     name, happened = episode.cluster_id, episode.id
-    alert = _alert(policy, rule, name, None, at, happened, episode_id=happened, ended=at, is_event=True)
+    alert = new_alert(policy, rule, name, None, at, happened, episode_id=happened, ended=at, is_event=True)
     return replace(
         alert,
-        before=_place(episode.before_address),
-        after=_place(episode.after_address),
+        before=place_of(episode.before_address),
+        after=place_of(episode.after_address),
         vacant_seconds=episode.vacant_seconds,
         downtime_seconds_at_least=episode.downtime_seconds_at_least,
         downtime_seconds_at_most=episode.downtime_seconds_at_most,
@@ -208,23 +203,39 @@ def evaluate(
         alerts = replace(alerts, pending={key: held for key, held in alerts.pending.items() if key not in due})
     for alert in due.values():
         with quarantine.guard("alert", alert.rule, "of cluster", alert.cluster_id):
-            alerts = grouping.fire(alerts, policy, _now_known(alert, clusters.get(alert.cluster_id), now), now)
+            alerts = grouping.fire(
+                alerts, policy, _now_known(alerts, policy, alert, clusters.get(alert.cluster_id), now), now
+            )
     return alerts
 
 
-def _now_known(alert: Alert, cluster: ClusterState | None, now: Moment) -> Alert:
+def _now_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterState | None, now: Moment) -> Alert:
     """An event that waited, as it fires."""
     if cluster is None or not alert.is_event:
         return alert
     ended = None if _in_progress(cluster, alert.episode_id) else now
-    return replace(_as_known(alert, cluster), ended=ended)
+    return replace(_as_known(alerts, policy, alert, cluster), ended=ended)
 
 
-def _as_known(alert: Alert, cluster: ClusterState) -> Alert:
-    """The alert of another leader with what is known of its failover when it fires: whether it was planned, and has lost jobs."""
+def _as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterState) -> Alert:
+    """The alert of another leader with what is known of its failover when it fires: whether it was planned, has lost jobs, and whether
+    people know of it.
+    """
     episode = excuses.episode_of(cluster, alert.episode_id)
     lost = episode.jobs_lost if episode else 0
-    return replace(alert, jobs_lost=lost, labels=grouping.raised(excuses.labelled(alert, cluster), lost))
+    alert = replace(alert, jobs_lost=lost, vacancy_notified=_is_vacancy_notified(alerts, policy, alert))
+    return replace(alert, labels=grouping.with_severity(excuses.labelled(alert, cluster), alert))
+
+
+def _is_vacancy_notified(alerts: Alerts, policy: Policy, alert: Alert) -> bool:
+    """Whether people were notified, as critical, that the component had no leader in this failover."""
+    vacant = {rule.alert for rule in policy.rules if rule.on is Trigger.VACANT}
+    return alert.episode_id is not None and any(
+        member.notified and member.alert.rule in vacant and member.alert.labels["severity"] == Severity.CRITICAL
+        for group in alerts.groups.values()
+        for member in group.members.values()
+        if (member.alert.episode_id, member.alert.component) == (alert.episode_id, alert.component)
+    )
 
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
@@ -277,7 +288,7 @@ def _evaluate_cluster(
                 continue
             lasting = [one for one in members if (one.rule, one.cluster_id) == (rule.alert, name) and not one.ended]
             firing = {alert.component: alert for alert in lasting}
-            holding = _conditions(rule, policy, name, cluster, alerts, now)
+            holding = conditions(rule, policy, name, cluster, alerts, now)
             for component, alert in holding.items():
                 if component not in firing:
                     key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
@@ -293,92 +304,10 @@ def _evaluate_cluster(
     return replace(alerts, pending=pending, evaluated={**alerts.evaluated, name: cluster})
 
 
-def _conditions(
-    rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
-) -> dict[ComponentId | None, Alert]:
-    """The conditions that hold now, by component."""
-    match rule.on:
-        case Trigger.VACANT:
-            return _vacancies(rule, policy, name, cluster)
-        case Trigger.BLIND if not cluster.leaders_in_sight:
-            loss = cluster.view.loss
-            began = loss.began if loss and loss.ended is None else cluster.view.turned_at
-            missing = str(cluster.missing) if cluster.missing else None
-            return {None: _alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)}
-        case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
-            left = sorted(other for names in cluster.contenders.values() for other in names)
-            return {None: _alert(policy, rule, name, None, since, *left)}
-        case Trigger.EPISODES:
-            known = alerts.failovers.get(name, Failovers()).known
-            recent = [failover for failover in known if now.steady - failover.at <= rule.within]
-            count = sum(failover.times for failover in recent)
-            if count >= rule.count:
-                # The id does not name a failover: an observer that missed some counts others.
-                return {None: _alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
-        case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
-            epoch = (cluster.zxid or 0) >> 32
-            return {None: _alert(policy, rule, name, None, now, epoch, count=left_over)}
-    return {}
-
-
-def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
-    """Components without a leader: an alert each, but one for all jobs of a failover."""
-    found: dict[ComponentId | None, Alert] = {}
-    if plans.is_unwanted(cluster.operated):
-        return found
-    waiting: dict[str, tuple[Moment, int]] = {}
-    unled = {
-        component for component, known in cluster.components.items() if component.job_id and _never_led(cluster, known)
-    }
-    left_behind = policy.finds is not None and _is_left_behind(cluster)
-    for component, known in cluster.components.items():
-        if isinstance(known.leadership, Vacant):
-            began = known.vacated_at or known.since
-            episode = known.absence.episode_id if known.absence else None
-            if component.job_id and (episode or (len(unled) > _MOST_UNLED and component in unled)):
-                episode = episode or ""
-                since, count = waiting.get(episode, (began, 0))
-                waiting[episode] = (min(since, began), count + 1)
-                continue
-            left = known.last_known
-            subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
-            session_id, before = (left.session_id, _place(left.address)) if left else (None, None)
-            episode_id = known.absence.episode_id if known.absence else None
-            alert = _alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
-            alert = replace(alert, certain=left is not None, episode_id=episode_id)
-            found[component] = replace(alert, labels=excuses.labelled(alert, cluster), left_behind=left_behind)
-    if waiting:
-        episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
-        count = sum(number for _, number in waiting.values())
-        alert = _alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode or None)
-        subjects, labels = _subjects(rule, name, JOBS), excuses.labelled(alert, cluster)
-        found[JOBS] = replace(alert, subjects=subjects, labels=labels, left_behind=left_behind)
-    return found
-
-
-def _is_left_behind(cluster: ClusterState) -> bool:
-    """Whether nobody has led in a cluster since it was observed, and nobody contends: what is left of one that ended."""
-    own = [known for component, known in cluster.components.items() if component.job_id is None]
-    return all(_never_led(cluster, known) for known in own) and not contending(cluster.contenders)
-
-
-def _never_led(cluster: ClusterState, known: ComponentState) -> bool:
-    """Whether there is no leader, and none was alive as far as this observer knows: a lease that was there was never renewed."""
-    if not isinstance(known.leadership, Vacant):
-        return False
-    place = known.last_position
-    lease = cluster.leases.get(place.name) if isinstance(place, ConfigMapPosition) else None
-    return known.last_known is None or (lease is not None and lease.lapsed and lease.renewed_at is None)
-
-
 def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
     """When (steady) a condition that holds fires."""
     due = alert.began.steady + rule.hold_for
     return max(due, excuses.no_vacancy_until(rule, cluster, alert.episode_id)) if rule.on is Trigger.VACANT else due
-
-
-def _subjects(rule: Rule, name: str, *components: ComponentId) -> tuple[str, ...]:
-    return tuple(record_id("subject", rule.alert, name, component) for component in components)
 
 
 def _still_holds(rule: Rule, alert: Alert, holding: Mapping[ComponentId | None, Alert], cluster: ClusterState) -> bool:
@@ -413,7 +342,7 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
     # Of several vacancies in one failover the bounds are those of all together.
     is_only_one = absence is not None and absence.vacant is not None and absence.vacant <= lasted
     down = absence.downtime if absence and is_only_one else None
-    return replace(alert, after=_place(address), vacant_seconds=in_seconds(lasted), **bounds_in_seconds(down))
+    return replace(alert, after=place_of(address), vacant_seconds=in_seconds(lasted), **bounds_in_seconds(down))
 
 
 def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
@@ -427,22 +356,3 @@ def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Momen
         return alerts
     rest = {other: found for other, found in alerts.failovers.items() if other != name}
     return replace(alerts, failovers={**rest, name: Failovers(left)} if left else rest, evaluated={})
-
-
-def _alert(
-    policy: Policy, rule: Rule, name: str, component: ComponentId | None, began: Moment, *what: object, **facts: Any
-) -> Alert:
-    """An alert whose id is derived from `what`; `facts` are further fields of `Alert`."""
-    return Alert(
-        id=record_id("alert", rule.alert, name, component or "", *what),
-        rule=rule.alert,
-        cluster_id=name,
-        labels=labels_of(policy, rule, name, component, ours=rule.on in _ABOUT_OBSERVER),
-        began=began,
-        component=component,
-        **facts,
-    )
-
-
-def _place(address: str | None) -> str | None:
-    return host_port(address) if address is not None else None

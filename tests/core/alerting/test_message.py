@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.alerting.grouping import labels_of
 from sidecar.core.alerting.message import EXAMPLE, MOST_LINES, Message, compose
 from sidecar.core.alerting.phrases import PHRASES
-from sidecar.core.alerting.rules import JOBS
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
+from sidecar.core.alerting.conditions import ZXID_HEADROOM
 from sidecar.core.alerting.message import EXAMPLE
-from sidecar.core.alerting.rules import ZXID_HEADROOM
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Ticked
 from sidecar.core.policy.labels import OWN_LABELS

@@ -1,0 +1,104 @@
+"""Which conditions of a rule hold in a cluster now, each as the alert that it would be."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting import excuses
+from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
+from sidecar.core.alerting.new_alert import new_alert, place_of
+from sidecar.core.cluster import plans
+from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
+from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.records import record_id
+
+ZXID_HEADROOM: Final = 1 << 28
+"""Transactions left in ZooKeeper's epoch when the rule fires: a sixteenth of all."""
+_MOST_UNLED: Final = 3
+"""Of more jobs that never had a leader while they were observed, one alert tells the number."""
+JOBS: Final = ComponentId(Component.JOB)
+"""All jobs of a failover, as one subject."""
+
+
+def conditions(
+    rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
+) -> dict[ComponentId | None, Alert]:
+    """The conditions of `rule` that hold in the cluster `name`, by component; None: of the cluster as a whole."""
+    match rule.on:
+        case Trigger.VACANT:
+            return _vacancies(rule, policy, name, cluster)
+        case Trigger.BLIND if not cluster.leaders_in_sight:
+            loss = cluster.view.loss
+            began = loss.began if loss and loss.ended is None else cluster.view.turned_at
+            missing = str(cluster.missing) if cluster.missing else None
+            return {None: new_alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)}
+        case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
+            left = sorted(other for names in cluster.contenders.values() for other in names)
+            return {None: new_alert(policy, rule, name, None, since, *left)}
+        case Trigger.EPISODES:
+            known = alerts.failovers.get(name, Failovers()).known
+            recent = [failover for failover in known if now.steady - failover.at <= rule.within]
+            count = sum(failover.times for failover in recent)
+            if count >= rule.count:
+                # The id does not name a failover: an observer that missed some counts others.
+                return {None: new_alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
+        case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
+            epoch = (cluster.zxid or 0) >> 32
+            return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
+    return {}
+
+
+def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+    """Components without a leader: an alert each, but one for all jobs of a failover."""
+    found: dict[ComponentId | None, Alert] = {}
+    if plans.is_unwanted(cluster.operated):
+        return found
+    waiting: dict[str, tuple[Moment, int]] = {}
+    unled = {
+        component for component, known in cluster.components.items() if component.job_id and _never_led(cluster, known)
+    }
+    left_behind = policy.finds is not None and _is_left_behind(cluster)
+    for component, known in cluster.components.items():
+        if isinstance(known.leadership, Vacant):
+            began = known.vacated_at or known.since
+            episode = known.absence.episode_id if known.absence else None
+            if component.job_id and (episode or (len(unled) > _MOST_UNLED and component in unled)):
+                episode = episode or ""
+                since, count = waiting.get(episode, (began, 0))
+                waiting[episode] = (min(since, began), count + 1)
+                continue
+            left = known.last_known
+            subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
+            session_id, before = (left.session_id, place_of(left.address)) if left else (None, None)
+            episode_id = known.absence.episode_id if known.absence else None
+            alert = new_alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
+            alert = replace(alert, certain=left is not None, episode_id=episode_id)
+            found[component] = replace(alert, labels=excuses.labelled(alert, cluster), left_behind=left_behind)
+    if waiting:
+        episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
+        count = sum(number for _, number in waiting.values())
+        alert = new_alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode or None)
+        subjects, labels = _subjects(rule, name, JOBS), excuses.labelled(alert, cluster)
+        found[JOBS] = replace(alert, subjects=subjects, labels=labels, left_behind=left_behind)
+    return found
+
+
+def _is_left_behind(cluster: ClusterState) -> bool:
+    """Whether nobody has led in a cluster since it was observed, and nobody contends: what is left of one that ended."""
+    own = [known for component, known in cluster.components.items() if component.job_id is None]
+    return all(_never_led(cluster, known) for known in own) and not contending(cluster.contenders)
+
+
+def _never_led(cluster: ClusterState, known: ComponentState) -> bool:
+    """Whether there is no leader, and none was alive as far as this observer knows: a lease that was there was never renewed."""
+    if not isinstance(known.leadership, Vacant):
+        return False
+    place = known.last_position
+    lease = cluster.leases.get(place.name) if isinstance(place, ConfigMapPosition) else None
+    return known.last_known is None or (lease is not None and lease.lapsed and lease.renewed_at is None)
+
+
+def _subjects(rule: Rule, name: str, *components: ComponentId) -> tuple[str, ...]:
+    return tuple(record_id("subject", rule.alert, name, component) for component in components)
