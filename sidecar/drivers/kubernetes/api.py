@@ -254,7 +254,8 @@ def _path(namespace: str | None, group: str) -> str:
 
 
 def _pool(credentials: Credentials) -> PoolManager:
-    ours: Any = {"ssl_context": credentials.context(), "server_hostname": credentials.server_name}
+    # Two: a watch, and what is asked beside it. With one, urllib3 warns whenever both are returned.
+    ours: Any = {"ssl_context": credentials.context(), "server_hostname": credentials.server_name, "maxsize": 2}
     return ProxyManager(credentials.proxy, **ours) if credentials.proxy else PoolManager(**ours)
 
 
