@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.campaign.faults_in_data import sealed
 from tests.campaign.kinds import fail_over, kind, stop
-from tests.campaign.scene import Scene
+from tests.campaign.scene import RECOVERY_SECONDS, Scene
 
 _HUGE: Final = (10**18, -(10**18), 2**63 - 1, 2**64, -1)
 _HOUR: Final = 3600
@@ -82,7 +82,7 @@ def handover_poisoned(scene: Scene) -> None:
     poison = scene.moments.choice(_POISONS)(document, scene.moments)
     scene.write_document("handover", b64encode(zlib.compress(poison, wbits=31)))
     watcher.begin_anew()
-    watcher.wait_ready()
+    watcher.wait_ready(RECOVERY_SECONDS)  # a store that does not answer is asked for the handover for a minute
     fail_over(scene)
 
 
@@ -145,5 +145,5 @@ def clocks_apart(scene: Scene) -> None:
         watcher.set_clock(seconds)
         scene.diary.note("clock", sidecar=watcher.name, ahead=seconds)
         watcher.start()
-        watcher.wait_ready()
+        watcher.wait_ready(RECOVERY_SECONDS)
         fail_over(scene)
