@@ -118,7 +118,7 @@ def test_nobody_finds_it_but_the_views(spark: SparkSession, log: str) -> None:
     """Between questions it has no name."""
     kept = RecentLeadership()
     count(spark, log, kept)
-    names = [row for row in run_sql(spark, log, "SHOW VIEWS IN global_temp", kept).rows if row[0] == "global_temp"]
+    names = [row.viewName for row in spark.sql("SHOW VIEWS IN global_temp").collect() if row.namespace == "global_temp"]
     assert names == []
 
 

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -77,10 +78,12 @@ class Chain:
         wait_for("an alert", lambda: len(self.receiver.received) > before, _PATIENCE_SECONDS)
 
     def _last_leader_seen_at(self) -> str | None:
-        """When the last leader of the dispatcher was seen."""
+        """When the last leader of the dispatcher was seen, as messages have it."""
         seen = self.sidecar.transitions()
         last = [t for t in seen if t["component"] == "dispatcher" and t["after_session_id"]][-1]
-        return last["observed_at"] if UUID(last["after_session_id"]).int == self.flapping.term else None
+        if UUID(last["after_session_id"]).int != self.flapping.term:
+            return None
+        return datetime.fromisoformat(last["observed_at"]).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     def close(self) -> None:
         """Nothing of it is left, however far it has come."""

@@ -42,6 +42,7 @@ _GROUPS: Final = {
         "integration/test_silences",
         "integration/test_trickling_stores",
     ),
+    "documents": ("core/test_document_fuzz",),
     "campaign": ("campaign/test_short",),
     "Spark, questions": tuple(
         f"audit/test_{name}"
