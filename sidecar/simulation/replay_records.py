@@ -16,7 +16,7 @@ from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery import new_deliveries
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Moment, Timestamp, timestamp
-from sidecar.core.policy.policy import Policy, Trigger
+from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import every
 from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.settings.model import Alerting
@@ -51,7 +51,7 @@ class RecordReplay:
         policy = alerting.policy_for(self._observer, self._recorded.stores, self._recorded.external_labels)
         self._policy = replace(policy, link=like.link, places=like.places) if like else policy
         self._routes = {route.key: route for route in every(self._policy.route)}
-        self._longest = max((rule.within for rule in self._policy.rules if rule.on is Trigger.EPISODES), default=0)
+        self._longest = self._policy.failovers_counted_within()
         self._clusters: dict[str, ReplayedCluster] = {}
         self._alerts = Alerts()
         self._now = 0

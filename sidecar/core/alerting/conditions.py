@@ -72,9 +72,8 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
             left = known.last_known
             subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
             session_id, before = (left.session_id, place_of(left.address)) if left else (None, None)
-            episode_id = known.absence.episode_id if known.absence else None
             alert = new_alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
-            alert = replace(alert, certain=left is not None, episode_id=episode_id)
+            alert = replace(alert, certain=left is not None, episode_id=episode)
             found[component] = replace(alert, labels=excuses.labelled(alert, cluster), left_behind=left_behind)
     if waiting:
         episode, (since, _) = min(waiting.items(), key=lambda item: item[1])

@@ -198,8 +198,9 @@ def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
 def _title(context: _Context) -> tuple[str, str | None]:
     """The title, and why the operator's own summary could not be used for it."""
     rule, policy = context.about.rule, context.policy
-    counted_within = max((each.within for each in policy.rules if each.on is Trigger.EPISODES), default=0)
-    own = title.title(context.about, context.notice, context.pods, jobs_now(context.jobs), counted_within)
+    own = title.title(
+        context.about, context.notice, context.pods, jobs_now(context.jobs), policy.failovers_counted_within()
+    )
     if rule.summary is None:
         return own, None
     try:

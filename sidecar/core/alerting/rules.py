@@ -136,7 +136,7 @@ def _alert_of_transition(
 
 def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert) -> int | None:
     """The number of its failover in the longest time in which a rule counts failovers; None: no rule does."""
-    within = max((rule.within for rule in policy.rules if rule.on is Trigger.EPISODES), default=0)
+    within = policy.failovers_counted_within()
     if not within:
         return None
     known = alerts.failovers.get(alert.cluster_id, Failovers()).known
@@ -349,7 +349,7 @@ def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Momen
     """Drop the failovers that no rule counts any more."""
     if name not in alerts.failovers:
         return alerts
-    longest = max((rule.within for rule in policy.rules if rule.on is Trigger.EPISODES), default=0)
+    longest = policy.failovers_counted_within()
     known = alerts.failovers[name].known
     left = tuple(failover for failover in known if now.steady - failover.at <= longest)
     if len(left) == len(known):

@@ -187,6 +187,10 @@ class Policy(Struct, frozen=True):
         """The service of each destination, by its name."""
         return {each.name: each.service for destinations in self.receivers.values() for each in destinations}
 
+    def failovers_counted_within(self) -> int:
+        """The longest time (microseconds) in which a rule counts failovers; 0: no rule does."""
+        return max((rule.within for rule in self.rules if rule.on is Trigger.EPISODES), default=0)
+
     def incident_destinations(self) -> Mapping[str, Destination]:
         """The destinations that show incidents, by their names."""
         return {each.name: each for found in self.receivers.values() for each in found if each.shows_incidents}
