@@ -22,6 +22,7 @@ _TRIES: Final = 3
 _MOST_FRAMES: Final = 1000
 """Of one thread."""
 _DENIED: Final = ("permission denied", "operation not permitted")
+_LATE: Final = "py-spy has not answered in time"
 
 
 def stacks(process: FlinkProcess, seconds: float) -> tuple[str, int]:
@@ -58,11 +59,14 @@ def _program() -> Path:
 
 def _run(program: Path, pid: int, deadline: float) -> tuple[bytes | None, str]:
     """The answer, None if py-spy failed, and its error output. Raises NotCapturedError."""
+    left = deadline - time.monotonic()
+    if left <= 0:  # not started: under load it could answer before the timer's thread ends it
+        raise NotCapturedError(FAILED, _LATE)
     command = [str(program), "dump", "--json", "--nonblocking", "--pid", str(pid)]
     stderr = os.memfd_create("py-spy")  # in memory: every folder may be read-only
     try:
         run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env={})
-        limit = threading.Timer(max(deadline - time.monotonic(), 0), run.kill)
+        limit = threading.Timer(left, run.kill)
         limit.start()
         try:
             with run:
@@ -79,7 +83,7 @@ def _run(program: Path, pid: int, deadline: float) -> tuple[bytes | None, str]:
     finally:
         os.close(stderr)
     if run.returncode < 0:
-        raise NotCapturedError(FAILED, "py-spy has not answered in time")
+        raise NotCapturedError(FAILED, _LATE)
     return (answer if run.returncode == 0 else None), errors
 
 

@@ -190,13 +190,22 @@ def test_a_python_of_another_user_is_not_read(python: Run) -> None:
 
 
 def test_a_failure_of_py_spy_is_one_line(jvm: Run, python: Run) -> None:
-    """No Python, one that has ended, and no time."""
+    """No Python, no time left, and one that has ended."""
     outcome, detail = refused(lambda: py_spy.stacks(jvm(), 10))
     assert (outcome, detail.partition(":")[0], "\n" in detail) == ("failed", "py-spy", False)
     process = python(PYFLINK)
     assert refused(lambda: py_spy.stacks(process, 0)) == ("failed", "py-spy has not answered in time")
     kill(process)
     assert refused(lambda: py_spy.stacks(process, 10)) == ("failed", "the process has ended")
+
+
+def test_a_py_spy_that_does_not_answer_is_ended(python: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script stands for it: py-spy itself always answers."""
+    hangs = tmp_path / "py-spy"
+    hangs.write_text(f"#!{sys.executable} -S\nimport time\n\ntime.sleep(600)\n")
+    hangs.chmod(0o700)
+    monkeypatch.setattr(py_spy, "_program", lambda: hangs)
+    assert refused(lambda: py_spy.stacks(python(PYFLINK), 1)) == ("failed", "py-spy has not answered in time")
 
 
 @pytest.mark.parametrize(
