@@ -17,6 +17,8 @@ _DELETED: Final = "PATH_NOT_FOUND"
 JVM_ENDED: Final = "Spark's JVM was killed or has died"
 """Nothing works any more."""
 
+_MOST_CHARACTERS: Final = 2000
+"""Of a reason: a query may compute one, with `raise_error`."""
 _NO_MEMORY: Final = "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g"
 _NO_SPACE: Final = "no space is left on the device"
 
@@ -89,7 +91,8 @@ def reason(error: Exception) -> str:
     if _NO_ANSWER.fullmatch(text.strip()):
         return JVM_ENDED
     line = next((line for line in _CLUTTER.sub("", text).splitlines() if line.strip()), type(error).__name__)
-    return line.strip(" ;")
+    line = line.strip(" ;")
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
 
 
 def _root_cause(java: Any) -> str:

@@ -39,6 +39,11 @@ def test_a_class_that_no_jvm_is_there_to_find_says_so() -> None:
     assert reason(Py4JError("org does not exist in the JVM")) == JVM_ENDED
 
 
+def test_a_reason_that_a_query_computes_has_a_bound() -> None:
+    """As with `raise_error(repeat('x', 100000000))`."""
+    assert len(reason(ValueError("x" * 100_000))) == 2001
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -1,8 +1,10 @@
 """The Helm chart: the same objects as the Kustomize component, for whoever has Helm. Rendered, linted and installed by Helm itself."""
 
+import copy
 import json
 import re
 from collections.abc import Iterator
+from functools import reduce
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -269,6 +271,40 @@ def test_bad_values_are_refused_with_their_name(values: Values, said: str) -> No
     """Before anything is installed."""
     with pytest.raises(HelmError, match=re.escape(said)):
         rendered(values)
+
+
+def test_no_value_that_is_null_becomes_a_text() -> None:
+    """Each one, with everything switched on: it has its default, or is refused with its name."""
+    refused = {}
+    for path in paths(document(CHART / "values.yaml")):
+        values = copy.deepcopy(EVERYTHING)
+        *groups, last = path
+        reduce(lambda group, key: group.setdefault(key, {}), groups, values)[last] = None
+        try:
+            assert "nil" not in json.dumps(rendered(values)), path
+        except HelmError as error:
+            refused[".".join(path)] = path[-1] in str(error)
+    assert all(refused.values()), refused
+    assert {"clusterId", "audit.driverMemory"} <= refused.keys()
+    assert "image.repository" not in refused
+
+
+def paths(values: Values, *groups: str) -> Iterator[tuple[str, ...]]:
+    """The keys of all values, those in groups too."""
+    for key, value in values.items():
+        yield (*groups, key)
+        if isinstance(value, dict):
+            yield from paths(value, *groups, key)
+
+
+def test_the_audits_pods_run_on_the_nodes_that_are_asked_for() -> None:
+    """What keeps the sidecar away from other pods is not about them."""
+    nodes: Values = {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    asked = {"nodeAffinity": nodes, "podAntiAffinity": nodes}
+    pod = of_kind(rendered(EVERYTHING | {"affinity": asked}), "CronJob")["spec"]["jobTemplate"]["spec"]["template"]
+    affinity = pod["spec"]["affinity"]
+    assert affinity.keys() == {"nodeAffinity", "podAffinity"}
+    assert affinity["nodeAffinity"] == nodes
 
 
 def test_every_value_is_in_the_schema_and_has_a_comment() -> None:

@@ -151,6 +151,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "lab/test_flink",
         "lab/test_job",
     ),
+    "the chart, value by value": ("deploy/test_chart.py::test_no_value",),
     "images and browsers": (
         "audit/test_report_page",
         "deploy/test_image_build",

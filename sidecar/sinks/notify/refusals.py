@@ -1,15 +1,16 @@
 """Whether the body of an answer with a status of 2xx refuses the message: many services say so only there.
 
 For a service whose documentation says what it answers, only that is an acceptance: `service_answers`. Any other body is read by what is
-common: an explicit no, an error, a numeric code that is neither 0 nor 2xx.
+common, in JSON and in XML: an explicit no, an error, a code that is neither 0 nor 2xx.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final, NamedTuple
+from xml.etree import ElementTree
 
 from sidecar.sinks.notify.service_answers import SERVICES, ServiceAnswer
 
@@ -28,7 +29,7 @@ _CODES: Final = frozenset(
         *("statuscode", "responsecode", "httpcode", "httpstatus"),
     )
 )
-"""Names of numeric codes, in lower case and without separators."""
+"""Names of codes, in lower case and without separators."""
 _ANSWERS: Final = frozenset(("ok", "success", "successful"))
 """Names of a yes or no."""
 _FLAGS: Final = frozenset(("accepted", "delivered", "sent", "status", "result"))
@@ -53,9 +54,23 @@ _REFUSAL: Final = re.compile(
 """How a refusal begins."""
 _PING_REFUSED: Final = re.compile(r"ok \((not found|rate limited)\)", re.IGNORECASE)
 """Healthchecks answers so, with 200, for an unknown check and for too many pings."""
+_LATER: Final = str(HTTPStatus.TOO_MANY_REQUESTS.value)
 _NO: Final = frozenset(("false", "no", "0"))
 _NO_ERROR: Final = frozenset(("", "0", "0.0", "none", "null", "false", "ok", "success", "no error"))
 _NUMBER: Final = re.compile(r"-?[0-9]{1,50}(?:\.0+)?")
+_NUMBERED: Final = re.compile(r"[A-E][_-]?0*[1-9][0-9]{2,50}")
+"""A code such as E1001."""
+_WORDS_OF_A_CODE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_REFUSAL_IN_A_CODE: Final = re.compile(
+    r"\b(?:err|errors?|fail|failed|failure|invalid|illegal|deny|denied|forbidden|unauthori[sz]ed|not found|missing|expired|limit"
+    r"|throttled|throttling|exceeded)\b",
+)
+"""In the words of a code such as InvalidParameter or isv.BUSINESS_LIMIT_CONTROL."""
+_TITLE: Final = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
+_LOGIN: Final = re.compile(r"(?:log|sign)[ -]?(?:in|on)\b", re.IGNORECASE)
+"""How the title of a page begins that wants to know who asks."""
+_MOST_XML: Final = 1 << 16
+"""Characters of XML that are read."""
 
 
 class Refusal(NamedTuple):
@@ -90,6 +105,8 @@ def _refusal(body: object, text: str, scheme: str) -> Refusal | None:
     if isinstance(body, list):
         found = [_of_object(each) for each in islice((each for each in body if isinstance(each, dict)), _MOST_ITEMS)]
         return found[0] if found and all(found) else None
+    if body is None and text.startswith("<"):
+        return _of_markup(text[:_MOST_XML])
     return _of_text(body if isinstance(body, str) else text)
 
 
@@ -128,10 +145,10 @@ def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None
     for name in sorted(_WRAPPERS & fields.keys()):
         if depth and isinstance(fields[name], dict) and (found := _of_object(fields[name], depth - 1)):
             return found
-    code = next((_number(fields[name]) for name in sorted(_CODES & fields.keys()) if _refuses(fields[name])), None)
+    code = next((_code(fields[name]) for name in sorted(_CODES & fields.keys()) if _refuses(fields[name])), None)
     status = _number(fields.get("status"))
     if code is None and status is not None and 400 <= status < 600:
-        code = status
+        code = str(status)
     answers = {str(fields[name]).lower() for name in _ANSWERS & fields.keys() if not isinstance(fields[name], dict)}
     said_no = bool(answers & _NO) or any(fields[name] is False for name in _FLAGS & fields.keys())
     said_no = said_no or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
@@ -139,12 +156,35 @@ def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None
     if code is None and not said_no and (error is None or "true" in answers):
         return None
     reason = next((said for name in _TEXTS if (said := _said([fields.get(name)]))), "it gives no reason")
-    return Refusal(_line(reason if code is None else f"{code} {reason}"), code == HTTPStatus.TOO_MANY_REQUESTS)
+    return Refusal(_line(reason if code is None else f"{code} {reason}"), code == _LATER)
 
 
 def _of_text(text: str) -> Refusal | None:
     refused = len(text) <= _SHORT and (_REFUSAL.match(text) or _PING_REFUSED.fullmatch(text))
     return Refusal(_line(text), "rate limited" in text.lower()) if refused else None
+
+
+def _of_markup(text: str) -> Refusal | None:
+    """Of XML, or of a page of HTML, which stands for the service if something in front of it answers."""
+    if title := _TITLE.search(text):
+        return Refusal(_line(title[1])) if _LOGIN.match(title[1].strip()) else _of_text(title[1].strip())
+    if "<!" in text:  # its own entities are not expanded
+        return None
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314  it has no entities of its own
+    except (ElementTree.ParseError, RecursionError):
+        return None
+    [(name, body)] = _fields([root]).items()
+    return _of_object({name: body}) or (_of_object(body) if isinstance(body, dict) else _of_text(body))
+
+
+def _fields(elements: Iterable[ElementTree.Element], depth: int = _DEEPEST) -> dict[str, Any]:
+    """Elements as JSON would have them, by name: each is what it holds and its attributes, or its text."""
+    fields: dict[str, Any] = {}
+    for element in islice(elements, _MOST_ITEMS if depth else 0):
+        inner = {**element.attrib, **_fields(element, depth - 1)}
+        fields[element.tag.rpartition("}")[2]] = inner or (element.text or "").strip()
+    return fields
 
 
 def _plain(name: str) -> str:
@@ -157,9 +197,19 @@ def _number(value: object) -> int | None:
     return int(str(value).partition(".")[0])
 
 
-def _refuses(value: object) -> bool:
+def _code(value: object) -> str:
     number = _number(value)
-    return number is not None and number != 0 and not 200 <= number < 300
+    return str(value if number is None else number)
+
+
+def _refuses(code: object) -> bool:
+    number = _number(code)
+    if number is not None:
+        return number != 0 and not 200 <= number < 300
+    if not isinstance(code, str) or len(code) > _SHORT:
+        return False
+    words = " ".join(_WORDS_OF_A_CODE.findall(code)).lower()
+    return bool(_NUMBERED.fullmatch(code) or _REFUSAL_IN_A_CODE.search(words))
 
 
 def _is_no_word(value: object) -> bool:
