@@ -5,7 +5,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, NotEmptyError, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.campaign.diary import Diary
@@ -103,6 +103,10 @@ class ZooKeeperFlink(FakeFlink):
             return bytes(self._standby.get(node(name))[0])
         except NoNodeError:
             return None
+        except SessionExpiredError:  # of a store that was set back: this client may not find back to it
+            _end(self._standby)
+            self._standby = self._contend()
+            raise
 
     def _clear(self) -> None:
         """Nodes of a leader that is gone, and those of before."""
