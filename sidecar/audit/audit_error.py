@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from sidecar.core.errors import OperatorError
+from sidecar.core.sanitize import clean
 
 FILE_UNREADABLE: Final = "FAILED_READ_FILE"
 """Spark's error class for a file that cannot be read. A retry may succeed: a compaction may be replacing the file."""
@@ -91,8 +92,7 @@ def reason(error: Exception) -> str:
     if _NO_ANSWER.fullmatch(text.strip()):
         return JVM_ENDED
     line = next((line for line in _CLUTTER.sub("", text).splitlines() if line.strip()), type(error).__name__)
-    line = line.strip(" ;")
-    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
+    return clean(line.strip(" ;"), _MOST_CHARACTERS)
 
 
 def _root_cause(java: Any) -> str:

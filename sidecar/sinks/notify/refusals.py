@@ -47,10 +47,9 @@ _TEXTS: Final = (
 )
 """Names of the reason, the best first."""
 
-_REFUSAL: Final = re.compile(
-    r"(?:ko|nok|not[ _-]?ok|err|errors?|fail|fails|failed|failure|invalid|rejected|refused|denied|unauthori[sz]ed|forbidden)(?![a-z])",
-    re.IGNORECASE,
-)
+_REFUSED: Final = "err|errors?|fail|failed|failure|invalid|denied|unauthori[sz]ed|forbidden"
+"""Words of texts and of codes."""
+_REFUSAL: Final = re.compile(rf"(?:{_REFUSED}|ko|nok|not[ _-]?ok|fails|rejected|refused)(?![a-z])", re.IGNORECASE)
 """How a refusal begins."""
 _PING_REFUSED: Final = re.compile(r"ok \((not found|rate limited)\)", re.IGNORECASE)
 """Healthchecks answers so, with 200, for an unknown check and for too many pings."""
@@ -62,8 +61,7 @@ _NUMBERED: Final = re.compile(r"[A-E][_-]?0*[1-9][0-9]{2,50}")
 """A code such as E1001."""
 _WORDS_OF_A_CODE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _REFUSAL_IN_A_CODE: Final = re.compile(
-    r"\b(?:err|errors?|fail|failed|failure|invalid|illegal|deny|denied|forbidden|unauthori[sz]ed|not found|missing|expired|limit"
-    r"|throttled|throttling|exceeded)\b",
+    rf"\b(?:{_REFUSED}|illegal|deny|not found|missing|expired|limit|throttled|throttling|exceeded)\b"
 )
 """In the words of a code such as InvalidParameter or isv.BUSINESS_LIMIT_CONTROL."""
 _TITLE: Final = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
@@ -145,7 +143,7 @@ def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None
     for name in sorted(_WRAPPERS & fields.keys()):
         if depth and isinstance(fields[name], dict) and (found := _of_object(fields[name], depth - 1)):
             return found
-    code = next((_code(fields[name]) for name in sorted(_CODES & fields.keys()) if _refuses(fields[name])), None)
+    code = next(filter(None, (_refusing_code(fields[name]) for name in sorted(_CODES & fields.keys()))), None)
     status = _number(fields.get("status"))
     if code is None and status is not None and 400 <= status < 600:
         code = str(status)
@@ -166,8 +164,9 @@ def _of_text(text: str) -> Refusal | None:
 
 def _of_markup(text: str) -> Refusal | None:
     """Of XML, or of a page of HTML, which stands for the service if something in front of it answers."""
-    if title := _TITLE.search(text):
-        return Refusal(_line(title[1])) if _LOGIN.match(title[1].strip()) else _of_text(title[1].strip())
+    if found := _TITLE.search(text):
+        title = found[1].strip()
+        return Refusal(_line(title)) if _LOGIN.match(title) else _of_text(title)
     if "<!" in text:  # its own entities are not expanded
         return None
     try:
@@ -197,19 +196,15 @@ def _number(value: object) -> int | None:
     return int(str(value).partition(".")[0])
 
 
-def _code(value: object) -> str:
+def _refusing_code(value: object) -> str | None:
+    """The code as a text, if it refuses."""
     number = _number(value)
-    return str(value if number is None else number)
-
-
-def _refuses(code: object) -> bool:
-    number = _number(code)
     if number is not None:
-        return number != 0 and not 200 <= number < 300
-    if not isinstance(code, str) or len(code) > _SHORT:
-        return False
-    words = " ".join(_WORDS_OF_A_CODE.findall(code)).lower()
-    return bool(_NUMBERED.fullmatch(code) or _REFUSAL_IN_A_CODE.search(words))
+        return str(number) if number != 0 and not 200 <= number < 300 else None
+    if not isinstance(value, str) or len(value) > _SHORT:
+        return None
+    words = " ".join(_WORDS_OF_A_CODE.findall(value)).lower()
+    return value if _NUMBERED.fullmatch(value) or _REFUSAL_IN_A_CODE.search(words) else None
 
 
 def _is_no_word(value: object) -> bool:
