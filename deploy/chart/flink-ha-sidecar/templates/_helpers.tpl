@@ -52,6 +52,10 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
+{{- define "flink-ha-sidecar.repository" -}}
+{{ .Values.image.repository | default "flink-ha-sidecar" }}
+{{- end -}}
+
 {{- /* Of a dictionary with image, repository and version. */ -}}
 {{- define "flink-ha-sidecar.image" -}}
 {{- $repository := .image.repository | default .repository -}}
