@@ -23,6 +23,6 @@ def open_audit(spark: "SparkSession", audit: str) -> None:
     The views show the log as it is now: call this again after an ingest. Instants are shown in the session's time zone. Raises AuditError
     when there is no audit log.
     """
-    from sidecar.audit.views import register_views  # noqa: PLC0415  importing this package must not need PySpark
+    from sidecar.audit.ask.registration import register_views  # noqa: PLC0415  importing this package must not need PySpark
 
     register_views(spark, audit)

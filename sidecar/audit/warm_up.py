@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sidecar.audit import class_archive
 from sidecar.audit.audit_error import AuditError, failing_to
-from sidecar.audit.jvm import script_environment, spark_home
-from sidecar.audit.session import LOCAL_ENVIRONMENT, spark_session
+from sidecar.audit.spark import class_archive
+from sidecar.audit.spark.jvm import script_environment, spark_home
+from sidecar.audit.spark.session import LOCAL_ENVIRONMENT, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,9 +83,9 @@ def _writable_place() -> Path:
 
 def exercise(spark: "SparkSession", folder: Path) -> None:
     """Run the audit commands on a new log in `folder`."""
-    from sidecar.audit.ingest import ingest  # noqa: PLC0415  only a session reports that PySpark is missing
-    from sidecar.audit.sql import run_sql  # noqa: PLC0415  the same
-    from sidecar.audit.verify import verify  # noqa: PLC0415  the same
+    from sidecar.audit.ask.sql import run_sql  # noqa: PLC0415  the same
+    from sidecar.audit.ingest.ingest import ingest  # noqa: PLC0415  only a session reports that PySpark is missing
+    from sidecar.audit.upkeep.verify import verify  # noqa: PLC0415  the same
 
     spool, audit = folder / "spool", str(folder / "audit")
     (spool / "warm-up").mkdir(parents=True)

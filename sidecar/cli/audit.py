@@ -87,8 +87,8 @@ def _session(
 
     Import audit modules inside it: only the session reports a missing Spark in one line.
     """
-    from sidecar.audit.compilers import run_of_ingest, run_of_materialization, run_over
-    from sidecar.audit.session import spark_session
+    from sidecar.audit.log.workload import run_of_ingest, run_of_materialization, run_over
+    from sidecar.audit.spark.session import spark_session
 
     if spool is not None:
         run = run_of_ingest(spool, audit_url)
@@ -137,9 +137,9 @@ def sql(
     if (query is None) is not print_views:
         raise click.UsageError("give either a query or --print-views")
     with _session(audit_url, **spark_options) as spark:
+        from sidecar.audit.ask.registration import views_script
+        from sidecar.audit.ask.sql import render, run_sql
         from sidecar.audit.remote.commands import readable, without_copy
-        from sidecar.audit.sql import render, run_sql
-        from sidecar.audit.views import views_script
 
         if query is None:
             click.echo(views_script(spark, without_copy(audit_url)), nl=False)
@@ -159,13 +159,13 @@ def shell(
 ) -> None:
     """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
     with _session(audit_url, **spark_options) as spark:
+        from sidecar.audit.ask.shell import Shell
         from sidecar.audit.remote.commands import readable
-        from sidecar.audit.shell import Shell
 
         with readable(spark, audit_url, cache) as log:
             shell = Shell(spark, log.url, output, sys.stdout, sys.stderr)
             if sys.stdin.isatty() and sys.stdout.isatty():
-                from sidecar.audit.prompt import converse
+                from sidecar.audit.ask.prompt import converse
 
                 converse(shell, spark, rf"Audit log {audit_url}. \? lists the commands, \q leaves.")
                 return
@@ -249,7 +249,7 @@ def verify(audit_url: str, cache: Path | None, deep: bool, **spark_options: Any)
     """Read all files and print defects. One per line; exit status 1 if there is any."""
     with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import readable
-        from sidecar.audit.verify import verify as read_all
+        from sidecar.audit.upkeep.verify import verify as read_all
 
         with readable(spark, audit_url, cache, again=True) as log:
             result = read_all(spark, log.url, deep=deep)
@@ -287,8 +287,8 @@ def report(
         raise click.UsageError("--from is later than --to")
     with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.remote.commands import readable
-        from sidecar.audit.report import write_report
-        from sidecar.audit.report_period import DEFAULT_SINCE, Wanted
+        from sidecar.audit.report.report import write_report
+        from sidecar.audit.report.report_period import DEFAULT_SINCE, Wanted
 
         wanted = Wanted(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
         with readable(spark, audit_url, cache) as log:

@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, TypeVar
 
-from sidecar.audit.ingest import ingest
-from sidecar.audit.session import spark_session
-from sidecar.audit.sql import render, run_sql
+from sidecar.audit.ask.sql import render, run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.session import spark_session
 from sidecar.core.errors import OperatorError
 from sidecar.lab.flink import Lab
 from sidecar.lab.processes import free_port

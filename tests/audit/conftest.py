@@ -9,12 +9,12 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_log import audit_folder
-from sidecar.audit.ingest import ingest
-from sidecar.audit.report_data import Findings, find
-from sidecar.audit.report_period import Wanted, find_period
-from sidecar.audit.session import own_session, spark_session, tune
-from sidecar.audit.views import register_views
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.audit_log import audit_folder
+from sidecar.audit.report.report_data import Findings, find
+from sidecar.audit.report.report_period import Wanted, find_period
+from sidecar.audit.spark.session import own_session, spark_session, tune
 from tests.audit import quarter
 from tests.audit.spooling import ids, seal, transition
 from tests.kit.s3_server import S3Server, reach

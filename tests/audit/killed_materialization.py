@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ingest import ingest
-from sidecar.audit.materialize import materialize
-from sidecar.audit.session import own_session, tune
-from sidecar.audit.views import register_views
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.session import own_session, tune
+from sidecar.audit.upkeep.materialize import materialize
 from sidecar.core.records import AnyRecord
 from tests.audit.killing import end_what_it_began, running
 from tests.audit.random_histories import random_history

@@ -15,12 +15,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ingest import ingest
+from sidecar.audit.ingest.ingest import ingest
 from tests.audit.spooling import NOON, ids_seen, seal, transition
 
 _OWN_JVM = """
 import sys
-from sidecar.audit.session import spark_session
+from sidecar.audit.spark.session import spark_session
 {imports}
 
 with spark_session("local[2]") as spark:

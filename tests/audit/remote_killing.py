@@ -11,9 +11,9 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import SparkSession
 
+from sidecar.audit.log.storage import PARQUET
 from sidecar.audit.remote.commands import ingest, maintained, readable
-from sidecar.audit.storage import PARQUET
-from sidecar.audit.verify import verify
+from sidecar.audit.upkeep.verify import verify
 from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm, started
 from tests.kit.files import files_below
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from sidecar.audit import class_archive
+from sidecar.audit.spark import class_archive
 from tests.audit.spooling import NOON, ids, ids_seen_without_spark, seal, transition
 from tests.kit.files import files_below
 

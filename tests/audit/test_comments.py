@@ -9,11 +9,11 @@ from msgspec.structs import fields
 from pyspark.sql import SparkSession
 
 from sidecar.audit import open_audit
-from sidecar.audit.catalog import ANSWERS, catalog, comments
-from sidecar.audit.closed import CLOSED_TABLES
-from sidecar.audit.comments import of_query, of_struct
-from sidecar.audit.schema import BASE_VIEWS, QuarantinedLine, with_event_date
-from sidecar.audit.sql import run_sql
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.log.closed_tables import CLOSED_TABLES
+from sidecar.audit.log.schema import BASE_VIEWS, QuarantinedLine, with_event_date
+from sidecar.audit.views.catalog import ANSWERS, catalog, comments
+from sidecar.audit.views.comments import of_query, of_struct
 from sidecar.core.records import AnyRecord, PositionRecord
 from tests import ROOT
 from tests.audit.conftest import Log

@@ -17,12 +17,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit import compact as compaction
-from sidecar.audit.compact import CompactResult, compact
-from sidecar.audit.ingest import ingest
-from sidecar.audit.sql import run_sql
-from sidecar.audit.storage import Storage
-from sidecar.audit.verify import verify
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.storage import Storage
+from sidecar.audit.upkeep import compact as compaction
+from sidecar.audit.upkeep.compact import CompactResult, compact
+from sidecar.audit.upkeep.verify import verify
 from tests.audit.conftest import YESTERDAY, Log
 from tests.audit.killing import started
 from tests.audit.spooling import ids, ids_seen, seal, transition
@@ -35,8 +35,8 @@ NOTHING = CompactResult(dates=0, files=0, bytes_before=0, bytes_after=0, left={}
 
 COMMAND = """
 import sys
-from sidecar.audit.compact import compact
-from sidecar.audit.session import spark_session
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.spark.session import spark_session
 
 with spark_session("local[2]") as spark:
     print("started", flush=True)
@@ -174,7 +174,7 @@ def test_dying_at_any_step_loses_and_repeats_nothing(
     spark: SparkSession, log: Log, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Before the swap readers see the old files, after it the new one; the next compaction continues from there."""
-    from sidecar.audit import storage
+    from sidecar.audit.log import storage
 
     def die(*_arguments: object) -> None:
         raise OSError("the end")

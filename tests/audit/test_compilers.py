@@ -16,11 +16,12 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from sidecar.audit import compilers, session
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.compilers import Run, options, run_of_ingest, run_of_materialization, run_over
-from sidecar.audit.ingest import ingest
-from sidecar.audit.materialize import materialize
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.workload import run_of_ingest, run_of_materialization, run_over
+from sidecar.audit.spark import compilers, session
+from sidecar.audit.spark.compilers import Run, options
+from sidecar.audit.upkeep.materialize import materialize
 from sidecar.cli.audit import audit
 from tests.audit.conftest import YESTERDAY
 from tests.audit.spooling import seal, transition
@@ -34,9 +35,9 @@ HUGE_DATES = 100_000_001
 START = """
 import sys
 from pathlib import Path
-from sidecar.audit import compilers
-from sidecar.audit.compilers import Run
-from sidecar.audit.session import spark_session
+from sidecar.audit.spark import compilers
+from sidecar.audit.spark.compilers import Run
+from sidecar.audit.spark.session import spark_session
 
 compilers._DIRECTIVES = Path(sys.argv[1])
 with spark_session("local[1]", {"spark.driver.memory": "600m"}, run=Run.LARGE) as spark:

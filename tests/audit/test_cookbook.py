@@ -10,11 +10,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from sidecar.audit import open_audit
-from sidecar.audit.catalog import ANSWERS
-from sidecar.audit.ingest import ingest
-from sidecar.audit.session import tune
-from sidecar.audit.sql import render, run_sql
-from sidecar.audit.views import views_script
+from sidecar.audit.ask.registration import views_script
+from sidecar.audit.ask.sql import render, run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.session import tune
+from sidecar.audit.views.catalog import ANSWERS
 from sidecar.core.records import AnyRecord, EpisodeRecord, TransitionRecord, record_id
 from tests import ROOT
 from tests.audit.recorded import records

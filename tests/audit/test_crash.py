@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.ingest import ingest
-from sidecar.audit.storage import PARQUET, Storage
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.storage import PARQUET, Storage
 from sidecar.core.records import TransitionRecord
 from tests.audit.killing import Rounds, ingesting, lending_its_jvm
 from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.compact import compact
-from sidecar.audit.ingest import ingest
-from sidecar.audit.retention import ExpireResult, expire
-from sidecar.audit.sql import run_sql
-from sidecar.audit.verify import verify
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.retention import ExpireResult, expire
+from sidecar.audit.upkeep.verify import verify
 from tests.audit.conftest import Log
 from tests.audit.spooling import ids, ids_seen, seal, transition
 from tests.audit.test_retention import age

@@ -19,9 +19,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.compact import compact
-from sidecar.audit.ingest import IngestResult, ingest
-from sidecar.audit.sql import run_sql
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import IngestResult, ingest
+from sidecar.audit.upkeep.compact import compact
 from sidecar.core.records import SCHEMA
 from tests.audit.spooling import (
     NOON,
@@ -254,7 +254,7 @@ def test_transitions_as_the_sidecar_writes_them_are_parsed_once(
     def read_segments(*_: object, **__: object) -> None:
         raise AssertionError("sound segments were read the slow way")
 
-    monkeypatch.setattr("sidecar.audit.ingest.read_segments", read_segments)
+    monkeypatch.setattr("sidecar.audit.ingest.ingest.read_segments", read_segments)
     assert ingested().rows == NOTHING | {"transitions": 12}
 
 

@@ -6,13 +6,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.compact import compact
-from sidecar.audit.ingest import ingest
-from sidecar.audit.materialize import materialize
-from sidecar.audit.retention import ExpireResult, expire
-from sidecar.audit.sql import run_sql
-from sidecar.audit.verify import verify
-from sidecar.audit.views import views_script
+from sidecar.audit.ask.registration import views_script
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.materialize import materialize
+from sidecar.audit.upkeep.retention import ExpireResult, expire
+from sidecar.audit.upkeep.verify import verify
 from tests.audit.conftest import YESTERDAY
 from tests.audit.spooling import ids, ids_seen, seal, transition
 

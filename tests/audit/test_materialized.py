@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.fold import Fold
-from sidecar.audit.ingest import ingest
-from sidecar.audit.materialize import is_kept, materialize
-from sidecar.audit.recent import RecentLeadership
-from sidecar.audit.retention import expire
-from sidecar.audit.session import own_session, tune
-from sidecar.audit.verify import verify
-from sidecar.audit.views import register_views
+from sidecar.audit.ask.recent import RecentLeadership
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.session import own_session, tune
+from sidecar.audit.upkeep.fold import Fold
+from sidecar.audit.upkeep.materialize import is_kept, materialize
+from sidecar.audit.upkeep.retention import expire
+from sidecar.audit.upkeep.verify import verify
 from sidecar.core.records import AnyRecord, PositionRecord
 from tests.audit.histories import A, B, C, History
 from tests.audit.killed_materialization import Rounds

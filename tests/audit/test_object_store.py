@@ -18,12 +18,12 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
+from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.remote import local_copy, spool_copy
 from sidecar.audit.remote.commands import ingest, maintained, readable
 from sidecar.audit.remote.workspace import workspace
-from sidecar.audit.retention import ExpireResult
-from sidecar.audit.sql import run_sql
-from sidecar.audit.verify import VerifyResult, verify
+from sidecar.audit.upkeep.retention import ExpireResult
+from sidecar.audit.upkeep.verify import VerifyResult, verify
 from sidecar.cli.audit import audit
 from tests.audit.conftest import Log
 from tests.audit.killing import lending_its_jvm
@@ -83,7 +83,7 @@ def test_every_command_takes_a_bucket(
     spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ingest, compaction with retention, a query, a check, a report: on the command line."""
-    monkeypatch.setattr("sidecar.audit.session.spark_session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr("sidecar.audit.spark.session.spark_session", lambda *_, **__: nullcontext(spark))
     monkeypatch.setenv("FLINK_HA_SIDECAR_AUDIT_CACHE", str(tmp_path / "cache"))
     seal(bucket / "spool", "jm-0", 1, recorded("2.3.0"))
 

@@ -11,12 +11,13 @@ from typing import Any, Never
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError, inspection
-from sidecar.audit.ingest import IngestResult, ingest
-from sidecar.audit.inspection import Inspection, inspect
-from sidecar.audit.retention import expire
-from sidecar.audit.spool import SUFFIX
-from sidecar.audit.verify import verify
+from sidecar.audit import AuditError
+from sidecar.audit.ingest import inspection
+from sidecar.audit.ingest.ingest import IngestResult, ingest
+from sidecar.audit.ingest.inspection import Inspection, inspect
+from sidecar.audit.ingest.spool import SUFFIX
+from sidecar.audit.upkeep.retention import expire
+from sidecar.audit.upkeep.verify import verify
 from tests.audit.conftest import Log
 from tests.audit.spooling import ids, ids_seen, line, seal, transition
 from tests.audit.test_retention import age
@@ -167,7 +168,7 @@ def test_a_segment_may_vanish_at_any_moment(
             waiting.pop().unlink()
         return found
 
-    monkeypatch.setattr("sidecar.audit.ingest.inspect", inspected)
+    monkeypatch.setattr("sidecar.audit.ingest.ingest.inspect", inspected)
     ingest(spark, str(spool), str(audit))
     assert ids_seen(spark, audit, "transitions") == ids([transition(1)])
     gone = "unreadable segment: No such file or directory"

@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
+from sidecar.audit.log.tables import ENTRIES
 from sidecar.audit.remote import contents as contents_module
 from sidecar.audit.remote import writer_lock as lock_module
 from sidecar.audit.remote.contents import BARRIER, Replacement, is_safe
 from sidecar.audit.remote.local_copy import LocalCopy, open_store
 from sidecar.audit.remote.publication import publish, recover
 from sidecar.audit.remote.writer_lock import writer_lock
-from sidecar.audit.tables import ENTRIES
 from sidecar.object_store import Content, ObjectStore, StoredObject
 
 pytestmark = pytest.mark.spark

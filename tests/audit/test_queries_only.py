@@ -7,14 +7,15 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError, open_audit, sql
-from sidecar.audit.catalog import ANSWERS
-from sidecar.audit.ingest import ingest
-from sidecar.audit.query_check import Asked, check_query
-from sidecar.audit.schema import BASE_VIEWS
-from sidecar.audit.session import own_session
-from sidecar.audit.sql import run_sql
-from sidecar.audit.views import register_views
+from sidecar.audit import AuditError, open_audit
+from sidecar.audit.ask import sql
+from sidecar.audit.ask.query_check import Asked, check_query
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.schema import BASE_VIEWS
+from sidecar.audit.spark.session import own_session
+from sidecar.audit.views.catalog import ANSWERS
 from tests.audit.spooling import NOON, seal, transition
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.query_check import FUNCTIONS, answer, check_query, query_session
+from sidecar.audit.ask.query_check import FUNCTIONS, answer, check_query, query_session
 
 pytestmark = pytest.mark.spark
 

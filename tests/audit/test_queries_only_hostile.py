@@ -8,10 +8,10 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.ingest import ingest
-from sidecar.audit.query_check import answer, check_query, query_session
-from sidecar.audit.sql import run_sql
-from sidecar.audit.views import register_views
+from sidecar.audit.ask.query_check import answer, check_query, query_session
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
 from tests.audit.spooling import seal, transition
 
 pytestmark = pytest.mark.spark

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ingest import ingest
-from sidecar.audit.shell import Shell
+from sidecar.audit.ask.shell import Shell
+from sidecar.audit.ingest.ingest import ingest
 from tests.audit.spooling import seal, transition
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ingest import ingest
+from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.remote.contents import BARRIER
 from tests import ROOT
 from tests.audit.recorded import records

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import recent
-from sidecar.audit.compact import compact
-from sidecar.audit.ingest import ingest
-from sidecar.audit.materialize import materialize
-from sidecar.audit.recent import RecentLeadership
-from sidecar.audit.retention import expire
-from sidecar.audit.session import own_session, sizes_to_read, tune
-from sidecar.audit.shell import Shell
-from sidecar.audit.sql import run_sql
-from sidecar.audit.views import register_views
+from sidecar.audit.ask import recent
+from sidecar.audit.ask.recent import RecentLeadership
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.shell import Shell
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.session import own_session, sizes_to_read, tune
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.materialize import materialize
+from sidecar.audit.upkeep.retention import expire
 from sidecar.core.records import TransitionRecord
 from tests.audit.spooling import NOON, coverage, seal, transition
 

@@ -14,16 +14,16 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.audit_log import audit_folder
-from sidecar.audit.ingest import ingest
-from sidecar.audit.report import render, write_report
-from sidecar.audit.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _asked
-from sidecar.audit.report_figures import notices, tiles
-from sidecar.audit.report_list import failover_list
-from sidecar.audit.report_page import cards
-from sidecar.audit.report_period import _CLUSTERS, Wanted, find_period
-from sidecar.audit.report_text import DASH, between, minute, parts, percent, planned, second, seconds, short
-from sidecar.audit.sql import run_sql
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.audit_log import audit_folder
+from sidecar.audit.report.report import render, write_report
+from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _asked
+from sidecar.audit.report.report_figures import notices, tiles
+from sidecar.audit.report.report_list import failover_list
+from sidecar.audit.report.report_page import cards
+from sidecar.audit.report.report_period import _CLUSTERS, Wanted, find_period
+from sidecar.audit.report.report_text import DASH, between, minute, parts, percent, planned, second, seconds, short
 from sidecar.cli.audit import audit as command
 from tests.audit.conftest import QuarterRead
 from tests.audit.histories import at

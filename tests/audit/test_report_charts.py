@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sidecar.audit import report_charts as charts
-from sidecar.audit.report_charts import LaneOf, Mark, Series, Span
+from sidecar.audit.report import report_charts as charts
+from sidecar.audit.report.report_charts import LaneOf, Mark, Series, Span
 
 BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
 HOSTILE = "</text><script>alert(1)</script>\"'&"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.audit.report import render
-from sidecar.audit.report_data import Findings
-from sidecar.audit.report_page import cards
+from sidecar.audit.report.report import render
+from sidecar.audit.report.report_data import Findings
+from sidecar.audit.report.report_page import cards
 from tests.audit.quarter import happened
 from tests.kit.axe import barriers
 from tests.kit.browser import Page, chromium

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.ingest import ingest
-from sidecar.audit.retention import ExpireResult, expire
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.upkeep.retention import ExpireResult, expire
 from tests.audit.conftest import YESTERDAY, Log
 from tests.audit.spooling import ids, ids_seen, seal, transition
 

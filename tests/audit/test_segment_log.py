@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit.segment_log import SegmentLog
-from sidecar.audit.spool import listing
-from sidecar.audit.storage import Storage
+from sidecar.audit.ingest.segment_log import SegmentLog
+from sidecar.audit.ingest.spool import listing
+from sidecar.audit.log.storage import Storage
 from tests.audit.spooling import seal
 
 pytestmark = pytest.mark.spark

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.ingest import ingest
-from sidecar.audit.shell import Shell, is_complete, split
+from sidecar.audit.ask.shell import Shell, is_complete, split
+from sidecar.audit.ingest.ingest import ingest
 from tests.audit.spooling import NOON, coverage, seal, transition
 from tests.kit.sidecar_process import COMMAND
 from tests.kit.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal

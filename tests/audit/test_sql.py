@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError, session
-from sidecar.audit.ingest import ingest
-from sidecar.audit.sql import OUTPUTS, Output, render, run_sql
-from sidecar.audit.views import register_views
+from sidecar.audit import AuditError
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.sql import OUTPUTS, Output, render, run_sql
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark import session
 from tests.audit.spooling import NOON, coverage, seal, transition
 
 pytestmark = pytest.mark.spark

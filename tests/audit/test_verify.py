@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.compact import compact
-from sidecar.audit.ingest import ingest
-from sidecar.audit.verify import VerifyResult, verify
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.verify import VerifyResult, verify
 from sidecar.cli.audit import audit as command
 from sidecar.cli.main import main
 from tests.audit.conftest import YESTERDAY, Log
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 KILLED = """
 import os, pathlib, signal
-from sidecar.audit.storage import Storage
+from sidecar.audit.log.storage import Storage
 from sidecar.cli.main import main
 
 def killing(_, path):
@@ -175,7 +175,7 @@ def test_a_full_disk_is_one_clear_line(
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 64 * 1024))
     # The command, but with the Spark that runs already.
-    monkeypatch.setattr("sidecar.audit.session.spark_session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr("sidecar.audit.spark.session.spark_session", lambda *_, **__: nullcontext(spark))
     for arguments in (["compact"], ["ingest", "--spool", str(log.spool)]):
         monkeypatch.setattr("sys.argv", ["flink-ha-sidecar", "audit", *arguments, "--audit", str(target)])
         with pytest.raises(SystemExit) as ended:

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sidecar.audit.checkpoints import IDS
-from sidecar.audit.compact import compact
-from sidecar.audit.ingest import ingest
-from sidecar.audit.storage import PARQUET, Storage
-from sidecar.audit.visible_ids import HASH, VisibleIds
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
+from sidecar.audit.log.checkpoints import IDS
+from sidecar.audit.log.storage import PARQUET, Storage
+from sidecar.audit.upkeep.compact import compact
 from tests.audit.conftest import Log
 from tests.audit.spooling import NOON, ids_seen, seal, transition
 from tests.kit.files import folders_that_come_and_go

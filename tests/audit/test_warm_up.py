@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditError, class_archive, warm_up
-from sidecar.audit.sql import run_sql
+from sidecar.audit import AuditError, warm_up
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.spark import class_archive
 from tests.audit.test_session import start
 
 

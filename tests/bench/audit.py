@@ -22,10 +22,10 @@ import duckdb
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.compilers import run_of_ingest
-from sidecar.audit.ingest import ingest
-from sidecar.audit.schema import EVENT_DATE, RECORDS
-from sidecar.audit.session import SQL_SETTINGS, spark_session
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.schema import EVENT_DATE, RECORDS
+from sidecar.audit.log.workload import run_of_ingest
+from sidecar.audit.spark.session import SQL_SETTINGS, spark_session
 from tests.bench.audit_spool import fill
 from tests.bench.stage import Table
 

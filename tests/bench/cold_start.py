@@ -15,17 +15,17 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import median
 
-from sidecar.audit.ingest import ingest
-from sidecar.audit.session import spark_session
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.session import spark_session
 from sidecar.audit.warm_up import warm_up
 from tests.audit.spooling import NOON, seal, transition
 from tests.bench.stage import Table
 from tests.kit.sidecar_process import COMMAND
 
 QUERY = "SELECT at, component, before_address, after_address, vacant_seconds FROM failovers ORDER BY at DESC LIMIT 10"
-_NO_ARCHIVE = "from sidecar.audit import class_archive; class_archive.options = lambda: ()\n"
-_COMPILED = "from sidecar.audit import session; session._SMALL_BYTES = -1\n"
-_SECOND_COMPILER = "from sidecar.audit import compilers; compilers.is_large = lambda *_: True\n"
+_NO_ARCHIVE = "from sidecar.audit.spark import class_archive; class_archive.options = lambda: ()\n"
+_COMPILED = "from sidecar.audit.spark import session; session._SMALL_BYTES = -1\n"
+_SECOND_COMPILER = "from sidecar.audit.spark import compilers; compilers.is_large = lambda *_: True\n"
 _MAIN = "\nfrom sidecar.cli.main import main; main()"
 WAYS = {
     "as it is": "",

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from sidecar.audit.compact import compact
-from sidecar.audit.compilers import Run
-from sidecar.audit.session import own_session, spark_session
+from sidecar.audit.spark.compilers import Run
+from sidecar.audit.spark.session import own_session, spark_session
+from sidecar.audit.upkeep.compact import compact
 from tests.bench.ingest_rounds import write_rows
 from tests.bench.stage import Table
 

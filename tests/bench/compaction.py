@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sidecar.audit.compilers import Run
-from sidecar.audit.ingest import ingest
-from sidecar.audit.session import spark_session
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.compilers import Run
+from sidecar.audit.spark.session import spark_session
 from tests.audit.spooling import seal, transition
 from tests.bench.reading import KINDS, Reader
 from tests.bench.stage import Table

@@ -17,9 +17,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.ingest import ingest
-from sidecar.audit.schema import EVENT_DATE, RECORDS
-from sidecar.audit.session import own_session, spark_session
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.schema import EVENT_DATE, RECORDS
+from sidecar.audit.spark.session import own_session, spark_session
 from tests.audit.spooling import NOON, seal, transition
 from tests.bench.compaction import pattern, small_files
 from tests.bench.stage import Table

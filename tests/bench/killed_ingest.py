@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from sidecar.audit.ingest import ingest
-from sidecar.audit.session import spark_session
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.spark.session import spark_session
 from tests.audit.killing import Rounds, lending_its_jvm
 from tests.bench.stage import Table
 

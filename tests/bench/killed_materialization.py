@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sidecar.audit.session import spark_session
+from sidecar.audit.spark.session import spark_session
 from tests.audit.killed_materialization import Rounds
 from tests.audit.killing import lending_its_jvm
 from tests.bench.stage import Table

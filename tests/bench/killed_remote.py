@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sidecar.audit.session import spark_session
+from sidecar.audit.spark.session import spark_session
 from tests.audit.killing import lending_its_jvm
 from tests.audit.remote_killing import RemoteRounds
 from tests.bench.stage import Table

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.remote.commands import ingest, maintained, readable
-from sidecar.audit.session import spark_session
-from sidecar.audit.sql import run_sql
-from sidecar.audit.verify import verify
+from sidecar.audit.spark.session import spark_session
+from sidecar.audit.upkeep.verify import verify
 from tests.bench.audit_spool import fill
 from tests.bench.stage import Table
 from tests.kit.s3_server import S3Server, reach

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.compilers import Run
-from sidecar.audit.report import write_report
-from sidecar.audit.session import spark_session
+from sidecar.audit.report.report import write_report
+from sidecar.audit.spark.compilers import Run
+from sidecar.audit.spark.session import spark_session
 from tests.bench import views
 
 _FAILOVERS = 40_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sidecar.audit.ingest import ingest
-from sidecar.audit.report import write_report
-from sidecar.audit.session import spark_session
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.report.report import write_report
+from sidecar.audit.spark.session import spark_session
 from tests.audit.quarter import CLUSTERS, HOSTILE, records
 from tests.audit.spooling import seal
 from tests.kit.browser import chromium

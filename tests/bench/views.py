@@ -19,14 +19,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sidecar.audit.catalog import ANSWERS
-from sidecar.audit.compilers import Run
-from sidecar.audit.manifest import CLOSED
-from sidecar.audit.materialize import materialize
-from sidecar.audit.recent import RecentLeadership
-from sidecar.audit.schema import RECORDS
-from sidecar.audit.session import own_session, sizes_to_read, spark_session, tune
-from sidecar.audit.views import leadership_reads, register_views
+from sidecar.audit.ask.recent import RecentLeadership
+from sidecar.audit.ask.registration import leadership_reads, register_views
+from sidecar.audit.log.manifest import CLOSED
+from sidecar.audit.log.schema import RECORDS
+from sidecar.audit.spark.compilers import Run
+from sidecar.audit.spark.session import own_session, sizes_to_read, spark_session, tune
+from sidecar.audit.upkeep.materialize import materialize
+from sidecar.audit.views.catalog import ANSWERS
 from tests.bench.stage import Table
 
 CLUSTERS = 100

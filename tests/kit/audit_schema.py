@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sidecar.audit import open_audit
-from sidecar.audit.catalog import ANSWERS, comments
-from sidecar.audit.closed import CLOSED_TABLES
-from sidecar.audit.comments import of_struct
-from sidecar.audit.schema import BASE_VIEWS, EVENT_DATE, with_event_date
-from sidecar.audit.session import spark_session
+from sidecar.audit.log.closed_tables import CLOSED_TABLES
+from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, with_event_date
+from sidecar.audit.spark.session import spark_session
+from sidecar.audit.views.catalog import ANSWERS, comments
+from sidecar.audit.views.comments import of_struct
 from sidecar.core.records import PositionRecord, Record
 from tests import ROOT
 

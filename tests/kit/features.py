@@ -12,9 +12,9 @@ import click
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from sidecar.audit.catalog import ANSWERS
-from sidecar.audit.closed import CLOSED_TABLES
-from sidecar.audit.schema import BASE_VIEWS
+from sidecar.audit.log.closed_tables import CLOSED_TABLES
+from sidecar.audit.log.schema import BASE_VIEWS
+from sidecar.audit.views.catalog import ANSWERS
 from sidecar.cli.main import cli
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.flink.configmaps import ConfigMapLayout

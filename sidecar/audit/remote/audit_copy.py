@@ -9,13 +9,13 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import failing_to
-from sidecar.audit.checkpoints import CHECKPOINTS
+from sidecar.audit.log.checkpoints import CHECKPOINTS
 from sidecar.audit.remote.contents import Contents, read_contents
 from sidecar.audit.remote.local_copy import LocalCopy, open_store
 from sidecar.audit.remote.publication import publish, recover
 from sidecar.audit.remote.workspace import Workspace, is_remote
 from sidecar.audit.remote.writer_lock import WriterLock, writer_lock
-from sidecar.audit.session import own_session
+from sidecar.audit.spark.session import own_session
 from sidecar.object_store import ObjectStore
 
 

@@ -9,25 +9,25 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
+from sidecar.audit.ask.query_check import check_query
+from sidecar.audit.ask.registration import tables_unread
 from sidecar.audit.audit_error import AuditError, StoppedError, failing_to
-from sidecar.audit.checkpoints import checkpoint_of
-from sidecar.audit.compact import CompactResult
-from sidecar.audit.compact import compact as compact_tables
-from sidecar.audit.ingest import IngestResult
-from sidecar.audit.ingest import ingest as ingest_spool
-from sidecar.audit.materialize import MaterializeResult
-from sidecar.audit.materialize import materialize as materialize_answers
-from sidecar.audit.query_check import check_query
+from sidecar.audit.ingest.ingest import IngestResult
+from sidecar.audit.ingest.ingest import ingest as ingest_spool
+from sidecar.audit.ingest.spool import LOOK_SECONDS, SUFFIX
+from sidecar.audit.log.checkpoints import checkpoint_of
+from sidecar.audit.log.storage import Storage
+from sidecar.audit.log.tables import RECORD_TABLES
 from sidecar.audit.remote.audit_copy import Readable, Writable, reading, writing
 from sidecar.audit.remote.spool_copy import IngestedSegments, SpoolCopy
 from sidecar.audit.remote.workspace import Workspace, is_remote, workspace
-from sidecar.audit.retention import ExpireResult
-from sidecar.audit.retention import expire as expire_data
-from sidecar.audit.session import own_session
-from sidecar.audit.spool import LOOK_SECONDS, SUFFIX
-from sidecar.audit.storage import Storage
-from sidecar.audit.tables import RECORD_TABLES
-from sidecar.audit.views import tables_unread
+from sidecar.audit.spark.session import own_session
+from sidecar.audit.upkeep.compact import CompactResult
+from sidecar.audit.upkeep.compact import compact as compact_tables
+from sidecar.audit.upkeep.materialize import MaterializeResult
+from sidecar.audit.upkeep.materialize import materialize as materialize_answers
+from sidecar.audit.upkeep.retention import ExpireResult
+from sidecar.audit.upkeep.retention import expire as expire_data
 
 
 def ingest(
@@ -39,7 +39,7 @@ def ingest(
     follow: bool = False,
     stop: Event | None = None,
 ) -> IngestResult:
-    """Add every new record of the spool to the audit log: `sidecar.audit.ingest.ingest`, with the same promises. Raises AuditError."""
+    """Add every new record of the spool to the audit log: see `sidecar.audit.ingest.ingest`. Raises AuditError."""
     if not (is_remote(spool) or is_remote(audit)):
         return ingest_spool(spark, spool, audit, follow=follow, stop=stop)
     stop = stop or Event()
@@ -185,19 +185,19 @@ class Maintenance:
         self._spool = spool
 
     def compact(self, before: date | None) -> CompactResult:
-        """See `sidecar.audit.compact.compact`."""
+        """See `sidecar.audit.upkeep.compact.compact`."""
         done = compact_tables(self._spark, self._log.url, before=before)
         self._log.publish()
         return done
 
     def materialize(self, before: date | None) -> MaterializeResult:
-        """See `sidecar.audit.materialize.materialize`."""
+        """See `sidecar.audit.upkeep.materialize.materialize`."""
         done = materialize_answers(self._spark, self._log.url, before=before)
         self._log.publish()
         return done
 
     def expire(self, days: int) -> ExpireResult:
-        """See `sidecar.audit.retention.expire`. Segments are deleted before dates, so that they cannot bring them back."""
+        """See `sidecar.audit.upkeep.retention.expire`. Segments are deleted before dates, so that they cannot bring them back."""
         if self._spool is None or not is_remote(self._spool):
             done = expire_data(self._spark, self._log.url, days, spool=self._spool)
         else:

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.checkpoints import CHECKPOINTS
-from sidecar.audit.storage import INGESTING, LOCK, REPLACED, STAGING
-from sidecar.audit.tables import ENTRIES
+from sidecar.audit.log.checkpoints import CHECKPOINTS
+from sidecar.audit.log.storage import INGESTING, LOCK, REPLACED, STAGING
+from sidecar.audit.log.tables import ENTRIES
 from sidecar.object_store import ObjectStore, StoredObject
 
 BARRIER: Final = "zz-replacing-"

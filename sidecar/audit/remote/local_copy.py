@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from sidecar.audit.audit_error import AuditError
+from sidecar.audit.log.storage import REPLACED, STAGING
 from sidecar.audit.remote.contents import INTERNAL, Contents, read_contents
-from sidecar.audit.storage import REPLACED, STAGING
 from sidecar.object_store import ObjectStore, StoredObject
 
 _T = TypeVar("_T")

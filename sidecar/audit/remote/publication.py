@@ -20,11 +20,11 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sidecar.audit.log.storage import PARQUET
+from sidecar.audit.log.tables import TABLES
 from sidecar.audit.remote.contents import BARRIER, Contents, Replacement
 from sidecar.audit.remote.local_copy import FileState, LocalCopy, in_parallel
 from sidecar.audit.remote.writer_lock import WriterLock, taken_over
-from sidecar.audit.storage import PARQUET
-from sidecar.audit.tables import TABLES
 from sidecar.object_store import ObjectStore
 
 

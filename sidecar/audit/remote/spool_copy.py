@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 
 from sidecar.audit.audit_error import failing_to
-from sidecar.audit.checkpoints import CHECKPOINTS
+from sidecar.audit.ingest.spool import SUFFIX
+from sidecar.audit.log.checkpoints import CHECKPOINTS
 from sidecar.audit.remote.contents import is_safe
 from sidecar.audit.remote.local_copy import download, in_parallel, open_store
 from sidecar.audit.remote.workspace import Workspace
-from sidecar.audit.spool import SUFFIX
 from sidecar.object_store import ObjectStore, StoredObject
 
 _log = logging.getLogger("sidecar.audit")

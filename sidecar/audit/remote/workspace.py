@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, failing_to
-from sidecar.audit.scratch import scratch_folder
+from sidecar.audit.spark.scratch import scratch_folder
 
 _SCHEMES: Final = ("s3://", "gs://", "az://")
 _LOCK_SECONDS: Final = 5.0

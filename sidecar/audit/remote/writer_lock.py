@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.audit.audit_error import AuditError, StoppedError
-from sidecar.audit.storage import LOCK
+from sidecar.audit.log.storage import LOCK
 from sidecar.object_store import ObjectStore
 
 _log = logging.getLogger("sidecar.audit")

@@ -1,0 +1,1 @@
+"""Questions to the log: `audit sql`, `audit shell`, the views in a session."""

@@ -1,0 +1,215 @@
+"""The views of the audit log: one for each table, and one for each answer (`views/*.sql`)."""
+
+import re
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from sidecar.audit.ask.recent import RecentLeadership
+from sidecar.audit.audit_error import failing_to, is_unreadable_file
+from sidecar.audit.log.audit_log import audit_folder, date_folder, dates_of
+from sidecar.audit.log.closed_tables import (
+    CARRY,
+    CLOSED_TABLES,
+    no_rows,
+    read_carry,
+    read_closed,
+    read_files,
+    read_manifest,
+    unclosed,
+)
+from sidecar.audit.log.manifest import SOURCES, Manifest
+from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
+from sidecar.audit.log.storage import ONLY_PARQUET, Storage, listing_here
+from sidecar.audit.views.catalog import ANSWERS, comments
+from sidecar.audit.views.definition import create, define, definition
+
+_TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
+"""What the answers are made of, in order: about the dates that are not closed (`closed.py`), or all if none is."""
+_CLOSED: Final = {
+    "_closed_leadership": "leadership",
+    "_closed_failovers": "failovers",
+    "_closed_days": "availability_days",
+}
+_OPEN: Final = "open the audit log"
+_CREATE: Final = "CREATE OR REPLACE TEMPORARY VIEW"
+_ATTEMPTS: Final = 5
+
+
+def register_views(
+    spark: SparkSession,
+    audit: str,
+    named: Collection[str] | None = None,
+    *,
+    from_scratch: bool = False,
+    commented: bool = False,
+    recent: RecentLeadership | None = None,
+) -> None:
+    """Register the views of the audit log at `audit` in the session: those `named`, if `commented` with comments, and their dependencies;
+    or all, with comments.
+
+    Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. The leadership since then is computed
+    whenever it is read or, with `recent`, kept there. Spark takes most of a second for all nineteen; a query needs about three. Raises
+    AuditError when there is no audit log.
+    """
+    with failing_to(f"{_OPEN} {audit}"):
+        folder = audit_folder(spark, audit, _OPEN)
+        wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *ANSWERS} if named is None else _with_dependencies(named)
+        shown = wanted if named is None else {*named} if commented else set[str]()
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            manifest = read_manifest(folder)
+            try:
+                manifest = unclosed(manifest) if from_scratch else manifest
+                _register(spark, folder, wanted, manifest, shown, recent)
+                break
+            except Exception as error:
+                # Files that a manifest names are deleted when a newer one has replaced it.
+                if not attempts_left or not is_unreadable_file(error):
+                    raise
+
+
+def _register(
+    spark: SparkSession,
+    folder: Storage,
+    wanted: AbstractSet[str],
+    manifest: Manifest,
+    commented: AbstractSet[str],
+    recent: RecentLeadership | None,
+) -> None:
+    for name in filter(wanted.__contains__, BASE_VIEWS):
+        create(_table(spark, folder, name), name, commented=name in commented)
+    if "sight" in wanted:  # of all dates
+        spark.table("coverage").createOrReplaceTempView("_coverage")
+        define(spark, "_periods")
+        define(spark, "sight", commented="sight" in commented)
+    if not wanted.isdisjoint(_TERMS):
+        for table, name in SOURCES.items():
+            _open_dates(spark, folder, manifest, table).createOrReplaceTempView(name)
+        read_carry(spark, folder, manifest, manifest.last).createOrReplaceTempView("_carry")
+    for name in filter(wanted.__contains__, _CLOSED):
+        read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
+    for name in filter(wanted.__contains__, (*_TERMS, *ANSWERS)):
+        if name == "_stretches" and recent is not None:
+            fold = partial(spark.sql, definition(name, manifest.begin))
+            rows = recent.rows(spark, manifest.begin, (*SOURCES.values(), "_carry"), fold)
+            rows.createOrReplaceTempView(name)
+        elif name != "sight":
+            define(spark, name, manifest.begin, commented=name in commented and name in ANSWERS)
+    for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
+        if name.startswith("_"):
+            _drop(spark, name)
+
+
+def _drop(spark: SparkSession, name: str) -> None:
+    """Forget a view; those that query it stay valid. `spark.catalog` also looks for its plan in Spark's cache, for 40 ms."""
+    session: Any = spark._jsparkSession  # noqa: SLF001  there is no public way
+    session.sessionState().catalog().dropTempView(name)
+
+
+def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: str) -> DataFrame:
+    """The rows of a table on the dates that are not closed, and coverage of the date before: its records may reach beyond it."""
+    if manifest.last is None:
+        return _table(spark, audit, table)
+    first = manifest.last + timedelta(days=table != "coverage")
+    folders = [date_folder(table, day) for day in dates_of(audit, table) if day >= first]
+    return read_files(spark, audit, table, BASE_VIEWS[table], folders)
+
+
+def tables_unread(named: Collection[str]) -> set[str]:
+    """The tables of records that these views do not read."""
+    return BASE_VIEWS.keys() - {name.removeprefix("_") for name in _with_dependencies(named)}
+
+
+def leadership_reads(named: Collection[str]) -> int:
+    """How many times these views read the leadership since the last closed date."""
+    return sum(_reads(name).count("_stretches") for name in _with_dependencies(named) & {*_TERMS, *ANSWERS})
+
+
+def _with_dependencies(named: Collection[str]) -> set[str]:
+    """These views, and those that they query."""
+    wanted = {*named}
+    for name in (*reversed(ANSWERS), *reversed(_TERMS)):
+        if name == "sight" and name in wanted:
+            wanted.add("coverage")  # of all dates
+        elif name in wanted:
+            wanted.update(_reads(name))
+    return wanted
+
+
+def _reads(name: str) -> list[str]:
+    """The relations in the definition of a view. Columns may have the name of a view: `unobserved`."""
+    return re.findall(r"\b(?:FROM|JOIN|TABLE)\s+(\w+)", _without_comments(definition(name)))
+
+
+def views_script(spark: SparkSession, audit: str) -> str:
+    """The statements that create every view of the audit log at `audit` in spark-sql or beeline (`-i FILE`).
+
+    The answers are computed from all records. A table that does not exist yet becomes an empty view; create a new script after its first
+    row. Raises AuditError when there is no audit log.
+    """
+    with failing_to(f"{_OPEN} {audit}"):
+        folder = audit_folder(spark, audit, _OPEN)
+        statements = [_table_statement(folder, name) for name in BASE_VIEWS]
+    statements += [f"{_CREATE} {name} AS TABLE {table}" for table, name in SOURCES.items()]
+    statements += [_empty_statement("_carry", CARRY)]
+    statements += [_empty_statement(name, with_event_date(CLOSED_TABLES[table])) for name, table in _CLOSED.items()]
+    rest = (name for name in ANSWERS if name not in _TERMS)
+    statements += [
+        f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}" for name in (*_TERMS, *rest)
+    ]
+    return "".join(f"{statement};\n" for statement in statements)
+
+
+def _with_columns(name: str) -> str:
+    """The name of a view, and its comments if a query may name it."""
+    if name not in (*BASE_VIEWS, *ANSWERS):
+        return name
+    about = comments(name)
+    columns = ", ".join(f"`{column}` COMMENT {_quoted(text)}" for column, text in about.columns.items())
+    return f"{name} ({columns}) COMMENT {_quoted(about.about)}"
+
+
+def _table_statement(audit: Storage, name: str) -> str:
+    schema = with_event_date(BASE_VIEWS[name])
+    if not audit.is_folder(name):
+        return _empty_statement(name, schema)
+    columns = ", ".join(" ".join(column) for column in _columns(schema))
+    options = ", ".join(
+        f"{key} {_quoted(value)}" for key, value in {"path": audit.to_read(name), **ONLY_PARQUET}.items()
+    )
+    definition = f"({columns}) USING parquet OPTIONS ({options})"
+    # INSERT INTO could write to a view of the files, but not to a query over them.
+    return f"{_CREATE} {name}_files {definition};\n{_CREATE} {_with_columns(name)} AS TABLE {name}_files"
+
+
+def _empty_statement(name: str, schema: StructType) -> str:
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in _columns(schema))
+    return f"{_CREATE} {_with_columns(name)} AS SELECT {nulls} WHERE false"
+
+
+def _columns(schema: StructType) -> list[tuple[str, str]]:
+    return [(f"`{field.name}`", field.dataType.simpleString()) for field in schema]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _without_comments(query: str) -> str:
+    """Comments name other views, and command lines search them for the end of a statement."""
+    return re.sub(r"^\s*--.*\n|\s+--.*$", "", query, flags=re.MULTILINE).strip()
+
+
+def _table(spark: SparkSession, audit: Storage, name: str) -> DataFrame:
+    """The table now: columns that an older file lacks are null, columns of a newer schema are not shown."""
+    schema = with_event_date(BASE_VIEWS[name])
+    if audit.is_folder(name):
+        with listing_here(spark, audit):
+            # INSERT INTO could write to a view of the files, but not to a query over them.
+            return spark.read.schema(schema).options(**ONLY_PARQUET).parquet(audit.to_read(name)).select("*")
+    return no_rows(spark, schema)

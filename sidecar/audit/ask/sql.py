@@ -1,0 +1,236 @@
+"""Queries the audit log, and writes the answer as a table, JSON lines or CSV."""
+
+import csv
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
+from itertools import chain, islice
+from typing import Any, Final, Literal, TextIO, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from sidecar.audit.ask.query_check import answer as answer_of
+from sidecar.audit.ask.query_check import check_query, query_session
+from sidecar.audit.ask.recent import RecentLeadership
+from sidecar.audit.ask.registration import leadership_reads, register_views
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
+from sidecar.audit.spark.session import sizes_to_read, tune
+from sidecar.core.counted import counted
+from sidecar.core.sanitize import escaped
+
+Output = Literal["table", "vertical", "json", "csv"]
+OUTPUTS: Final[Sequence[Output]] = get_args(Output)
+_T = TypeVar("_T")
+
+_ATTEMPTS: Final = 5
+_PAUSE_SECONDS: Final = 1.0
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""Spreadsheets interpret a cell that begins with one of these as a formula."""
+_CSV_END: Final = "\r\n"
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WIDTH_ROWS: Final = 1000
+"""The number of rows that are buffered to compute the widths of a table's columns."""
+
+Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
+"""A JSON value."""
+
+_SCALARS: Final[dict[type[DataType], Callable[[Any], Plain]]] = {
+    TimestampType: lambda value: value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    TimestampNTZType: lambda value: value.isoformat(timespec="microseconds"),
+    DateType: lambda value: value.isoformat(),
+    BinaryType: lambda value: bytes(value).hex(),
+}
+"""Conversions of types whose text is not that of Python."""
+
+
+class QueryResult(Struct, frozen=True):
+    """The answer to a query. Valid as long as its Spark session."""
+
+    columns: Sequence[str]
+    numeric: Sequence[bool]
+    """Which columns are numbers."""
+    rows: Iterator[list[Plain]]
+    """Fetched lazily, so that an answer may exceed the memory; fetching may raise AuditError. Instants are RFC 3339."""
+
+
+def run_sql(spark: SparkSession, audit: str, query: str, recent: RecentLeadership | None = None) -> QueryResult:
+    """Query the audit log at `audit` (a path or any URL that Spark supports), in a session of its own.
+
+    The query can read only the views. Queries with the same `recent` compute the recent leadership once. Raises AuditError when there is no
+    audit log, when it is more than a query, or when Spark rejects it.
+    """
+
+    def ask() -> DataFrame:
+        register_views(session, audit, asked.views, commented=asked.described, recent=kept)
+        return answer_of(session, query)
+
+    with failing_to("run the query"):
+        session = query_session(spark)
+        asked = check_query(session, query)
+        once = RecentLeadership() if leadership_reads(asked.views or ()) > 1 else None
+        kept = None if asked.described else recent or once
+        answer = ask()
+        tune(session, sizes_to_read(answer))
+        fields = answer.schema.fields
+        return QueryResult(
+            columns=[field.name for field in fields],
+            numeric=[isinstance(field.dataType, NumericType) for field in fields],
+            rows=_rows(answer, ask),
+        )
+
+
+def render(result: QueryResult, output: Output, stream: TextIO) -> None:
+    """Write a result as `table`, `vertical` (a line for each value), `json`, one object per line, or as `csv` with a header.
+
+    A null is `null`, in `csv` it is empty.
+    """
+    if result.columns:
+        _RENDERERS[output](result, stream)
+
+
+def retried(read: Callable[[], _T]) -> _T:
+    """The result of `read`, which reads the audit log; retries when a compaction replaced files meanwhile."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return read()
+        except Exception as error:
+            if not attempts_left or FILE_UNREADABLE not in str(error):
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plain]]:
+    """The rows of an answer; asks again if the first row cannot be read."""
+    converters = [_converter(field.dataType) for field in answer.schema.fields]
+    answers = chain([answer], (ask() for _ in range(_ATTEMPTS)))
+
+    def begin() -> tuple[list[Row], Iterator[Row]]:
+        rows = next(answers).toLocalIterator()
+        return list(islice(rows, 1)), rows
+
+    with failing_to("run the query"):
+        for row in chain(*retried(begin)):
+            yield [convert(value) for convert, value in zip(converters, row, strict=True)]
+
+
+def _converter(kind: DataType) -> Callable[[Any], Plain]:
+    """Converts values of Spark's type `kind`, or null, to JSON values."""
+    convert = _converter_of_values(kind)
+    return lambda value: None if value is None else convert(value)
+
+
+def _converter_of_values(kind: DataType) -> Callable[[Any], Plain]:
+    match kind:
+        case ArrayType(elementType=element):
+            of = _converter(element)
+            return lambda value: [of(item) for item in value]
+        case MapType(keyType=keys, valueType=values):
+            key, of = _converter(keys), _converter(values)
+            return lambda value: {str(key(name)): of(item) for name, item in value.items()}
+        case StructType(fields=fields):
+            parts = [(field.name, _converter(field.dataType)) for field in fields]
+            return lambda value: {name: part(item) for (name, part), item in zip(parts, value, strict=True)}
+        case StringType() | BooleanType() | IntegralType() | FractionalType():
+            return lambda value: value if isinstance(value, bool | int | float | str) else str(value)
+        case _:
+            return _SCALARS.get(type(kind), str)
+
+
+def _text(value: Plain) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _render_json(result: QueryResult, stream: TextIO) -> None:
+    if len(set(result.columns)) < len(result.columns):
+        raise AuditError("cannot write the answer as JSON: two of its columns have one name; give one another with AS")
+    stream.writelines(escaped(_text(dict(zip(result.columns, row, strict=True)))) + "\n" for row in result.rows)
+
+
+def _render_csv(result: QueryResult, stream: TextIO) -> None:
+    writer = csv.writer(_LineWriter(stream), lineterminator=_CSV_END)
+    on_terminal = stream.isatty()
+
+    def cell(value: Plain) -> str:
+        text = "" if value is None else _no_formula(value) if isinstance(value, str) else _text(value)
+        return escaped(text, keep="\t\r\n") if on_terminal else text
+
+    writer.writerow([cell(name) for name in result.columns])
+    writer.writerows([cell(value) for value in row] for row in result.rows)
+
+
+class _LineWriter:
+    """Ends rows with a newline. The csv module quotes only characters of its line terminator, so that has to contain `\\r` too."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, row: str) -> int:
+        return self._stream.write(row.removesuffix(_CSV_END) + "\n")
+
+
+def _no_formula(text: str) -> str:
+    """The text, marked so that a spreadsheet does not interpret it as a formula (OWASP); numbers stay numbers."""
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text) else text
+
+
+def _render_table(result: QueryResult, stream: TextIO) -> None:
+    rows = ([escaped(_text(value)) for value in row] for row in result.rows)
+    head = list(islice(rows, _WIDTH_ROWS))
+    names = [escaped(name) for name in result.columns]
+    widths = [max(map(len, column)) for column in zip(names, *head, strict=True)]
+    count = 0
+
+    def line(cells: Sequence[str], numeric: Sequence[bool]) -> str:
+        padded = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(cells, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip() + "\n"
+
+    stream.write(line(names, result.numeric))
+    stream.write(line(["-" * width for width in widths], result.numeric))
+    for count, row in enumerate(chain(head, rows), start=1):  # noqa: B007  its last value is the number of rows
+        stream.write(line(row, result.numeric))
+    stream.write(_count(count))
+
+
+def _render_vertical(result: QueryResult, stream: TextIO) -> None:
+    names = [escaped(name) for name in result.columns]
+    width = max(map(len, names))
+    count = 0
+    for count, row in enumerate(result.rows, start=1):
+        stream.write(f"-[ RECORD {count} ]-\n")
+        cells = (f"{name.ljust(width)}  {escaped(_text(value))}" for name, value in zip(names, row, strict=True))
+        stream.writelines(f"{cell.rstrip()}\n" for cell in cells)
+    stream.write(_count(count))
+
+
+def _count(rows: int) -> str:
+    return f"({counted(rows, 'row')})\n"
+
+
+_RENDERERS: Final[dict[Output, Callable[[QueryResult, TextIO], None]]] = {
+    "table": _render_table,
+    "vertical": _render_vertical,
+    "json": _render_json,
+    "csv": _render_csv,
+}

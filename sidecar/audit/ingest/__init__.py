@@ -1,0 +1,1 @@
+"""From the segments of a spool to the tables of the log: each id once."""

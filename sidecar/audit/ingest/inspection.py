@@ -1,0 +1,167 @@
+"""Inspects each segment before Spark reads it, in bounded memory whatever the segment contains.
+
+Spark holds a whole line in memory, and a single unreadable segment makes a batch fail.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.audit.audit_error import defect
+from sidecar.audit.log.storage import Storage
+
+MOST_LINE_BYTES: Final = 4 << 20
+"""The maximum size of a parsed line. The sidecar's own lines are a thousandth of that."""
+SHOWN_CHARACTERS: Final = 8192
+"""The maximum size of a line in the quarantine."""
+_CHUNK: Final = 1 << 20
+_MOST_BYTES: Final = 64 << 20
+_MOST_RATIO: Final = 100
+"""The maximum ratio of a segment's unpacked size to its size: what the sidecar writes has 5 to 30."""
+_OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_RATIO} times its own size"
+_GZIP: Final = 31
+"""zlib's code of the format."""
+
+
+class LongLine(Struct, frozen=True):
+    """A line that is too long to be parsed."""
+
+    text: str
+    """The beginning of the line, for the quarantine."""
+    size: int
+    """Bytes."""
+    hash: str
+    """SHA-256 of file and line: the quarantine's id of a line."""
+
+
+class Inspection(Struct, frozen=True):
+    """The problems of a segment."""
+
+    problem: str = ""
+    """The reason for the quarantine: unreadable, oversized or damaged."""
+    readable: bool = True
+    """Whether the undamaged part can be read; False also for an oversized segment."""
+    long_lines: tuple[LongLine, ...] = ()  # not a list: a segment without problems is equal to `Inspection()`
+
+
+def inspect(spool: Storage, urls: Sequence[str], *, with_hadoop: bool = False) -> dict[str, Inspection]:
+    """The segments that have problems, by URL. `with_hadoop`: includes problems that only Hadoop's decompression finds."""
+
+    def inspect_one(url: str) -> Inspection:
+        found = _inspected(spool, url)
+        return _with_hadoop(spool, url, found) if with_hadoop and not found.problem else found
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        inspections = zip(urls, pool.map(inspect_one, urls), strict=True)
+        return {url: found for url, found in inspections if found != Inspection()}
+
+
+def _inspected(spool: Storage, url: str) -> Inspection:
+    file = spool.relative(url)
+    lines = _LongLines(file)
+    try:
+        problem = _unpack(spool, file, lines)
+    except _OversizedError:
+        return Inspection(f"oversized segment: {_OVERSIZED}", readable=False)
+    except Exception as error:  # noqa: BLE001  every error is the reason
+        why = defect(error)
+        text = error.strerror if isinstance(error, OSError) and error.strerror else why
+        return Inspection(f"unreadable segment: {text}", readable=False)
+    return Inspection(f"damaged segment: {problem}" if problem else "", long_lines=tuple(lines.long))
+
+
+def _with_hadoop(spool: Storage, url: str, found: Inspection) -> Inspection:
+    """`found`, with the damage that Hadoop finds when it unpacks the segment for Spark."""
+    try:
+        damage = spool.damage(spool.relative(url))
+    except Exception as error:  # noqa: BLE001  every error is the reason
+        return Inspection(f"unreadable segment: {defect(error)}", readable=False)
+    return found if damage is None else replace(found, problem=f"damaged segment: {damage}")
+
+
+def _unpack(spool: Storage, file: str, lines: "_LongLines") -> str | None:
+    """Unpack a segment into `lines`; returns its damage, if any. Raises _OversizedError, or what reading the file raises."""
+    packed = spool.size(file)
+    most = max(_MOST_BYTES, _MOST_RATIO * packed)
+    if not packed:
+        return "the file is empty"
+    try:
+        for unpacked in _unpacked(spool.chunks(file, _CHUNK)):
+            lines.add(unpacked)
+            if lines.size > most:
+                raise _OversizedError
+    except zlib.error as error:
+        return str(error)
+    except EOFError:
+        return "it ends too early"
+    lines.end()
+    return None
+
+
+def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The unpacked content of one or several concatenated gzip files. Raises zlib.error and EOFError."""
+    member = None
+    for chunk in chunks:
+        packed = chunk
+        while packed or (member and not member.eof):
+            member = member or zlib.decompressobj(_GZIP)
+            unpacked = member.decompress(packed, _CHUNK)
+            yield unpacked
+            packed = member.unused_data if member.eof else member.unconsumed_tail
+            if member.eof:
+                member = None
+            elif not packed and len(unpacked) < _CHUNK:
+                break  # the chunk is complete
+    if member is not None:
+        raise EOFError
+
+
+class _OversizedError(Exception):
+    """The file unpacks to more than the limit."""
+
+
+class _LongLines:
+    """Finds the lines that are too long in a file that is added in chunks."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._line: list[bytes] = []
+        """The chunks of the current line, up to the limit."""
+        self._length = 0
+        self._hash: Any = None
+        """The hash of the current line, if it is too long."""
+        self.size = 0
+        self.long: list[LongLine] = []
+
+    def add(self, text: bytes) -> None:
+        """Add a chunk, which must be shorter than the limit: so a line that begins and ends in it is not too long."""
+        self.size += len(text)
+        first, last = text.find(b"\n"), text.rfind(b"\n")
+        if first < 0:
+            self._extend(text)
+            return
+        self._extend(text[:first])
+        self.end()
+        self._extend(text[last + 1 :])
+
+    def end(self) -> None:
+        """End the current line."""
+        if self._hash is not None:
+            shown = b"".join(self._line)[: 4 * SHOWN_CHARACTERS].decode(errors="replace")[:SHOWN_CHARACTERS]
+            self.long.append(LongLine(shown, self._length, self._hash.hexdigest()))
+        self._line, self._length, self._hash = [], 0, None
+
+    def _extend(self, text: bytes) -> None:
+        self._length += len(text)
+        if self._hash is None:
+            self._line.append(text)
+            if self._length > MOST_LINE_BYTES:
+                self._hash = sha256(self._file.encode() + b"\n" + b"".join(self._line))
+        else:
+            self._hash.update(text)

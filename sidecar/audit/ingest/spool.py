@@ -1,0 +1,154 @@
+"""Lists a spool, whatever it contains.
+
+Hadoop lists the spool for Spark, and fails at an unreadable folder, at a circular link and, when it matches a pattern, at a name with a
+colon. So the spool is listed here first, and Spark gets only the paths that it can list.
+"""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any, Final
+from urllib.parse import unquote
+
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from sidecar.audit.log.paths import escape_pattern, is_of_file_system
+from sidecar.audit.log.storage import Storage
+
+SUFFIX: Final = ".jsonl.gz"
+LOOK_SECONDS: Final = 10.0
+"""The interval at which a followed spool is listed."""
+_IN_BRACES: Final = re.compile(r"([{},\\])")
+_COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
+
+
+class SpoolListing(Struct, frozen=True):
+    """The content of a spool; all paths are relative to it."""
+
+    roots: Sequence[str]
+    """Folders and single segments that Spark can list; together they contain every segment that is not known."""
+    problems: Mapping[str, str]
+    """Paths that Spark cannot list or would skip, and the reason for the quarantine."""
+    known: AbstractSet[str] = frozenset()
+    """The known segments that exist. No root contains them."""
+
+
+def listing(session: SparkSession, spool: Storage, known: AbstractSet[str]) -> SpoolListing:
+    """List a spool except for the segments whose paths are `known`, which takes a microsecond for each on a local file system."""
+    if spool.local is not None:
+        return _Walk(spool.local, known).listing()
+    entries = spool.entries()
+    problems = {
+        name: f"unreadable {'folder' if is_folder else 'segment'}: {_COLON}"
+        for name, is_folder in entries.items()
+        if ":" in name
+    }
+    names = [name for name, is_folder in entries.items() if is_folder or name.endswith(SUFFIX)]
+    roots = sorted(set(names) - problems.keys())
+    if not known or not roots:
+        return SpoolListing(roots=roots, problems=problems)
+    below = defaultdict[str, set[str]](set)
+    for path in _segments(session, spool, roots):
+        below[path.partition("/")[0]].add(path)
+    roots = [root for top, paths in below.items() for root in (paths - known if paths & known else [top])]
+    return SpoolListing(roots=sorted(roots), problems=problems, known=known & {*chain(*below.values())})
+
+
+def _segments(session: SparkSession, spool: Storage, roots: Sequence[str]) -> list[str]:
+    """The paths of all segments below `roots`, as Spark lists them."""
+    reader = session.read.format("binaryFile").options(recursiveFileLookup=True, pathGlobFilter=f"*{SUFFIX}")
+    frame: Any = reader.load(pattern(spool, roots))._jdf  # noqa: SLF001  `inputFiles` asks Java for each name
+    joined = spool.joined(frame.inputFiles())
+    return [spool.relative(unquote(url)) for url in joined.split("\n") if url]
+
+
+def pattern(spool: Storage, roots: Sequence[str]) -> str:
+    """A Hadoop pattern that matches just these `roots`. A star would make Hadoop look at their siblings."""
+    alternatives = (_IN_BRACES.sub(r"\\\1", escape_pattern(f"/{root}")) for root in roots)
+    return f"{escape_pattern(spool.url)}{{{','.join(alternatives)}}}"
+
+
+def name_problem(path: str) -> str | None:
+    """Why Hadoop cannot read that path below a spool; None if it can."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8: rename it"
+    return _COLON if ":" in path else None
+
+
+class _Walk:
+    """A walk through a local spool. It follows links to folders, as Hadoop does, but not in circles."""
+
+    def __init__(self, top: Path, known: AbstractSet[str]) -> None:
+        self._top = top
+        self._known = known
+        self._existing = set[str]()
+        self._problems: dict[str, str] = {}
+
+    def listing(self) -> SpoolListing:
+        roots, _ = self._folder("", frozenset())
+        return SpoolListing(roots=sorted(roots), problems=self._problems, known=self._existing)
+
+    def _folder(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
+        """The paths that Spark has to list of a folder, and whether it can list all of it. `above`: its parents by device and inode."""
+        try:
+            here = (self._top / path).stat()
+            names = sorted(entry.name for entry in (self._top / path).iterdir())
+        except OSError as error:
+            self._found(path, f"unreadable folder: {error.strerror}")
+            return [], False
+        # Spark skips these names as hidden, unless they are roots.
+        names = [name for name in names if not name.startswith("." if path == "" else (".", "_"))]
+        ours = [name for name in names if not is_of_file_system(name)]
+        paths = [f"{path}/{name}" for name in ours] if path else ours
+        known = {each for each in paths if each in self._known}
+        self._existing |= known
+        found = [self._entry(each, above | {(here.st_dev, here.st_ino)}) for each in paths if each not in known]
+        roots = [root for roots, _ in found for root in roots]
+        is_whole = not known and ours == names and all(is_whole for _, is_whole in found)
+        return [path] if path and is_whole and roots else roots, is_whole
+
+    def _entry(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
+        """The paths that Spark has to list of an entry of a folder, and whether it can list the folder with this entry."""
+        is_segment = path.endswith(SUFFIX)
+        try:
+            status = (self._top / path).stat()
+        except OSError as error:
+            if is_segment and os.path.lexists(self._top / path):
+                self._found(path, f"unreadable segment: {error.strerror}")
+            return [], True  # Hadoop skips the entry too
+        is_folder = S_ISDIR(status.st_mode)
+        if not is_folder and not is_segment:
+            return [], True
+        if problem := _obstacle(path, status, above):
+            self._found(path, f"unreadable {'segment' if is_segment else 'folder'}: {problem}")
+            return [], False
+        if is_folder:
+            return self._folder(path, above)
+        if status.st_size == 0:
+            self._found(
+                path, "damaged segment: the file is empty"
+            )  # the disk lost the content; Spark would skip the file
+        return [path], True
+
+    def _found(self, path: str, problem: str) -> None:
+        self._problems[os.fsencode(path).decode(errors="backslashreplace")] = problem
+
+
+def _obstacle(path: str, status: os.stat_result, above: frozenset[tuple[int, int]]) -> str | None:
+    """Why a folder or a segment cannot be listed or read; None if it can."""
+    is_folder = S_ISDIR(status.st_mode)
+    if is_folder and (status.st_dev, status.st_ino) in above:
+        return "it is a link to a folder above itself"
+    if is_folder and path.endswith(SUFFIX):
+        return "it is a folder"
+    if not is_folder and not S_ISREG(status.st_mode):
+        return "it is no file"
+    return name_problem(path)

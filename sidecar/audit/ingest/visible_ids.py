@@ -1,0 +1,172 @@
+"""The ids that a table contains: an index on disk, so that an ingest reads the ids of new files only.
+
+Correctness does not depend on the index. Before each look-up it is compared with the visible files: what it does not cover is read, what
+was deleted or written again is no longer covered, and a part that is missing or damaged is thrown away. Its matches are verified in the
+visible files. It may be deleted at any time: the next ingest reads all ids once.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from sidecar.audit.audit_error import is_unreadable_file, reason
+from sidecar.audit.log.checkpoints import IDS
+from sidecar.audit.log.schema import EVENT_DATE
+from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, STAGING, Storage
+
+_log = logging.getLogger("sidecar.audit")
+
+HASH: Final = "xxhash64(id) AS hash"
+"""Eight bytes instead of 36. Two ids may share a hash, so a match has to be verified."""
+_COVERED: Final = "_covered.json"
+"""The file that completes a part. Spark does not read names with an underscore."""
+_SCHEMA: Final = f"hash long, {EVENT_DATE} date"
+_MOST_PARTS: Final = 8
+"""This number of parts of about one size become one, so that a row is written again once for each power of eight."""
+_SMALL_PART: Final = 1 << 14
+"""Rows. Smaller parts count as being of one size."""
+
+
+class _Part(Struct, frozen=True):
+    """A part of the index: a folder with the hashes and dates of the ids in some files."""
+
+    covered: Mapping[str, datetime]
+    """The files, relative to the table, and when each was last modified."""
+    rows: int
+    files: Mapping[str, int]
+    """Names and sizes of its own files."""
+
+
+class VisibleIds:
+    """The hashes and dates of all ids in one table."""
+
+    def __init__(self, session: SparkSession, audit: Storage, table: str) -> None:
+        self._session = session
+        self._audit = audit
+        self._table = table
+        self._folder = f"{IDS}/{table}"
+        self._visible: Mapping[str, datetime] = {}
+        self._parts: dict[str, _Part] = self._load()
+
+    def files_with(self, hashes: DataFrame) -> list[str]:
+        """The visible files, relative to the table, that may contain ids with any of the `hashes`; at least all that do."""
+        self._refresh()
+        try:
+            return self._look_up(hashes)
+        except Exception as error:
+            if not is_unreadable_file(error):
+                raise
+            _log.warning("the index %s is built again: %s", self._audit.full_url(self._folder), reason(error))
+            for name in [*self._parts]:
+                self._drop(name)
+            self._refresh()
+            return self._look_up(hashes)
+
+    def among(self, hashes: DataFrame, files: Sequence[str]) -> DataFrame:
+        """The ids that these `files` contain and whose hash is among `hashes`: one column, `id`."""
+        if not files:
+            return self._session.createDataFrame([], "id string")
+        visible = self._read(files).select("id", F.expr(HASH))
+        return visible.join(F.broadcast(hashes), "hash", "left_semi").select("id")
+
+    def _look_up(self, hashes: DataFrame) -> list[str]:
+        if not self._parts:
+            return []
+        known = self._read_parts(self._parts).select("hash", EVENT_DATE, F.col("_metadata.file_path").alias("path"))
+        matches = known.join(F.broadcast(hashes), "hash", "left_semi").select("path", EVENT_DATE).distinct().collect()
+        found = {(row.path.split("/")[-2], f"{EVENT_DATE}={row[EVENT_DATE]}") for row in matches}
+        return sorted(
+            file
+            for name, part in self._parts.items()
+            for file in self._still_visible(part)
+            if (name, file.partition("/")[0]) in found
+        )
+
+    def _refresh(self) -> None:
+        """Update the index to the visible files."""
+        self._visible = self._audit.modified(self._table, PARQUET) if self._audit.is_folder(self._table) else {}
+        covered = set[str]()
+        for name, part in [*self._parts.items()]:
+            if still := self._still_visible(part):
+                covered.update(still)
+            else:
+                self._drop(name)
+        if new := sorted(self._visible.keys() - covered):
+            self._add(self._read(new).selectExpr(HASH, EVENT_DATE), new)
+        while merged := self._mergeable():
+            self._merge(merged)
+
+    def _still_visible(self, part: _Part) -> list[str]:
+        return [file for file, modified in part.covered.items() if self._visible.get(file) == modified]
+
+    def _read(self, files: Sequence[str]) -> DataFrame:
+        """The ids of visible files, and their dates."""
+        reader = self._session.read.schema(f"id string, {EVENT_DATE} date")
+        reader = reader.options(basePath=self._audit.full_url(self._table), **ONLY_PARQUET)
+        # Listing the folder is faster than naming each of many files.
+        paths = [self._table] if len(files) == len(self._visible) else [f"{self._table}/{file}" for file in files]
+        return reader.parquet(*map(self._audit.to_read, paths))
+
+    def _read_parts(self, names: Sequence[str] | Mapping[str, _Part]) -> DataFrame:
+        reader = self._session.read.schema(_SCHEMA).option("parquet.page.verify-checksum.enabled", True)
+        return reader.parquet(*(self._audit.to_read(f"{self._folder}/{name}") for name in names))
+
+    def _mergeable(self) -> list[str]:
+        sizes = defaultdict[int, list[str]](list)
+        for name, part in self._parts.items():
+            sizes[max(part.rows, _SMALL_PART).bit_length() // 3].append(name)
+        return next((names for names in sizes.values() if len(names) >= _MOST_PARTS), [])
+
+    def _merge(self, names: Sequence[str]) -> None:
+        dates = {file.partition("/")[0].partition("=")[2] for file in self._visible}  # others have expired
+        rows = self._read_parts(names).where(F.col(EVENT_DATE).isin(dates))
+        covered = [file for name in names for file in self._still_visible(self._parts[name])]
+        self._add(rows.distinct(), covered)  # compacted dates are in it twice
+        for name in names:
+            self._drop(name)
+
+    def _add(self, hashes: DataFrame, covered: Sequence[str]) -> None:
+        """Add a part. It counts as soon as its last file is on disk."""
+        name, staged, count = str(uuid4()), f"{STAGING}/{uuid4()}", Observation()
+        rows = hashes.observe(count, F.count("*").alias("rows"))
+        # Hashes neither repeat nor compress.
+        options = {"parquet.enable.dictionary#hash": "false", "compression": "none"}
+        rows.coalesce(self._session.sparkContext.defaultParallelism).write.options(**options).parquet(
+            self._audit.full_url(staged)
+        )
+        files = {file: self._audit.size(f"{staged}/{file}") for file in self._audit.files(staged, PARQUET)}
+        part = _Part({file: self._visible[file] for file in covered}, count.get["rows"], files)
+        self._audit.write(f"{staged}/{_COVERED}", msgspec.json.encode(part))
+        for file in (*files, _COVERED):
+            self._audit.publish(f"{staged}/{file}", f"{self._folder}/{name}/{file}")
+        self._audit.delete(staged)
+        self._parts[name] = part
+
+    def _drop(self, name: str) -> None:
+        self._parts.pop(name, None)
+        self._audit.delete(f"{self._folder}/{name}")
+
+    def _load(self) -> dict[str, _Part]:
+        """The complete parts; deletes the others."""
+        parts = dict[str, _Part]()
+        for name in self._audit.names(self._folder) if self._audit.is_folder(self._folder) else []:
+            try:
+                parts[name] = self._loaded(f"{self._folder}/{name}")
+            except Exception as error:  # noqa: BLE001  whatever is wrong with a part, it can be built again
+                _log.warning("a part of the index %s is built again: %s", self._folder, reason(error))
+                self._audit.delete(f"{self._folder}/{name}")
+        return parts
+
+    def _loaded(self, folder: str) -> _Part:
+        part = msgspec.json.decode(self._audit.read(f"{folder}/{_COVERED}"), type=_Part)
+        if any(self._audit.size(f"{folder}/{file}") != size for file, size in part.files.items()):
+            raise ValueError(f"a file of {folder} has another size")
+        return part

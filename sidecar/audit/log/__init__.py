@@ -1,0 +1,1 @@
+"""The audit log in its folder: file systems, locks, layout, schemas."""

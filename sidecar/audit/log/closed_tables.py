@@ -1,0 +1,168 @@
+"""The materialised answers: tables about the closed dates, and the manifest that names their files.
+
+A date is closed when the next one is over too. Readers read exactly the files that the newest manifest names; a manifest is a new file
+each time, and becomes visible by a rename (docs/adr/0029-materialised-leadership.md).
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sidecar.audit.audit_error import AuditError
+from sidecar.audit.log.manifest import CLOSED, FORMAT, MANIFEST, Manifest
+from sidecar.audit.log.schema import with_event_date
+from sidecar.audit.log.storage import ONLY_PARQUET, STAGING, Storage, listing_here
+
+STAGED: Final = f"{STAGING}/closing-"
+"""The beginning of the paths of what is not visible yet."""
+_ATTEMPTS: Final = 5
+
+_TYPES: Final[dict[str, DataType]] = {
+    "string": StringType(),
+    "boolean": BooleanType(),
+    "bigint": LongType(),
+    "double": DoubleType(),
+    "timestamp": TimestampType(),
+    "leader": StructType([StructField("session_id", StringType()), StructField("address", StringType())]),
+}
+
+
+def _schema(columns: str) -> StructType:
+    """Spark's own parser of such a text needs a JVM."""
+    pairs = (column.split() for column in columns.split(","))
+    return StructType([StructField(name, _TYPES[kind]) for name, kind in pairs])
+
+
+_FAILED_OVER: Final = "vacant_seconds double, downtime_seconds_at_least double, downtime_seconds_at_most double"
+_LEADERSHIP: Final = "cluster_id string, component string, job_id string"
+CLOSED_TABLES: Final[dict[str, StructType]] = {
+    "leadership": _schema(
+        f"{_LEADERSHIP}, state string, began_at timestamp, ended_at timestamp, how_it_began string, how_it_ended string, address string,"
+        f" session_id string, before_address string, before_session_id string, {_FAILED_OVER}, returned boolean, split boolean,"
+        " episode_id string"
+    ),
+    "failovers": _schema(
+        f"{_LEADERSHIP}, at timestamp, before_address string, after_address string, before_session_id string, after_session_id string,"
+        f" {_FAILED_OVER}, kind string, episode_id string"
+    ),
+    "availability_days": _schema(
+        "cluster_id string, component string, led bigint, vacant bigint, lasted bigint, known bigint"
+    ),
+}
+"""The schema of each materialised table, without `event_date`: the date of `ended_at`, of `at`, and the day."""
+ORDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "leadership": ("cluster_id", "component", "job_id", "began_at"),
+    "failovers": ("cluster_id", "at", "component", "job_id"),
+    "availability_days": ("cluster_id", "component"),
+}
+"""The columns by which the rows of one file are sorted."""
+CARRY: Final = _schema(
+    f"role string, {_LEADERSHIP}, observer string, at timestamp, recorded_at timestamp, id string, kind string, session_id string,"
+    f" address string, last_known_session_id string, last_known_address string, {_FAILED_OVER}, returned boolean, split boolean,"
+    " episode_id string, state string, writing string, best_at timestamp, confirmed_at timestamp, ended_at timestamp,"
+    " before leader, new_term boolean"
+)
+"""What of the time until the end of a date matters afterwards (`views/_carry_on.sql`)."""
+
+
+def read_manifest(audit: Storage) -> Manifest:
+    """The newest manifest; an empty one if there is none. Raises AuditError if a newer version wrote it."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        names = [name for name in audit.names(CLOSED) if MANIFEST.fullmatch(name)] if audit.is_folder(CLOSED) else []
+        if not names:
+            return Manifest()
+        try:
+            content = audit.read(f"{CLOSED}/{names[-1]}")
+        except Exception:
+            if not attempts_left:
+                raise
+            continue  # a newer one has replaced it
+        break
+    found = msgspec.json.decode(content, type=Manifest)
+    if found.format != FORMAT:
+        raise AuditError(f"cannot read {audit.full_url(CLOSED)}: a newer version wrote it")
+    return found
+
+
+def unclosed(manifest: Manifest) -> Manifest:
+    """The same log with nothing materialised but what has expired."""
+    return replace(manifest, last=manifest.base, files={})
+
+
+def commit(audit: Storage, manifest: Manifest) -> Manifest:
+    """Make a manifest visible, then delete every file that it does not name. The caller holds the lock."""
+    numbered = replace(manifest, number=manifest.number + 1)
+    staged = f"{STAGED}{uuid4()}"
+    audit.make_folder(STAGING)
+    audit.write(staged, msgspec.json.encode(numbered))
+    audit.publish(staged, f"{CLOSED}/manifest-{numbered.number:012}.json")
+    delete_unnamed(audit, numbered)
+    return numbered
+
+
+def delete_unnamed(audit: Storage, manifest: Manifest) -> None:
+    """Delete the files of older manifests, and what a writer that died has published without naming it."""
+    for file in unnamed(audit, manifest):
+        audit.delete(file)
+
+
+def unnamed(audit: Storage, manifest: Manifest) -> list[str]:
+    """The files of the materialised tables that the manifest does not name, and older manifests."""
+    named = manifest.named() | {f"{CLOSED}/manifest-{manifest.number:012}.json"}
+    folders = [folder for folder in (*CLOSED_TABLES, CLOSED) if audit.is_folder(folder)]
+    return [path for folder in folders for file in audit.files(folder, "") if (path := f"{folder}/{file}") not in named]
+
+
+def read_closed(
+    session: SparkSession,
+    audit: Storage,
+    manifest: Manifest,
+    table: str,
+    first: date = date.min,
+    last: date = date.max,
+) -> DataFrame:
+    """The rows of a materialised table, from one date to another."""
+    dates = sorted(day for day in manifest.files if first <= day <= last)
+    files = [file for day in dates if (file := manifest.files[day].get(table))]
+    return read_files(session, audit, table, CLOSED_TABLES[table], files)
+
+
+def read_carry(session: SparkSession, audit: Storage, manifest: Manifest, day: date | None) -> DataFrame:
+    """What matters after the end of `day`; nothing if there is no carry of it."""
+    file = manifest.carries.get(day) if day else None
+    if file is None:
+        return no_rows(session, CARRY)
+    return session.read.schema(CARRY).parquet(audit.to_read(file))
+
+
+def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
+    """A table without rows. `false` lets Spark's optimizer remove it from every plan: otherwise its unknown size counts as large."""
+    return session.createDataFrame([], schema).where("false")
+
+
+def read_files(
+    session: SparkSession, audit: Storage, table: str, schema: StructType, paths: Sequence[str]
+) -> DataFrame:
+    """The rows of files or date folders of a table, with `event_date`. `paths` are relative to the audit log."""
+    schema = with_event_date(schema)
+    if not paths:
+        return no_rows(session, schema)
+    reader = session.read.schema(schema).options(basePath=audit.full_url(table), **ONLY_PARQUET)
+    with listing_here(session, audit):
+        # INSERT INTO could write to a view of the files, but not to a query over them.
+        return reader.parquet(*(audit.to_read(path) for path in paths)).select("*")

@@ -1,0 +1,43 @@
+"""The tables of the audit log, and what its folder consists of."""
+
+from typing import Final
+
+from msgspec import Struct
+from pyspark.sql.types import StructType
+
+from sidecar.audit.log.checkpoints import CHECKPOINTS
+from sidecar.audit.log.closed_tables import CLOSED_TABLES
+from sidecar.audit.log.manifest import CLOSED
+from sidecar.audit.log.schema import BASE_VIEWS, QUARANTINE, RECORDS, table_of
+from sidecar.audit.log.storage import INGESTING, LOCK, REPLACED, STAGING
+
+ENTRIES: Final = frozenset({*BASE_VIEWS, *CLOSED_TABLES, CLOSED, CHECKPOINTS, STAGING, REPLACED, LOCK, INGESTING})
+"""The names in the folder of an audit log. A folder without any of them is not an audit log."""
+
+
+class Table(Struct, frozen=True):
+    """One table: `<audit>/<name>/event_date=…/*.parquet`."""
+
+    name: str
+    schema: StructType
+    time: str
+    """The column whose UTC date is `event_date`."""
+    order: tuple[str, ...]
+    """The columns by which the rows of one file are sorted."""
+    first: tuple[str, ...]
+    """Of several rows with one id, the first by these columns is kept."""
+
+
+RECORD_TABLES: Final = {
+    record_type: Table(
+        name=table_of(record_type),
+        schema=schema,
+        time="observed_at",
+        order=("cluster_id", "observed_at"),
+        first=("observed_at", "recorded_at", "observer"),
+    )
+    for record_type, schema in RECORDS.items()
+}
+"""The table of each type of record, by its `type`."""
+QUARANTINE_TABLE: Final = Table(name="quarantine", schema=QUARANTINE, time="at", order=("file",), first=("at",))
+TABLES: Final = {table.name: table for table in (*RECORD_TABLES.values(), QUARANTINE_TABLE)}

@@ -1,0 +1,1 @@
+"""`audit report`: one HTML file about a quarter."""

@@ -1,0 +1,107 @@
+"""Writes the audit report: one HTML file with pictures, which loads nothing and runs nothing."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from pyspark.sql import SparkSession
+
+from sidecar import __version__
+from sidecar.audit.ask.recent import RecentLeadership
+from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.sql import retried
+from sidecar.audit.audit_error import AuditError, failing_to
+from sidecar.audit.log.audit_log import audit_folder
+from sidecar.audit.log.schema import BASE_VIEWS
+from sidecar.audit.report.report_data import VIEWS, Findings, find
+from sidecar.audit.report.report_figures import notices, tiles
+from sidecar.audit.report.report_list import failover_list
+from sidecar.audit.report.report_page import cards
+from sidecar.audit.report.report_period import Wanted, find_period
+from sidecar.audit.report.report_text import counted, short
+from sidecar.audit.spark.session import own_session, sizes_to_read, tune
+
+_CLUSTERS_NAMED: Final = 5
+
+
+def write_report(spark: SparkSession, audit: str, html: Path, wanted: Wanted | None = None) -> None:
+    """Atomically write the report on the audit log at `audit` (a path or any URL that Spark supports) to the file `html`.
+
+    It is smaller than 300 kB however long the log is. Raises AuditError when there is no audit log, nothing that is wanted is recorded in
+    it, or the file cannot be written.
+    """
+    if not html.absolute().parent.is_dir():  # checked before Spark runs for minutes
+        raise AuditError(f"cannot write the report {html}: there is no such folder")
+    session, do_what = own_session(spark), "make a report on"
+    folder = audit_folder(session, audit, do_what)
+
+    def read() -> Findings:
+        register_views(session, audit, VIEWS, recent=RecentLeadership())
+        tables = map(session.table, BASE_VIEWS.keys() & VIEWS)
+        tune(session, (size for table in tables for size in sizes_to_read(table)))
+        return find(session, find_period(session, folder, wanted or Wanted()))
+
+    with failing_to(f"{do_what} {audit}"):
+        found = retried(read)
+    _write(html, render(found))
+
+
+def render(found: Findings) -> str:
+    """The page."""
+    period = found.period
+    named = [short(name) for name in period.clusters][:_CLUSTERS_NAMED] if period.chosen else []
+    more = len(period.clusters) - len(named)
+    style = _text("report.css")
+    values: Mapping[str, Any] = {
+        "begin": period.begin,
+        "end": period.end,
+        "clusters": ", ".join([*named, *([counted(more, "more cluster" if named else "cluster")] if more else [])]),
+        "tiles": tiles(found),
+        "notices": notices(found),
+        "cards": cards(found),
+        "failovers": failover_list(found),
+        "changes": sum(row.n for row in found.changes.values()),
+        "alone": sum(row.alone for row in found.changes.values()),
+    }
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    return environment.from_string(_text("report.html.j2")).render(
+        values,
+        counted=counted,
+        policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash(style)}",
+        style=Markup(style),  # noqa: S704  our own file
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        version=__version__,
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _text(name: str) -> str:
+    return (files("sidecar.audit.report") / name).read_text(encoding="utf-8")
+
+
+def _write(target: Path, page: str) -> None:
+    aside = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        try:
+            with aside.open("x", encoding="utf-8") as file:
+                file.write(page)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(target)
+        finally:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
+    except OSError as error:
+        raise AuditError(f"cannot write the report {target}: {error.strerror or error}") from error

@@ -1,0 +1,253 @@
+"""The report's figures: a bounded number, computed in Spark, however long the log is.
+
+Every query is bounded by the period, so that Spark reads only its partitions; but a notification without an outcome may be of any date.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import Struct
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from sidecar.audit.report.report_period import Period, utc
+
+VIEWS: Final = frozenset(
+    {
+        "transitions",
+        "coverage",
+        "notifications",
+        "episodes",
+        "annotations",
+        "failovers",
+        "leadership",
+        "unobserved",
+        "availability",
+        "alert_deliveries",
+    }
+)
+"""What must be registered."""
+LANES: Final = 8
+"""The maximum number of clusters in the picture of all clusters."""
+STRETCHES: Final = 50
+"""The maximum number of vacancies, and of unobserved times, of one of these clusters: the longest ones. And of all others together."""
+THINNEST: Final = 2000
+"""A vacancy is drawn from this part of the period on."""
+SLOTS: Final = 120
+"""Failovers of one cluster are one mark if they are as close to each other as this part of the period."""
+LIST_ROWS: Final = 100
+"""The maximum number of failovers in the list."""
+EDGES: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Limits of the histograms, in seconds."""
+
+
+class Stretch(Struct, frozen=True):
+    """A time without a leader, or without an observer, within the period."""
+
+    cluster_id: str
+    component: str | None
+    """None: all."""
+    job_id: str | None
+    began: datetime
+    ended: datetime
+    lasts: bool
+    """Not over at the end of the period."""
+
+
+class Sums(Struct, frozen=True):
+    """Seconds, summed over components and jobs, as in the view `availability`."""
+
+    led: float = 0.0
+    vacant: float = 0.0
+    unobserved: float = 0.0
+
+
+class Findings(Struct, frozen=True):
+    """The figures of one period."""
+
+    period: Period
+    total: Row
+    """Of all failovers."""
+    by_day: Mapping[int, Row]
+    """By the number of the bar's day."""
+    by_cause: Mapping[str, Row]
+    by_cluster: Mapping[str, Row]
+    vacancies: Mapping[int | None, int]
+    """The number of failovers by the place of `vacant_seconds` among EDGES. None: unknown."""
+    downtimes: Mapping[int | None, int]
+    """Likewise by the upper bound of the time without a working leader."""
+    latest: Sequence[Row]
+    ranked: Sequence[str]
+    """The clusters, that without a leader for longest first, then that with the most failovers."""
+    marks: Mapping[str, Sequence[Row]]
+    """Failovers that are close to each other, by cluster: of the first LANES clusters."""
+    changes: Mapping[str, Row]
+    """Changes of leader, by cluster: the rows of the view `failovers`."""
+    available_by_day: Mapping[int, Sums]
+    available_by_cluster: Mapping[str, Sums]
+    vacant: Sequence[Stretch]
+    unobserved: Sequence[Stretch]
+    alerts: Mapping[str, Row]
+    """By destination."""
+    delays: Mapping[int, int]
+    """The number of deliveries, by the place of their seconds among EDGES."""
+
+
+def find(session: SparkSession, period: Period) -> Findings:
+    """The figures of the period. The views must be registered in the session."""
+    _asked(session, period, _EPISODES).createOrReplaceTempView("report_episodes")
+    session.catalog.cacheTable("report_episodes")
+    try:
+        return _find(session, period)
+    finally:
+        session.catalog.uncacheTable("report_episodes")
+
+
+def _find(session: SparkSession, period: Period) -> Findings:
+    def ask(query: str, **more: Any) -> list[Row]:
+        return _asked(session, period, query, **more).collect()
+
+    failovers, available, alerts = ask(_FAILOVERS), ask(_AVAILABILITY), ask(_ALERTS)
+    by_cluster = {row.cluster_id: row for row in failovers if row.of == "cluster" and row.n}
+    available_by_cluster = {row.cluster_id: _sums(row) for row in available if row.day is None}
+
+    def interest(cluster_id: str) -> tuple[float, int, float]:
+        sums, row = available_by_cluster.get(cluster_id, Sums()), by_cluster.get(cluster_id)
+        return sums.vacant, row.n if row else 0, sums.unobserved
+
+    ranked = sorted(period.clusters, key=interest, reverse=True)
+    lanes = ranked[:LANES]
+    marks: dict[str, list[Row]] = {name: [] for name in lanes}
+    for row in ask(_MARKS, lanes=lanes):
+        marks[row.cluster_id].append(row)
+    stretches = ask(_STRETCHES, lanes=lanes)
+    return Findings(
+        period=period,
+        total=next((row for row in failovers if row.of == "all"), _NO_EPISODE),
+        by_day={row.day: row for row in failovers if row.of == "day" and row.n},
+        by_cause={row.cause: row for row in failovers if row.of == "cause"},
+        by_cluster=by_cluster,
+        vacancies={row.vacant_place: row.n for row in failovers if row.of == "vacant" and row.n},
+        downtimes={row.down_place: row.n for row in failovers if row.of == "down" and row.n},
+        latest=ask(_LATEST),
+        ranked=ranked,
+        marks=marks,
+        changes={row.cluster_id: row for row in ask(_CHANGES)},
+        available_by_day={row.day: _sums(row) for row in available if row.day is not None},
+        available_by_cluster=available_by_cluster,
+        vacant=_known([row for row in stretches if row.is_vacant], period),
+        unobserved=_known([row for row in stretches if not row.is_vacant], period),
+        alerts={row.destination: row for row in alerts if row.destination is not None},
+        delays={row.place: row.delivered for row in alerts if row.destination is None and row.delivered},
+    )
+
+
+def _known(rows: Sequence[Row], period: Period) -> list[Stretch]:
+    """Without the time of which no coverage is recorded yet: it is not known."""
+    found = []
+    for row in rows:
+        ended = min(utc(row.ended), period.clusters.get(row.cluster_id) or period.end)
+        if (began := utc(row.began)) < ended or row.lasts:
+            found.append(Stretch(row.cluster_id, row.component, row.job_id, began, max(began, ended), row.lasts))
+    return found
+
+
+def _sums(row: Row) -> Sums:
+    return Sums(row.led, row.vacant, row.unobserved)
+
+
+def _asked(session: SparkSession, period: Period, query: str, **more: Any) -> DataFrame:
+    query = query.replace("{chosen}", "array_contains(:clusters, cluster_id)" if period.chosen else "true")
+    values = period.arguments | more
+    return session.sql(query, args={name: value for name, value in values.items() if f":{name}" in query})
+
+
+def _place(seconds: str) -> str:
+    edges = ", ".join(map(str, EDGES))
+    return f"CASE WHEN {seconds} IS NOT NULL THEN size(filter(array({edges}), edge -> edge <= {seconds})) END"
+
+
+# The conditions on dates are whole days: an episode belongs to the day on which it was recorded, right after it was over.
+_EPISODES: Final = f"""
+    SELECT episodes.*, failovers > 0 AS is_failover, coalesce(noted_planned, planned) AS meant, note, author,
+      datediff(event_date, :first) AS day, {_place("vacant_seconds")} AS vacant_place, {_place("downtime_seconds_at_most")} AS down_place
+    FROM episodes LEFT JOIN (
+      SELECT
+        episode_id, max_by(reason, observed_at) AS note, max_by(author, observed_at) AS author, bool_or(planned) AS noted_planned
+      FROM annotations WHERE event_date >= :first GROUP BY episode_id
+    ) ON episode_id = id
+    WHERE event_date BETWEEN :first AND :last AND {{chosen}}"""  # noqa: S608  our own text, here and below
+_FAILOVERS: Final = """
+    SELECT
+      CASE
+        WHEN grouping(day) = 0 THEN 'day' WHEN grouping(cause) = 0 THEN 'cause' WHEN grouping(cluster_id) = 0 THEN 'cluster'
+        WHEN grouping(vacant_place) = 0 THEN 'vacant' WHEN grouping(down_place) = 0 THEN 'down' ELSE 'all'
+      END AS of,
+      day, cause, cluster_id, vacant_place, down_place,
+      count_if(is_failover) AS n, count_if(NOT is_failover) AS others,
+      count_if(is_failover AND meant) AS planned, count_if(is_failover AND NOT meant) AS unplanned,
+      count_if(is_failover AND vacant_seconds IS NULL) AS without_vacant,
+      sum(vacant_seconds) FILTER (WHERE is_failover) AS vacant_total,
+      approx_percentile(vacant_seconds, 0.5, 10000) FILTER (WHERE is_failover) AS vacant_median,
+      max(named_struct('seconds', vacant_seconds, 'cluster_id', cluster_id, 'at', opened_at))
+        FILTER (WHERE is_failover AND vacant_seconds IS NOT NULL) AS vacant_longest,
+      count_if(is_failover AND downtime_seconds_at_least IS NULL) AS without_down,
+      count_if(is_failover AND downtime_seconds_at_most IS NULL) AS without_down_bound,
+      sum(downtime_seconds_at_least) FILTER (WHERE is_failover) AS down_total_at_least,
+      sum(downtime_seconds_at_most) FILTER (WHERE is_failover) AS down_total_at_most
+    FROM report_episodes
+    GROUP BY GROUPING SETS ((day), (cause), (cluster_id), (vacant_place), (down_place), ())"""
+_NO_EPISODE: Final = Row(
+    n=0, others=0, planned=0, unplanned=0, without_vacant=0, vacant_total=None, vacant_median=None, vacant_longest=None,
+    without_down=0, without_down_bound=0, down_total_at_least=None, down_total_at_most=None,
+)  # fmt: skip
+"""The total where there is no episode: of no rows, Spark makes no grouping set."""
+_LATEST: Final = f"SELECT * FROM report_episodes WHERE is_failover ORDER BY opened_at DESC, id LIMIT {LIST_ROWS}"  # noqa: S608
+_MARKS: Final = f"""
+    SELECT
+      cluster_id, count(*) AS n, count_if(meant) AS planned, count_if(NOT meant) AS unplanned, min(opened_at) AS at,
+      (unix_micros(greatest(opened_at, :begin)) - unix_micros(:begin)) * {SLOTS} DIV (unix_micros(:end) - unix_micros(:begin) + 1) AS slot
+    FROM report_episodes WHERE is_failover AND array_contains(:lanes, cluster_id)
+    GROUP BY cluster_id, slot ORDER BY slot"""  # noqa: S608
+_CHANGES: Final = """
+    SELECT cluster_id, count(*) AS n, count_if(episode_id IS NULL) AS alone,
+      count(DISTINCT CASE WHEN cause IS NULL THEN episode_id END) AS unrecorded
+    FROM failovers WHERE event_date BETWEEN :first AND :last AND at BETWEEN :begin AND :end AND {chosen} GROUP BY cluster_id"""
+_AVAILABILITY: Final = """
+    SELECT datediff(day, :first) AS day, cluster_id,
+      sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved
+    FROM availability WHERE day BETWEEN :first AND :last AND {chosen}
+    GROUP BY GROUPING SETS ((day), (cluster_id))"""
+_STRETCHES: Final = f"""
+    SELECT * FROM (
+      SELECT *, row_number() OVER (
+        PARTITION BY is_vacant, CASE WHEN array_contains(:lanes, cluster_id) THEN cluster_id END
+        ORDER BY lasts DESC, unix_micros(ended) - unix_micros(began) DESC, cluster_id, component, job_id, began
+      ) AS nth
+      FROM (
+        SELECT is_vacant, cluster_id, component, job_id, greatest(began_at, :begin) AS began,
+          least(coalesce(ended_at, :end), :end) AS ended, is_vacant AND coalesce(ended_at > :end, true) AS lasts
+        FROM (
+          SELECT true AS is_vacant, cluster_id, component, job_id, began_at, ended_at
+          FROM leadership
+          WHERE state = 'VACANT' AND (event_date >= :first OR event_date IS NULL)
+            -- Shorter ones would be thinner than a line.
+            AND (ended_at IS NULL OR unix_micros(ended_at) - unix_micros(began_at) > (unix_micros(:end) - unix_micros(:begin)) / {THINNEST})
+          UNION ALL
+          SELECT false, cluster_id, component, job_id, began_at, ended_at FROM unobserved WHERE what <> 'CHANGES'
+        )
+        WHERE began_at <= :end AND coalesce(ended_at, :end) >= :begin AND {{chosen}}
+      )
+    ) WHERE nth <= {STRETCHES} ORDER BY began, cluster_id, component, job_id"""  # noqa: S608
+_ALERTS: Final = f"""
+    SELECT destination, place, count_if(outcome NOT IN ('already_told', 'superseded')) AS queued,
+      count_if(outcome = 'delivered') AS delivered, count_if(outcome = 'gave_up') AS gave_up,
+      count_if(possible_duplicate) AS duplicates, max(attempts) AS attempts,
+      approx_percentile(delivered_after, 0.5, 10000) AS median, approx_percentile(delivered_after, 0.95, 10000) AS p95
+    FROM (
+      SELECT *, {_place("delivered_after")} AS place
+      FROM (SELECT *, CASE WHEN outcome = 'delivered' THEN seconds END AS delivered_after FROM alert_deliveries)
+      WHERE
+        (event_date BETWEEN :first AND :last OR event_date IS NULL) AND coalesce(ended_at, queued_at) BETWEEN :begin AND :end AND {{chosen}}
+    )
+    GROUP BY GROUPING SETS ((destination), (place))"""  # noqa: S608

@@ -1,0 +1,109 @@
+"""The figures at the top of the report, and what a reader must not miss."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from sidecar.audit.report.report_data import LANES, Findings, Stretch, Sums
+from sidecar.audit.report.report_period import utc
+from sidecar.audit.report.report_text import DASH, between, counted, minute, percent, seconds, short
+
+
+class Tile(Struct, frozen=True):
+    """One figure at the top of the page."""
+
+    name: str
+    value: str
+    note: str
+    tone: str = ""
+    """`good`, `bad`, or neither."""
+
+
+def tiles(found: Findings) -> list[Tile]:
+    """The figures above the pictures."""
+    total, sums = found.total, together(found.available_by_cluster.values())
+    observed = sums.led + sums.vacant
+    unknown = total.n - total.planned - total.unplanned
+    meant = [f"{total.planned:,} planned", f"{total.unplanned:,} not planned"]
+    queued, delivered, gave_up = (
+        sum(row[name] for row in found.alerts.values()) for name in ("queued", "delivered", "gave_up")
+    )
+    return [
+        Tile(
+            "Failovers",
+            f"{total.n:,}",
+            ", ".join(meant + [f"{unknown:,} not known"] * bool(unknown)) if total.n else "",
+        ),
+        Tile("No published leader", seconds(total.vacant_total), _vacancy_note(total)),
+        Tile("No working leader", _down_total(total), _down_note(total)),
+        Tile(
+            "Availability",
+            percent(sums.led, observed),
+            "the part of the observed time with a published leader",
+            _tone(sums),
+        ),
+        Tile(
+            "Unobserved", percent(sums.unobserved, observed + sums.unobserved), "of all time; not counted as available"
+        ),
+        Tile("Alerts delivered", f"{delivered:,} of {queued:,}", f"{gave_up:,} given up", "bad" if gave_up else ""),
+    ]
+
+
+def _tone(sums: Sums) -> str:
+    return "good" if sums.led and not sums.vacant else ""
+
+
+def _vacancy_note(total: Any) -> str:
+    if total.vacant_longest is None:
+        return "none measured"
+    longest = total.vacant_longest
+    where = f"{short(longest.cluster_id)}, {minute(utc(longest.at))}"
+    return (
+        f"all failovers together; median {seconds(total.vacant_median)}, longest {seconds(longest.seconds)} ({where})"
+    )
+
+
+def _down_total(total: Any) -> str:
+    if total.down_total_at_least is None:
+        return DASH
+    most = None if total.without_down_bound else max(total.down_total_at_least, total.down_total_at_most)
+    return between(total.down_total_at_least, most)
+
+
+def _down_note(total: Any) -> str:
+    if total.down_total_at_least is None:
+        return "none measured"
+    unknown = f"; no upper bound is known of {total.without_down_bound:,}" if total.without_down_bound else ""
+    return f"all failovers together{unknown}"
+
+
+def notices(found: Findings) -> list[str]:
+    """What a reader must not miss."""
+    lasting: dict[str, list[Stretch]] = {}
+    for stretch in found.vacant:
+        if stretch.lasts:
+            lasting.setdefault(stretch.cluster_id, []).append(stretch)
+    texts = []
+    for cluster_id, stretches in lasting.items():
+        own = sorted({stretch.component or "" for stretch in stretches if stretch.job_id is None})
+        jobs = sum(stretch.job_id is not None for stretch in stretches)
+        what = ", ".join([*own, *([counted(jobs, "job")] if jobs else [])])
+        since = minute(min(stretch.began for stretch in stretches))
+        texts.append(f"{short(cluster_id)} has no leader at the end of this period: {what}, since {since}.")
+    if len(texts) > LANES:
+        texts[LANES:] = [f"Nor have {len(texts) - LANES} more clusters."]
+    if unrecorded := sum(row.unrecorded for row in found.changes.values()):
+        texts.append(
+            f"{counted(unrecorded, 'more failover')} began and {'is' if unrecorded == 1 else 'are'} in no figure of failovers:"
+            " not over when the period ended, or the end was not recorded."
+        )
+    return texts
+
+
+def together(parts: Iterable[Sums]) -> Sums:
+    """The sums of all."""
+    each = [*parts]
+    return Sums(
+        sum(part.led for part in each), sum(part.vacant for part in each), sum(part.unobserved for part in each)
+    )

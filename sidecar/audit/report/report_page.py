@@ -1,0 +1,210 @@
+"""The report's pictures: the texts around each, a table with its numbers, and notes on what is not shown."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from sidecar.audit.report import report_charts as charts
+from sidecar.audit.report.report_card import MEANT, TABLE_ROWS, Card, ReportTable
+from sidecar.audit.report.report_charts import Series
+from sidecar.audit.report.report_clusters import clusters
+from sidecar.audit.report.report_data import EDGES, Findings, Sums
+from sidecar.audit.report.report_figures import together
+from sidecar.audit.report.report_text import counted, percent, second, seconds, short
+
+_CAUSES: Final = 8
+"""The maximum number of causes in the picture."""
+
+
+def cards(found: Findings) -> list[Card]:
+    """The pictures, in the order of the page."""
+    return [card(found) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
+
+
+_MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in MEANT)
+
+
+def _meant(rows: Sequence[Any]) -> list[Series]:
+    """Failovers by whether they were planned, for each of the rows."""
+    values = (
+        [row.planned for row in rows],
+        [row.unplanned for row in rows],
+        [row.n - row.planned - row.unplanned for row in rows],
+    )
+    return [Series(name, look, each) for (name, look), each in zip(MEANT, values, strict=True)]
+
+
+class _Counts(NamedTuple):
+    """Of the failovers of one bar."""
+
+    n: int
+    planned: int
+    unplanned: int
+
+
+def _failovers(found: Findings) -> Card:
+    title = _per_day(found, "Failovers")
+    names, labels, grouped = _by_bar(found, found.by_day)
+    counts = [_Counts(*(sum(row[name] for row in rows) for name in _Counts._fields)) for rows in grouped]
+    series = _meant(counts)
+    table = [(name, *(f"{each.values[at]:,}" for each in series)) for at, name in enumerate(names) if counts[at].n]
+    left_out = "; those without one are left out" if len(table) < len(names) else ""
+    return Card(
+        title,
+        "A failover counts on the day on which it was over." if table else "No failovers.",
+        charts.bars(title, names, labels, series, "{:,.0f}".format, whole=True) if table else None,
+        _MEANT_KEY if table else (),
+        (ReportTable(f"{title}{left_out}", (_bar_heading(found), "Planned", "Not planned", "Not known"), table),),
+        width="double",
+    )
+
+
+def _per_day(found: Findings, what: str) -> str:
+    days = found.period.bar_days
+    return f"{what} per day" if days == 1 else f"{what} per {days} days"
+
+
+def _bar_heading(found: Findings) -> str:
+    return "Day" if found.period.bar_days == 1 else "From"
+
+
+def _by_bar(found: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
+    """Names of the bars of a chart, labels below them, and the values of the days of each bar."""
+    period = found.period
+    number = -(-period.days // period.bar_days)
+    first = [period.begin + timedelta(days=period.bar_days * bar) for bar in range(number)]
+    every = -(-number // charts.LABELS)
+    labels = {bar + 0.5: charts.day_label(first[bar]) for bar in range(0, number, every)}
+    grouped: list[list[Any]] = [[] for _ in first]
+    for day, value in by_day.items():
+        grouped[day // period.bar_days].append(value)
+    return [f"{day:%Y-%m-%d}" for day in first], labels, grouped
+
+
+def _causes(found: Findings) -> Card:
+    by_cause = sorted((row for row in found.by_cause.values() if row.n), key=lambda row: (-row.n, row.cause))
+    drawn = {short(row.cause): _meant([row]) for row in by_cause[:_CAUSES]}
+    others = sorted((row.cause, row.others) for row in found.by_cause.values() if row.others)
+    text = "As above, planned or not." if drawn else "No failovers."
+    if len(by_cause) > len(drawn):
+        text = f"As above, planned or not; the {_CAUSES} most frequent of {len(by_cause)}."
+    if others:
+        which = ", ".join(f"{number:,} {short(cause)}" for cause, number in others)
+        text += f" {counted(sum(n for _, n in others), 'episode')} without a change of leader: {which}."
+    table = [(short(row.cause), f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) for row in by_cause]
+    return Card(
+        "Causes",
+        text,
+        charts.rows("Failovers by cause", drawn) if drawn else None,
+        tables=(ReportTable("Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader"), table),),
+    )
+
+
+_SHOWN: Final = (("no published leader", "vacant"), ("no working leader, at most", "down"))
+
+
+def _durations(found: Findings) -> Card:
+    names, labels = _histogram()
+    counts = [[places.get(place, 0) for place in range(len(names))] for places in (found.vacancies, found.downtimes)]
+    series = [Series(name, look, values) for (name, look), values in zip(_SHOWN, counts, strict=True)]
+    missing = (
+        ("no published leader", found.total.without_vacant),
+        ("no working leader", found.total.without_down_bound),
+    )
+    unknown = [f"{name} of {n:,}" for name, n in missing if n]
+    text = "How long a cluster's component was without a leader: the longest of each failover."
+    text += f" Not known: {', '.join(unknown)}." if unknown else ""
+    drawn = any(map(any, counts))
+    rows = [
+        (name, *(f"{values[at]:,}" for values in counts))
+        for at, name in enumerate(names)
+        if any(values[at] for values in counts)
+    ]
+    return Card(
+        "Without a leader per failover",
+        text if found.total.n else "No failovers.",
+        charts.bars(
+            "Failovers by the time without a leader", names, labels, series, "{:,.0f}".format, beside=True, whole=True
+        )
+        if drawn
+        else None,
+        tuple((name, charts.swatch(look)) for name, look in _SHOWN) if drawn else (),
+        (
+            ReportTable(
+                "Failovers by the time without a leader",
+                ("Seconds", "No published leader", "No working leader, at most"),
+                rows,
+            ),
+        ),
+    )
+
+
+def _histogram() -> tuple[list[str], dict[float, str]]:
+    """Names of the bars between EDGES, and labels at every other edge."""
+    edges = [seconds(edge) for edge in EDGES]
+    between_edges = [f"{low} to {high}" for low, high in pairwise(edges)]
+    return [f"below {edges[0]}", *between_edges, f"{edges[-1]} and more"], {
+        n + 1.0: edge for n, edge in enumerate(edges) if not n % 2
+    }
+
+
+def _availability(found: Findings) -> Card:
+    names, labels, grouped = _by_bar(found, found.available_by_day)
+    sums = [together(each) for each in grouped]
+    shares = [each.vacant / (each.led + each.vacant or 1.0) for each in sums]
+    table = [
+        (
+            name,
+            percent(each.led, each.led + each.vacant),
+            seconds(each.vacant),
+            percent(each.unobserved, each.led + each.vacant + each.unobserved),
+        )
+        for name, each in zip(names, sums, strict=True)
+        if each != Sums()
+    ]
+    known = min((until for until in found.period.clusters.values() if until), default=None)
+    if not table:
+        text = "Unknown: no coverage is recorded."
+    else:
+        text = "The part of the observed time without a published leader, over all components and jobs."
+        if known and known < found.period.end:
+            text += f" Later time than a cluster's last coverage record (the earliest: {second(known)}) is in no figure yet."
+    title = _per_day(found, "Without a leader")
+    series = [Series("without a leader", "vacant", shares)]
+    columns = (
+        _bar_heading(found),
+        "Availability",
+        "No leader, all components and jobs",
+        "Unobserved",
+    )
+    return Card(
+        title,
+        text,
+        charts.bars(title, names, labels, series, lambda share: f"{share * 100:.6g} %") if table else None,
+        tables=(ReportTable(title.replace("Without a leader", "Availability"), columns, table),),
+    )
+
+
+def _alerts(found: Findings) -> Card:
+    names, labels = _histogram()
+    series = [Series("delivered", "delivered", [found.delays.get(place, 0) for place in range(len(names))])]
+    by_number = sorted(found.alerts.items(), key=lambda item: (-item[1].queued, item[0]))
+    rows = [
+        (
+            short(name),
+            *(f"{row[count]:,}" for count in ("queued", "delivered", "gave_up", "duplicates", "attempts")),
+            seconds(row.median),
+            seconds(row.p95),
+        )
+        for name, row in by_number[:TABLE_ROWS]
+    ]
+    columns = ("Destination", "Queued", "Delivered", "Given up", "Maybe twice", "Most attempts", "Median", "95 of 100")
+    return Card(
+        "Alerts",
+        "The time from queued to delivered." if rows else "No alert was queued.",
+        charts.bars("Alerts by the time until they were delivered", names, labels, series, "{:,.0f}".format, whole=True)
+        if found.delays
+        else None,
+        tables=(ReportTable(f"Alerts by destination ({TABLE_ROWS} at most)", columns, rows),),
+    )

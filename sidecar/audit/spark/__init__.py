@@ -1,0 +1,1 @@
+"""Spark itself: its JVM, its session, and what makes its start fast."""

@@ -1,0 +1,163 @@
+"""Starts and ends the Spark session of the audit commands."""
+
+import logging
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sidecar.audit.audit_error import AuditError, reason
+from sidecar.audit.spark import class_archive
+from sidecar.audit.spark.compilers import Run, options
+from sidecar.audit.spark.jvm import Jvm
+from sidecar.audit.spark.scratch import scratch_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SQL_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.variable.substitute": "false",
+}
+"""Required in every session of the audit: PySpark's defaults are the local time zone, Snappy, INT96, and queries in which `${env:…}` is
+replaced by a variable of the environment, which may be a secret."""
+
+_DEFAULTS: Final = SQL_SETTINGS | {
+    "spark.app.name": "flink-ha-sidecar audit",
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+}
+# Start also when the host name cannot be resolved, as where an image is built.
+LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}
+_LOCAL_DEFAULTS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.sql.shuffle.partitions": "16",
+}
+"""Spark listens on two ports also where it needs none, and deserializes what it is sent there: without a secret, which it makes itself, any
+user of this machine could run code as ours."""
+_STOP_SECONDS: Final = 30.0
+
+
+_SMALL_BYTES: Final = 1_000_000
+_SMALL_SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For queries that read so little: Spark would take longer to compile them and to plan them anew than to run them (docs/benchmarks.md)."""
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    *,
+    run: Run = Run.SMALL,
+    write_archive: Path | None = None,
+) -> "Iterator[SparkSession]":
+    """A Spark session with the audit's settings, on all cores of this machine unless `master` or `conf` name another master.
+
+    `master` and `conf` are those of spark-submit; `conf` overrides every default. `run`: how much is read (`compilers.run_over`).
+    Spark writes nothing to standard output, and writes to standard error only with a `spark.log.level` in `conf`. The JVM ends with the
+    block; then it writes the classes that it has loaded to `write_archive`. Must not be nested, nor used beside another active Spark
+    context. Raises AuditError when Spark cannot start.
+    """
+    given = dict(conf or {})
+    where = master or given.get("spark.master", "local[*]")
+    local = where == "local" or where.startswith("local[")
+    java = {"spark.driver.extraJavaOptions": options(run)}
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS | java if local else {})
+    environment = LOCAL_ENVIRONMENT if local else {}
+    silent = "spark.log.level" not in given
+    # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
+    with tempfile.TemporaryFile() as output, scratch_folder() as folder:
+        settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | given | {"spark.master": where}
+        archive = class_archive.writing(write_archive) if write_archive else class_archive.options()
+        # A JVM that is killed leaves all that Spark has spilled.
+        jvm = Jvm(settings, [*archive, f"-Djava.io.tmpdir={folder}"], environment, folder, output, silent=silent)
+        gateway = session = None
+        try:
+            gateway = jvm.connect()
+            if silent:
+                _silence()
+            session = _connect(settings, gateway)
+            yield session
+        finally:
+            jvm.end(gateway, session, _STOP_SECONDS if write_archive is None else class_archive.WRITE_SECONDS)
+
+
+def own_session(spark: "SparkSession") -> "SparkSession":
+    """A new session with the audit's settings, on the Spark context of `spark`. `spark` itself is not changed."""
+    session = spark.newSession()
+    for key, value in SQL_SETTINGS.items():
+        session.conf.set(key, value)
+    return session
+
+
+def tune(session: "SparkSession", sizes: Iterable[int]) -> None:
+    """Have Spark interpret as one task what the session plans from now on, if all that it reads is small: these `sizes`, in bytes.
+
+    Else, what an earlier call has changed is as it was configured.
+    """
+    left = _SMALL_BYTES
+    small = all((left := left - size) >= 0 for size in sizes)
+    configured = session.sparkContext.getConf()
+    for key, value in _SMALL_SETTINGS.items():
+        if (wanted := value if small else configured.get(key)) is None:
+            session.conf.unset(key)
+        else:
+            session.conf.set(key, wanted)
+
+
+def sizes_to_read(answer: "DataFrame") -> Iterator[int]:
+    """The sizes of the tables that a query reads, as its plan knows them, or more."""
+    plan: Any = answer._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  plans have no Python API
+    leaves = plan.collectLeaves()
+    return (int(str(leaves.apply(number).stats().sizeInBytes())) for number in range(leaves.size()))
+
+
+def _silence() -> None:
+    """Stop PySpark and Py4J from logging the errors that they raise: the caller reports each error once."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415  see Jvm.connect
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    # An answer that was not read to its end says goodbye to the JVM when it is deleted, also to one that has died.
+    report = sys.unraisablehook
+    sys.unraisablehook = lambda found: None if isinstance(found.exc_value, ConnectionError) else report(found)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Of a broken connection Py4J complains to the root logger."""
+    return record.module != "java_gateway"
+
+
+def _connect(settings: Mapping[str, str], gateway: Any) -> "SparkSession":
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  see Jvm.connect
+    from pyspark.sql import SparkSession  # noqa: PLC0415  see Jvm.connect
+
+    main = threading.current_thread() is threading.main_thread()
+    interrupt = signal.getsignal(signal.SIGINT) if main else None
+    try:
+        conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    except Exception as error:
+        raise AuditError(f"cannot start Spark on {settings['spark.master']}: {reason(error)}") from error
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, interrupt)  # SparkContext replaces the command's handler

@@ -1,0 +1,1 @@
+"""What is done once a day: compaction, materialised answers, retention; and `audit verify`."""

@@ -1,0 +1,219 @@
+"""Compacts the many small files of a date into one, while readers read: they must never see a wrong count.
+
+A reader lists a folder and then opens the listed files; Hadoop and Arrow skip files that were deleted meanwhile. So swapping folders
+atomically is not enough: see `Storage.replace` (docs/adr/0009-compaction.md).
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from msgspec import Struct
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.types import StructType
+
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, defect, failing_to
+from sidecar.audit.log.audit_log import dates_before, open_audit_log
+from sidecar.audit.log.paths import is_of_file_system
+from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, STAGING, Storage
+from sidecar.audit.log.tables import TABLES
+
+_log = logging.getLogger("sidecar.audit")
+
+_SWAPPED_TOGETHER: Final = 50
+"""Dates per swap: reads of them fail together for two seconds, and a killed compaction has to repeat them."""
+_MOST_CORES: Final = 8
+"""Dates that are written at the same time: on a cluster, of which there may be hundreds, each also costs memory of the driver."""
+_FILE: Final = "_file"
+_NO_ROWS: Final[Mapping[str, int | None]] = {"rows": 0, "ids": 0, "low": None, "high": None}
+_ROW_BYTES: Final = 100
+"""The size of a row in a file, to estimate the number of ids of a date."""
+_BLOOM_IDS: Final = 1_000_000
+"""Up to this number of ids in a row group the filter has 1 % false positives; it is a megabyte then, which is its maximum."""
+
+
+class CompactResult(Struct, frozen=True):
+    """The result of one compaction."""
+
+    dates: int
+    """Date folders that were rewritten, of all tables."""
+    files: int
+    """The number of files they had; now each has one."""
+    bytes_before: int
+    bytes_after: int
+    left: Mapping[str, str]
+    """Date folders that were left unchanged, and the reason."""
+
+
+class _UnfitError(AuditError):
+    """A date folder cannot be compacted."""
+
+
+class _Rewritten(Struct, frozen=True):
+    """A date folder whose rows are staged in one file."""
+
+    file: str
+    files: int
+    bytes_before: int
+    bytes_after: int
+    schema: StructType
+    digest: Mapping[str, int | None]
+    """Of the rows that were read."""
+
+
+def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> CompactResult:
+    """Replace the files of each UTC date before today (before `before`, if earlier) by one sorted file with a bloom filter on `id`.
+
+    A reader sees the old files or the new one, never both and never a part. A reader that listed the old files before the swap and opens
+    them afterwards fails, and so does one that reads a date during its swap. A compaction may be killed at any moment and repeated at any
+    time. Raises AuditError; CannotSwapError if the file system cannot swap folders.
+    """
+    today = datetime.now(UTC).date()
+    with open_audit_log(spark, audit, "compact") as (session, folder):
+        if folder.local is None:
+            raise CannotSwapError(
+                f"cannot compact {audit}: only a local file system can swap files without a reader seeing a wrong count"
+            )
+        session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to compare whole rows
+        with folder.locked():
+            _clear_staging(folder)
+            folder.delete_replaced()
+            folder.check_replace()
+        done, left = list[_Rewritten](), dict[str, str]()
+        paths = dates_before(folder, min(before or today, today))
+        for first in range(0, len(paths), _SWAPPED_TOGETHER):
+            with folder.locked():  # between batches, an ingest may write
+                done += _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], left)
+    return CompactResult(
+        dates=len(done),
+        files=sum(rewritten.files for rewritten in done),
+        bytes_before=sum(rewritten.bytes_before for rewritten in done),
+        bytes_after=sum(rewritten.bytes_after for rewritten in done),
+        left=left,
+    )
+
+
+def _compact_together(
+    session: SparkSession, folder: Storage, paths: list[str], left: dict[str, str]
+) -> Iterable[_Rewritten]:
+    """Rewrite these dates and swap them in. Dates that cannot be rewritten are added to `left`, with the reason."""
+
+    def attempt(path: str) -> _Rewritten | _UnfitError | None:
+        try:
+            return _rewrite(session, folder, path) if folder.is_folder(path) else None
+        except _UnfitError as unfit:
+            return unfit
+
+    rewritten = dict[str, _Rewritten]()
+    # A date is written by one task. With one more date than cores, a core need not wait for the driver.
+    with ThreadPoolExecutor(min(session.sparkContext.defaultParallelism, _MOST_CORES) + 1) as pool:
+        for path, outcome in zip(paths, pool.map(attempt, paths), strict=True):
+            if isinstance(outcome, _Rewritten):
+                rewritten[path] = outcome
+            elif outcome is not None:
+                left[path] = str(outcome)
+    if rewritten:
+        _read_back(session, folder, rewritten)
+        folder.replace({path: new.file for path, new in rewritten.items()})
+    _clear_staging(folder)
+    return rewritten.values()
+
+
+def _clear_staging(folder: Storage) -> None:
+    folder.delete(STAGING)
+    folder.make_folder(STAGING)
+
+
+def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:
+    """Stage one file with the rows of a date; None when the date has a single file. Raises _UnfitError when it cannot be compacted."""
+    files = _files(audit.path(path))
+    if len(files) <= 1:
+        return None
+    _log.debug("compacting %d files of %s", len(files), path)
+    size = sum(file.st_size for file in files.values())
+    try:
+        rows = session.read.options(mergeSchema=True, **ONLY_PARQUET).parquet(audit.to_read(path))
+    except Exception as error:
+        raise _UnfitError(_damaged_footer(audit, path, files) or defect(error)) from error
+    staged = f"{STAGING}/{uuid4()}"
+    with failing_to(f"compact {audit.full_url(path)}"):
+        order = TABLES[path.partition("/")[0]].order
+        digest = _write(rows, audit.full_url(staged), order, ids=size // _ROW_BYTES)
+        (file,) = audit.files(staged, PARQUET)
+        size_after = audit.size(f"{staged}/{file}")
+    return _Rewritten(f"{staged}/{file}", len(files), size, size_after, rows.schema, digest)
+
+
+def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _Rewritten]) -> None:
+    """Read the staged files, those with the same columns together. Raises AuditError if one has not the rows that were read before."""
+    digests = dict[str, Mapping[str, int | None]]()
+    for schema in {new.schema.json(): new.schema for new in rewritten.values()}.values():
+        urls = [audit.to_read(new.file) for new in rewritten.values() if new.schema == schema]
+        rows = session.read.schema(schema).parquet(*urls).select("*", F.col("_metadata.file_name").alias(_FILE))
+        for row in rows.groupBy(_FILE).agg(*_digest(schema.names)).collect():
+            digests[row[_FILE]] = {name: value for name, value in row.asDict().items() if name != _FILE}
+    for path, new in rewritten.items():
+        written = digests.get(Path(new.file).name, _NO_ROWS)
+        if written != new.digest:
+            problem = f"the rows written ({written}) are not the rows read ({new.digest}); nothing was changed"
+            raise AuditError(f"cannot compact {audit.full_url(path)}: {problem}")
+
+
+def _files(folder: Path) -> dict[str, os.stat_result]:
+    """The files of a date. Raises _UnfitError when one is not of an audit log."""
+    files = {}
+    for file in (entry for entry in folder.iterdir() if not is_of_file_system(entry.name)):
+        if file.suffix != PARQUET or not file.is_file():
+            raise _UnfitError(f"{file.name} in it is not of an audit log")
+        files[file.name] = file.stat()
+    return files
+
+
+def _damaged_footer(audit: Storage, path: str, files: Iterable[str]) -> str | None:
+    """The first file with a damaged footer, and the reason: Spark's error does not always name the file."""
+    for file in files:
+        try:
+            audit.parquet_schema(f"{path}/{file}")
+        except Exception as error:  # noqa: BLE001  every error of the reader is damage
+            return f"{file}: {defect(error)}"
+    return None
+
+
+def _digest(columns: Sequence[str]) -> list[Column]:
+    """Aggregates that are equal for the same rows in any order, and almost certainly different for others."""
+    whole = F.xxhash64(*(F.col(f"`{name}`") for name in sorted(columns)))
+    low, high = whole.bitwiseAND(F.lit(0xFFFFFFFF)), F.shiftrightunsigned(whole, 32)
+    return [
+        F.count("*").alias("rows"),
+        F.count("id").alias("ids"),
+        F.sum(low).alias("low"),
+        F.sum(high).alias("high"),
+    ]
+
+
+def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> dict[str, Any]:
+    """Write one file; returns the digest of its rows. Raises _UnfitError when the rows cannot be read."""
+    options = {
+        "parquet.bloom.filter.enabled#id": "true",
+        "parquet.bloom.filter.expected.ndv#id": str(max(1, min(ids, _BLOOM_IDS))),
+        "parquet.enable.dictionary#id": "false",  # ids are unique; and with a dictionary, Parquet writes no filter
+    }
+    if missing := {"id", *order}.difference(rows.columns):
+        raise _UnfitError(f"its files have no {min(missing)}")
+    read = Observation()
+    try:
+        one = rows.observe(read, *_digest(rows.columns)).coalesce(1).sortWithinPartitions(*order)
+        one.write.options(**options).parquet(target)
+    except Exception as error:
+        if FILE_UNREADABLE in str(error):
+            raise _UnfitError(defect(error)) from error
+        raise
+    if read.get["rows"] != read.get["ids"]:
+        raise _UnfitError("it contains rows without an id")
+    return read.get

@@ -1,0 +1,253 @@
+"""Keeps the materialised answers: closes dates, redoes those with late records, and lets them expire.
+
+Whoever is killed leaves files that no manifest names; the next run deletes them (docs/adr/0029-materialised-leadership.md).
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from itertools import chain
+from typing import Final
+from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from sidecar.audit.log.audit_log import date_folder, date_of, dates_of, open_audit_log
+from sidecar.audit.log.closed_tables import (
+    CLOSED_TABLES,
+    STAGED,
+    commit,
+    delete_unnamed,
+    read_carry,
+    read_files,
+    read_manifest,
+)
+from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest, Source, days
+from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE
+from sidecar.audit.log.storage import PARQUET, STAGING, Storage
+from sidecar.audit.spark.session import sizes_to_read, tune
+from sidecar.audit.upkeep.fold import Fold, Folded
+
+_log = logging.getLogger("sidecar.audit")
+
+_DAY: Final = timedelta(days=1)
+_DENSE: Final = 4
+"""Carries of the last dates are all kept; of dates `_DENSE` times 2 to the n days old, one in 2 to the n."""
+_SPARSEST: Final = 64
+"""Days between the oldest carries, and the most days that are closed at once."""
+
+
+class MaterializeResult(Struct, frozen=True):
+    """What one run has done."""
+
+    closed: int
+    """Dates."""
+    redone: int
+    """Dates, because of late records."""
+    clusters: int
+    """Clusters of which dates were redone."""
+
+
+def materialize(spark: SparkSession, audit: str, *, before: date | None = None) -> MaterializeResult:
+    """Close the UTC dates before yesterday (before `before`, if earlier), and redo closed dates of clusters with late records.
+
+    Readers see the answers as they were, or as they are afterwards. It may be killed at any moment and repeated at any time. Raises
+    AuditError.
+    """
+    yesterday = datetime.now(UTC).date() - _DAY
+    done = MaterializeResult(closed=0, redone=0, clusters=0)
+    with open_audit_log(spark, audit, "materialize the answers of") as (session, folder):
+        while True:
+            with folder.locked():  # between two runs of dates, an ingest may write
+                closing = Closing(session, folder)
+                redone, clusters = closing.redo()
+                closed = closing.close(min(before or yesterday, yesterday) - _DAY)
+            done = MaterializeResult(
+                closed=done.closed + closed, redone=done.redone + redone, clusters=done.clusters + clusters
+            )
+            if not closed:
+                return done
+
+
+def is_kept(day: date, newest: date) -> bool:
+    """Whether the carry of `day` is kept when `newest` is the last closed date: the older, the fewer."""
+    number = day.toordinal()
+    return (newest - day).days < _DENSE * (number & -number) or number % _SPARSEST == 0
+
+
+class Closing:
+    """The materialised answers of one audit log, whose lock the caller holds."""
+
+    def __init__(self, session: SparkSession, audit: Storage) -> None:
+        """Deletes what a run that died has left."""
+        self._session = session
+        self._audit = audit
+        self.manifest = read_manifest(audit)
+        delete_unnamed(audit, self.manifest)
+        self._delete_staged()
+        self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
+
+    def close(self, target: date) -> int:
+        """Close the next dates until `target`, as many as are closed at once; returns how many."""
+        dates = [day for listed in self._listed.values() for day in listed]
+        last = self.manifest.last or (min(dates) - _DAY if dates else target)
+        if last >= target:
+            return 0
+        stop = next(day for day in days(last + _DAY, target) if day == target or is_kept(day, target))
+        fold = Fold(self._session, self._audit, self._listed)
+        carry = read_carry(self._session, self._audit, self.manifest, self.manifest.last)
+        self._tune(days(last, stop + _DAY), carry)
+        folded = fold.dates(last + _DAY, stop, carry)
+        manifest = replace(
+            self.manifest,
+            last=stop,
+            sources={**self.manifest.sources, **self._sources(days(last + _DAY, stop + _DAY))},
+        )
+        self._publish(manifest, [folded], {stop: fold.merged_carry(folded)})
+        _log.debug("closed %s to %s", last + _DAY, stop)
+        return (stop - last).days
+
+    def redo(self) -> tuple[int, int]:
+        """Redo the dates that late records touch, of their clusters; returns how many dates and clusters."""
+        last = self.manifest.last
+        if last is None:
+            return 0, 0
+        known = {*self.manifest.sources}.union(*self._listed.values())
+        changed = [day for day in sorted(known) if day <= last + _DAY and self._digests(day) != self._known(day).files]
+        if not changed:
+            return 0, 0
+        sources = {day: source for day, source in self.manifest.sources.items() if day not in changed}
+        self._tune(changed)
+        found = self._sources(changed)
+        manifest = replace(self.manifest, sources=sources | found)
+        late = {day: _different(self._known(day).rows, found.get(day, Source()).rows) for day in changed}
+        clusters = {cluster for names in late.values() for cluster in names}
+        if not clusters:
+            self.manifest = commit(self._audit, manifest)
+            return 0, 0
+        return self._redo(manifest, [day for day, names in late.items() if names], clusters), len(clusters)
+
+    def _redo(self, manifest: Manifest, late: list[date], clusters: set[str]) -> int:
+        since = max(late[0] - _DAY, (manifest.base or date.min) + _DAY)
+        before = max((day for day in manifest.carries if day < since), default=None)
+        start = before + _DAY if before else since
+        fold = Fold(self._session, self._audit, self._listed, clusters=clusters, manifest=manifest)
+        carry = read_carry(self._session, self._audit, manifest, before)
+        done, carries = list[Folded](), dict[date, str]()
+        for stop in sorted(day for day in manifest.carries if day >= start):
+            self._tune(days(start - _DAY, stop + _DAY), carry)
+            done.append(fold.dates(start, stop, carry, since=since))
+            carry = fold.carry_of(done[-1])
+            if stop > late[-1] and self._is_stored(carry, stop, clusters):
+                break
+            carries[stop] = fold.merged_carry(done[-1])
+            start = stop + _DAY
+        self._publish(manifest, done, carries)
+        _log.debug("redone %s to %s of %d clusters", since, done[-1].last, len(clusters))
+        return (done[-1].last - since).days + 1
+
+    def expire(self, oldest: date) -> None:
+        """Forget the dates before `oldest`, but not what of them matters later. Their records still exist."""
+        base, last = oldest - _DAY, self.manifest.last
+        if last is None or last < base or (self.manifest.base or date.min) >= base:
+            return
+        carries = dict[date, str]()
+        if base not in self.manifest.carries:
+            before = max((day for day in self.manifest.carries if day < base), default=None)
+            dates = {day for listed in self._listed.values() for day in listed}
+            start = before + _DAY if before else min((*dates, base))
+            fold = Fold(self._session, self._audit, self._listed)
+            carry = read_carry(self._session, self._audit, self.manifest, before)
+            self._tune(days(start - _DAY, base + _DAY), carry)
+            carries[base] = fold.merged_carry(fold.dates(start, base, carry, since=oldest))
+        manifest = replace(
+            self.manifest,
+            base=base,
+            files={day: files for day, files in self.manifest.files.items() if day > base},
+            carries={day: file for day, file in self.manifest.carries.items() if day >= base},
+            sources={day: source for day, source in self.manifest.sources.items() if day > base},
+        )
+        self._publish(manifest, [], carries)
+        for table in CLOSED_TABLES:
+            for day in dates_of(self._audit, table):
+                if day < oldest:
+                    self._audit.drop(date_folder(table, day))
+
+    def _publish(self, manifest: Manifest, done: Iterable[Folded], carries: Mapping[date, str]) -> None:
+        """Make staged files visible, then the manifest that names them."""
+        files = dict(manifest.files)
+        for folded in done:
+            for day in days(folded.first, folded.last):
+                files[day] = {
+                    table: self._visible(staged, f"{date_folder(table, day)}/{uuid4()}{PARQUET}")
+                    for table, staged in folded.files.get(day, {}).items()
+                }
+        kept = {day: file for day, file in manifest.carries.items() if self._is_needed(day, manifest)}
+        for day, staged in carries.items():
+            kept[day] = self._visible(staged, f"{CLOSED}/carry-{day}-{uuid4()}{PARQUET}")
+        files = {day: named for day, named in files.items() if named}
+        self.manifest = commit(self._audit, replace(manifest, files=files, carries=kept))
+        self._delete_staged()
+
+    def _tune(self, dates: Iterable[date], *carried: DataFrame) -> None:
+        """For queries that read the records of these dates, and what was carried over from the time before."""
+        files = (path for day in dates for listed in self._listed.values() for path in listed.get(day, ()))
+        tune(self._session, chain(map(self._audit.size, files), *map(sizes_to_read, carried)))
+
+    def _delete_staged(self) -> None:
+        for name in self._audit.names(STAGING) if self._audit.is_folder(STAGING) else []:
+            if f"{STAGING}/{name}".startswith(STAGED):
+                self._audit.delete(f"{STAGING}/{name}")
+
+    def _visible(self, staged: str, target: str) -> str:
+        self._audit.publish(staged, target)
+        return target
+
+    @staticmethod
+    def _is_needed(day: date, manifest: Manifest) -> bool:
+        return day == manifest.base or manifest.last is None or is_kept(day, manifest.last)
+
+    def _is_stored(self, carry: DataFrame, day: date, clusters: set[str]) -> bool:
+        stored = read_carry(self._session, self._audit, self.manifest, day)
+        stored = stored.where(F.col("cluster_id").isin([*clusters]))
+        return stored.exceptAll(carry).isEmpty() and carry.exceptAll(stored).isEmpty()
+
+    def _known(self, day: date) -> Source:
+        return self.manifest.sources.get(day, Source())
+
+    def _digests(self, day: date) -> dict[str, str]:
+        return {
+            table: sha256("\n".join(listed[day]).encode()).hexdigest()[:32]
+            for table, listed in self._listed.items()
+            if day in listed
+        }
+
+    def _sources(self, dates: Iterable[date]) -> dict[date, Source]:
+        """What there is to read of these dates."""
+        counts: dict[date, dict[str, list[int]]] = {
+            day: {} for day in dates if any(day in listed for listed in self._listed.values())
+        }
+        for number, (table, listed) in enumerate(self._listed.items()):
+            paths = [path for day in counts for path in listed.get(day, ())]
+            rows = read_files(self._session, self._audit, table, BASE_VIEWS[table], paths)
+            for row in rows.groupBy(EVENT_DATE, "cluster_id").count().collect():
+                counts[row[EVENT_DATE]].setdefault(row.cluster_id or "", [0, 0])[number] = row["count"]
+        return {day: Source(files=self._digests(day), rows=rows) for day, rows in counts.items()}
+
+
+def _listed(audit: Storage, table: str, base: date | None) -> dict[date, list[str]]:
+    """The files of a table that have not expired, by date, relative to the audit log."""
+    listed = dict[date, list[str]]()
+    for file in audit.files(table, PARQUET) if audit.is_folder(table) else []:
+        day = date_of(file.partition("/")[0])
+        if day is not None and (base is None or day > base):
+            listed.setdefault(day, []).append(f"{table}/{file}")
+    return listed
+
+
+def _different(one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
+    return {cluster for cluster in {*one, *other} if one.get(cluster) != other.get(cluster)}

@@ -1,0 +1,191 @@
+"""Reads every byte of an audit log and reports every problem. Changes nothing."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.types import StructType
+
+from sidecar.audit.audit_error import defect
+from sidecar.audit.log.audit_log import date_of, open_audit_log, table_names
+from sidecar.audit.log.paths import is_of_file_system
+from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage
+from sidecar.audit.log.tables import ENTRIES, TABLES
+from sidecar.audit.upkeep.verify_closed import check_closed, differences
+from sidecar.core.counted import counted
+
+_ATTEMPTS: Final = 3
+_FILE, _FOLDER = "_file", "_folder"
+_MOST_REPEATED_IDS: Final = 100
+"""The maximum of repeated ids that are reported for one table."""
+
+
+class VerifyResult(Struct, frozen=True):
+    """What was read, and the problems found, one line each."""
+
+    files: int
+    rows: int
+    findings: Sequence[str]
+
+
+def verify(spark: SparkSession, audit: str, *, deep: bool = False) -> VerifyResult:
+    """Read all of the audit log at `audit`, with every checksum. Raises AuditError when it cannot be opened.
+
+    `deep`: also compute the materialised answers again, from the records, and compare them.
+    """
+    with open_audit_log(spark, audit, "verify") as (session, folder):
+        session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to decode every column
+        session.conf.set("parquet.page.verify-checksum.enabled", True)
+        findings = [*_foreign_entries(folder)]
+        checks = [_checked(session, folder, table) for table in table_names(folder)]
+        files, rows, closed = check_closed(session, folder)
+        findings += closed
+        if deep and not closed:
+            findings += differences(session, audit)
+    return VerifyResult(
+        files=files + sum(check.files for check in checks),
+        rows=rows + sum(check.rows for check in checks),
+        findings=findings + [finding for check in checks for finding in check.findings],
+    )
+
+
+def _foreign_entries(audit: Storage) -> Iterator[str]:
+    for name in audit.names():
+        if name not in ENTRIES:
+            yield f"{name}: not of an audit log"
+    writing = audit.is_locked() or audit.is_locked(INGESTING)  # then the staged files are in use
+    if audit.is_folder(STAGING) and audit.names(STAGING) and not writing:
+        yield f"{STAGING}: leftovers of an ingest or a compaction that died; the next one removes them"
+
+
+def _checked(session: SparkSession, audit: Storage, table: str) -> "_TableCheck":
+    """A check of a table; repeated if there are findings and a concurrent ingest or compaction may have caused them."""
+    for _ in range(_ATTEMPTS):
+        found = _TableCheck(session, audit, table)
+        found.check()
+        if not found.findings or audit.files(table, "") == found.listed:
+            break
+    return found
+
+
+class _TableCheck:
+    """One table, what was read of it and the problems found."""
+
+    def __init__(self, session: SparkSession, audit: Storage, name: str) -> None:
+        self._session = session
+        self._audit = audit
+        self._name = name
+        self._schema = TABLES[name].schema
+        self.listed = audit.files(name, "")
+        self.findings: list[str] = []
+        self.files = 0
+        self.rows = 0
+
+    def check(self) -> None:
+        """Read the table; fills in `findings`, `files` and `rows`."""
+        for path, problem in _irregular(self._audit, self._name):
+            self._found(path, problem)
+        files = [path for path in self.listed if self._belongs(path)]
+        self.files = len(files)
+        readable = self._readable([path for path in files if self._footer_fits(path)])
+        if readable:
+            self.rows = self._read(readable).count()
+            self._check_dates(readable)
+            self._check_ids(readable)
+
+    def _belongs(self, path: str) -> bool:
+        folder, _, file = path.rpartition("/")
+        belongs = date_of(folder) is not None and file.endswith(PARQUET) and not file.startswith((".", "_"))
+        if not belongs:
+            self._found(path, "not of an audit log")
+        return belongs
+
+    def _footer_fits(self, path: str) -> bool:
+        """Whether a file has the columns of the table, so that its rows can be checked."""
+        try:
+            schema = self._audit.parquet_schema(f"{self._name}/{path}")
+        except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
+            self._found(path, f"unreadable: {defect(error)}")
+            return False
+        if schema is None:
+            self._found(path, "not of an audit log: no ingest wrote it")
+            return False
+        return self._columns_fit(path, StructType.fromJson(msgspec.json.decode(schema)))
+
+    def _columns_fit(self, path: str, columns: StructType) -> bool:
+        known = {field.name: field.dataType for field in self._schema}
+        other = [field for field in columns if field.name in known and field.dataType != known[field.name]]
+        newer = [field.name for field in columns if field.name not in known]
+        if "id" not in columns.names:
+            self._found(path, "not of an audit log: it has no id")
+        elif other:
+            named, known_type = other[0], known[other[0].name].simpleString()
+            self._found(path, f"{named.name} is {named.dataType.simpleString()}, in this version it is {known_type}")
+        elif newer:
+            self._found(
+                path, f"written by a newer version: {', '.join(newer)} is not known; this version does not show it"
+            )
+        return "id" in columns.names and not other
+
+    def _readable(self, files: Sequence[str]) -> list[str]:
+        """The files that can be read to the end: bisects to find each that cannot."""
+        try:
+            if files:
+                rows = self._read(files)
+                rows.agg(F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))).collect()
+        except Exception as error:  # noqa: BLE001  see _footer_fits
+            if len(files) == 1:
+                self._found(files[0], f"unreadable: {defect(error)}")
+                return []
+            half = len(files) // 2
+            return self._readable(files[:half]) + self._readable(files[half:])
+        return [*files]
+
+    def _check_dates(self, files: Sequence[str]) -> None:
+        date = F.to_date(TABLES[self._name].time)
+        self._report_rows(self._read(files).where(date.isNull() | (date != F.to_date(_FOLDER))), "of another date")
+
+    def _check_ids(self, files: Sequence[str]) -> None:
+        rows = self._read(files)
+        self._report_rows(rows.where("id IS NULL"), "without an id")
+        ids = rows.where("id IS NOT NULL").groupBy("id")
+        counted = ids.agg(F.count("*").alias("n"), F.sort_array(F.collect_set(_FOLDER)).alias("dates"))
+        for row in counted.where("n > 1").orderBy("id").limit(_MOST_REPEATED_IDS).collect():
+            self.findings.append(f"{self._name}: id {row.id} exists {row.n} times, on {', '.join(row.dates)}")
+
+    def _report_rows(self, rows: DataFrame, problem: str) -> None:
+        for row in rows.groupBy(_FILE).agg(F.count("*").alias("n")).orderBy(_FILE).collect():
+            self._found(row[_FILE], f"{counted(row.n, 'row', thousands=True)} {problem}")
+
+    def _read(self, files: Sequence[str]) -> DataFrame:
+        """The rows of the files, with the path of the file below the table, and the date of its folder."""
+        rows = self._session.read.schema(self._schema).parquet(
+            *(self._audit.to_read(f"{self._name}/{path}") for path in files)
+        )
+        path = F.substring_index("_metadata.file_path", "/", -2)
+        date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
+        return rows.select("*", path.alias(_FILE), date.alias(_FOLDER))
+
+    def _found(self, path: str, problem: str) -> None:
+        self.findings.append(f"{self._name}/{path}: {problem}")
+
+
+def _irregular(audit: Storage, table: str) -> Iterator[tuple[str, str]]:
+    """Links, pipes and unreadable folders below a table, each with the problem. Only on a local file system."""
+    if audit.local is None:
+        return
+    top, unreadable = audit.local / table, list[OSError]()
+    for folder, folders, files in os.walk(top, onerror=unreadable.append):
+        folders[:] = [name for name in folders if not is_of_file_system(name)]
+        for entry in (Path(folder, name) for name in (*folders, *files) if not is_of_file_system(name)):
+            if entry.is_symlink():
+                yield entry.relative_to(top).as_posix(), "not of an audit log: it is a link"
+            elif entry.name in files and entry.exists() and not entry.is_file():
+                yield entry.relative_to(top).as_posix(), "not of an audit log: it is not a file"
+    for error in unreadable:
+        yield Path(error.filename).relative_to(top).as_posix(), f"unreadable: {error.strerror}"

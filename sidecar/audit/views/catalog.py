@@ -1,0 +1,87 @@
+"""What a query can name, and what it is about, without Spark."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple, get_args
+
+from msgspec.structs import replace
+from pyspark.sql.types import StructField, StructType
+
+from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, QuarantinedLine, table_of
+from sidecar.audit.log.tables import TABLES
+from sidecar.audit.views.comments import Comments, of_query, of_struct
+from sidecar.core.records import AnyRecord
+
+ANSWERS: Final = (
+    "leadership",
+    "known_until",
+    "sight",
+    "leader_timeline",
+    "failovers",
+    "mttr",
+    "availability",
+    "flapping",
+    "unobserved",
+    "alert_deliveries",
+    "weekly_report",
+)
+"""In this order: a view may query those before it."""
+_QUERIES: Final = {"availability_days": "_days"}
+"""The query that defines a materialised table, if it has another name."""
+_STRUCTS: Final = {table_of(str(record.__struct_config__.tag)): record for record in get_args(AnyRecord)}
+
+
+class Named(NamedTuple):
+    """A table, or a view that answers a question."""
+
+    name: str
+    kind: str
+    about: str
+
+
+def catalog() -> Sequence[Named]:
+    """All tables, then all views."""
+    return [
+        *(Named(name, "table", comments(name).about) for name in BASE_VIEWS),
+        *(Named(name, "view", comments(name).about) for name in ANSWERS),
+    ]
+
+
+def answer(name: str) -> str:
+    """The query of an answer. It begins with the question, as a comment."""
+    folder = files("sidecar.audit.views")
+    return (folder / "terms" if name.startswith("_") else folder).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def comments(name: str) -> Comments:
+    """What a table or view, or a materialised table, is about, and its columns."""
+    if name in BASE_VIEWS:
+        return _of_table(name)
+    found = of_query(answer(_QUERIES.get(name, name)))
+    return replace(found, columns={column: _resolved(column, text) for column, text in found.columns.items()})
+
+
+def with_comments(schema: StructType, name: str) -> StructType:
+    """The columns of a table or view, with their comments, which DESCRIBE shows."""
+    columns = comments(name).columns
+    return StructType(
+        [StructField(each.name, each.dataType, metadata={"comment": columns[each.name]}) for each in schema]
+    )
+
+
+def _of_table(name: str) -> Comments:
+    found = of_struct(_STRUCTS.get(name, QuarantinedLine))
+    first = {"type": "The type of the record."} if name in _STRUCTS else {}
+    last = {
+        EVENT_DATE: f"The UTC date of `{TABLES[name].time}`. A condition on it reads only the folders of those dates."
+    }
+    return replace(found, columns=first | dict(found.columns) | last)
+
+
+def _resolved(column: str, text: str) -> str:
+    """The comment itself, or that of the table which it names."""
+    elsewhere = re.fullmatch(r"as in (\w+)", text)
+    return comments(elsewhere[1]).columns[column] if elsewhere else text
