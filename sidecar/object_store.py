@@ -18,6 +18,7 @@ from obstore.store import from_url
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _CHUNK: Final = 8 << 20
+_PART: Final = 1 << 20
 
 _NO_CREDENTIALS: Final = "there are no credentials, neither in the environment nor from this machine"
 _REFUSED: Final = "the credentials are refused, or do not allow to list, get and put objects"
@@ -88,6 +89,32 @@ class ObjectStore:
             for page in self._store.list(folder or None, offset=after or None):
                 for found in page:
                     yield StoredObject(found["path"], found["size"], found["e_tag"] or "", found["last_modified"])
+
+    def children(self, folder: str = "") -> dict[str, bool]:
+        """The names directly below a folder, in order, and whether each is a folder. Raises OSError."""
+        with _converted_errors():
+            found = self._store.list_with_delimiter(folder or None)
+        folders = {path.rpartition("/")[2]: True for path in found["common_prefixes"]}
+        return dict(sorted((folders | {one["path"].rpartition("/")[2]: False for one in found["objects"]}).items()))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object. Raises OSError."""
+        try:
+            self.size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        """The size of an object in bytes. Raises OSError: FileNotFoundError if there is none."""
+        with _converted_errors():
+            return int(self._store.head(path)["size"])
+
+    def content(self, path: str) -> Iterator[bytes]:
+        """The content of an object, in parts of some MiB. Raises OSError: FileNotFoundError if there is none."""
+        with _converted_errors():
+            for part in self._store.get(path).stream(min_chunk_size=_PART):
+                yield bytes(part)
 
     def read(self, path: str, most_bytes: int | None = None) -> bytes:
         """A whole object. Raises OSError: FileNotFoundError if there is none, EFBIG if it is larger than `most_bytes`."""

@@ -52,6 +52,10 @@ class StoppedError(AuditError):
     """The operation was stopped before it was complete."""
 
 
+class ChangedError(AuditError):
+    """The audit log was changed while it was listed: list it again."""
+
+
 @contextmanager
 def failing_to(do_what: str) -> Iterator[None]:
     """Convert every exception of Spark, Java or the file system in the block to an AuditError: "cannot `do_what`: reason"."""
@@ -64,7 +68,9 @@ def failing_to(do_what: str) -> Iterator[None]:
 
 
 def is_unreadable_file(error: Exception) -> bool:
-    """Whether Spark raised `error` because it could not read a file."""
+    """Whether `error` was raised because a file could not be read: it may have been replaced since it was listed."""
+    if isinstance(error, ChangedError | FileNotFoundError):
+        return True
     return any(error_class in str(error) for error_class in (FILE_UNREADABLE, _DELETED))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import click
 
-from sidecar.cli.options import PATH, options
+from sidecar.cli.options import options
 from sidecar.cli.printing import print_line
 from sidecar.core.sanitize import printable
 from sidecar.settings.file.durations import parse_duration
@@ -58,13 +58,6 @@ _audit_options = options(
         metavar="URL",
         help="The folder of the audit log, also s3://bucket/prefix.",
     ),
-    click.option(
-        "--cache",
-        type=PATH,
-        envvar="FLINK_HA_SIDECAR_AUDIT_CACHE",
-        metavar="DIR",
-        help="Where copies of s3:// are kept.  [a temporary folder]",
-    ),
     click.option("--master", metavar="URL", help="The Spark master, as for spark-submit.  [local[*]]"),
     click.option(
         "--conf", multiple=True, metavar="KEY=VALUE", callback=_settings, help="Spark configuration, likewise."
@@ -81,9 +74,15 @@ _answer_output = click.option(
 
 
 def _session(
-    audit_url: str, *, spool: str | None = None, closes: bool = False, master: str | None, conf: dict[str, str]
+    audit_url: str,
+    *,
+    spool: str | None = None,
+    expired: str | None = None,
+    closes: bool = False,
+    master: str | None,
+    conf: dict[str, str],
 ) -> AbstractContextManager[Any]:
-    """A Spark session for an audit log, and the `spool` that is ingested. `closes`: for a command that materializes.
+    """A Spark session for an audit log, the `spool` that is ingested, and the one in which segments expire. `closes`: for materializing.
 
     Import audit modules inside it: only the session reports a missing Spark in one line.
     """
@@ -96,7 +95,8 @@ def _session(
         run = run_of_materialization(audit_url)
     else:
         run = run_over(audit_url)
-    return spark_session(master, conf, run=run)
+    in_store = any(url and "://" in url and not url.startswith("file:") for url in (audit_url, spool, expired))
+    return spark_session(master, conf, run=run, object_store=in_store)
 
 
 @click.group()
@@ -108,13 +108,13 @@ def audit() -> None:
 @click.option("--spool", required=True, metavar="URL", help="The folder that sidecars write segments to, likewise.")
 @click.option("--follow", is_flag=True, help="Continue with new segments until SIGTERM.")
 @_audit_options
-def ingest(spool: str, audit_url: str, cache: Path | None, follow: bool, **spark_options: Any) -> None:
+def ingest(spool: str, audit_url: str, follow: bool, **spark_options: Any) -> None:
     """Ingest new segments. Repeat it at any time: each record is in the audit log once."""
     stop = Termination() if follow else None
     with _session(audit_url, spool=spool, **spark_options) as spark:
-        from sidecar.audit.remote.commands import ingest as ingest_segments
+        from sidecar.audit.ingest.ingest import ingest as ingest_segments
 
-        ingested = ingest_segments(spark, spool, audit_url, cache=cache, follow=follow, stop=stop)
+        ingested = ingest_segments(spark, spool, audit_url, follow=follow, stop=stop)
     rows = ", ".join(f"{count} {table}" for table, count in ingested.rows.items() if count) or "nothing new"
     quarantined = f"; {ingested.quarantined} lines or files went to quarantine" if ingested.quarantined else ""
     click.echo(f"{ingested.files} segments: {rows}{quarantined}")
@@ -127,7 +127,6 @@ def ingest(spool: str, audit_url: str, cache: Path | None, follow: bool, **spark
 @click.argument("query", required=False)
 def sql(
     audit_url: str,
-    cache: Path | None,
     output: Literal["table", "vertical", "json", "csv"],
     print_views: bool,
     query: str | None,
@@ -139,13 +138,11 @@ def sql(
     with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.ask.registration import views_script
         from sidecar.audit.ask.sql import render, run_sql
-        from sidecar.audit.remote.commands import readable, without_copy
 
         if query is None:
-            click.echo(views_script(spark, without_copy(audit_url)), nl=False)
+            click.echo(views_script(spark, audit_url), nl=False)
             return
-        with readable(spark, audit_url, cache, query=query) as log:
-            render(run_sql(spark, log.url, query), output, sys.stdout)
+        render(run_sql(spark, audit_url, query), output, sys.stdout)
 
 
 @audit.command()
@@ -153,23 +150,20 @@ def sql(
 @_audit_options
 def shell(
     audit_url: str,
-    cache: Path | None,
     output: Literal["table", "vertical", "json", "csv"],
     **spark_options: Any,
 ) -> None:
     """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
     with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.ask.shell import Shell
-        from sidecar.audit.remote.commands import readable
 
-        with readable(spark, audit_url, cache) as log:
-            shell = Shell(spark, log.url, output, sys.stdout, sys.stderr)
-            if sys.stdin.isatty() and sys.stdout.isatty():
-                from sidecar.audit.ask.prompt import converse
+        shell = Shell(spark, audit_url, output, sys.stdout, sys.stderr)
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            from sidecar.audit.ask.prompt import converse
 
-                converse(shell, spark, rf"Audit log {audit_url}. \? lists the commands, \q leaves.")
-                return
-            shell.run(sys.stdin)
+            converse(shell, spark, rf"Audit log {audit_url}. \? lists the commands, \q leaves.")
+            return
+        shell.run(sys.stdin)
     if shell.failed:
         click.get_current_context().exit(1)
 
@@ -181,7 +175,6 @@ def shell(
 @_audit_options
 def compact(
     audit_url: str,
-    cache: Path | None,
     before: datetime | None,
     days: int | None,
     spool: str | None,
@@ -190,27 +183,28 @@ def compact(
     """Merge small files, delete old data, and keep the answers of old dates. Run it once a day; readers are not disturbed."""
     if spool is not None and days is None:
         raise click.UsageError("--spool is for --keep: without it, nothing is deleted")
-    with _session(audit_url, closes=True, **spark_options) as spark:
-        from sidecar.audit.remote.commands import maintained
+    with _session(audit_url, expired=spool, closes=True, **spark_options) as spark:
+        from sidecar.audit.upkeep.materialize import materialize
+        from sidecar.audit.upkeep.retention import expire
 
-        with maintained(spark, audit_url, cache, spool=spool) as log:
-            if days is not None:
-                expired = log.expire(days)
-                click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
-                if left := expired.not_ingested:
-                    click.echo(f"{left} old segments are not in the audit log and were left: ingest them", err=True)
-            complete = _compacted(log, before, may_refuse=days is not None)
-            _echo_materialized(log.materialize(before and before.date()))
+        if days is not None:
+            expired = expire(spark, audit_url, days, spool=spool)
+            click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
+            if left := expired.not_ingested:
+                click.echo(f"{left} old segments are not in the audit log and were left: ingest them", err=True)
+        complete = _compacted(spark, audit_url, before, may_refuse=days is not None)
+        _echo_materialized(materialize(spark, audit_url, before=before and before.date()))
     if not complete:
         click.get_current_context().exit(1)
 
 
-def _compacted(log: Any, before: datetime | None, *, may_refuse: bool) -> bool:
+def _compacted(spark: Any, audit_url: str, before: datetime | None, *, may_refuse: bool) -> bool:
     """Compact and print the result; whether every date could be compacted."""
     from sidecar.audit.audit_error import CannotSwapError
+    from sidecar.audit.upkeep.compact import compact
 
     try:
-        done = log.compact(before and before.date())
+        done = compact(spark, audit_url, before=before and before.date())
     except CannotSwapError as error:
         if not may_refuse:
             raise
@@ -228,13 +222,12 @@ def _compacted(log: Any, before: datetime | None, *, may_refuse: bool) -> bool:
     "--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only earlier dates.  [yesterday, UTC]"
 )
 @_audit_options
-def materialize(audit_url: str, cache: Path | None, before: datetime | None, **spark_options: Any) -> None:
+def materialize(audit_url: str, before: datetime | None, **spark_options: Any) -> None:
     """Keep the answers of old dates, so that views are fast. `compact` does it too; this is for storage that it refuses."""
     with _session(audit_url, closes=True, **spark_options) as spark:
-        from sidecar.audit.remote.commands import maintained
+        from sidecar.audit.upkeep.materialize import materialize as materialize_answers
 
-        with maintained(spark, audit_url, cache) as log:
-            _echo_materialized(log.materialize(before and before.date()))
+        _echo_materialized(materialize_answers(spark, audit_url, before=before and before.date()))
 
 
 def _echo_materialized(done: Any) -> None:
@@ -245,19 +238,16 @@ def _echo_materialized(done: Any) -> None:
 @audit.command()
 @click.option("--deep", is_flag=True, help="Also compute the materialized answers again and compare them.")
 @_audit_options
-def verify(audit_url: str, cache: Path | None, deep: bool, **spark_options: Any) -> None:
+def verify(audit_url: str, deep: bool, **spark_options: Any) -> None:
     """Read all files and print defects. One per line; exit status 1 if there is any."""
     with _session(audit_url, **spark_options) as spark:
-        from sidecar.audit.remote.commands import readable
         from sidecar.audit.upkeep.verify import verify as read_all
 
-        with readable(spark, audit_url, cache, again=True) as log:
-            result = read_all(spark, log.url, deep=deep)
-            findings = [*log.findings(), *result.findings]
-    for finding in findings:
+        result = read_all(spark, audit_url, deep=deep)
+    for finding in result.findings:
         print_line(finding)
-    click.echo(f"{result.files:,} files, {result.rows:,} rows: {len(findings) or 'nothing'} wrong")
-    if findings:
+    click.echo(f"{result.files:,} files, {result.rows:,} rows: {len(result.findings) or 'nothing'} wrong")
+    if result.findings:
         click.get_current_context().exit(1)
 
 
@@ -272,7 +262,6 @@ def verify(audit_url: str, cache: Path | None, deep: bool, **spark_options: Any)
 @_audit_options
 def report(
     audit_url: str,
-    cache: Path | None,
     html: Path,
     period: timedelta | None,
     first: datetime | None,
@@ -286,13 +275,11 @@ def report(
     if first and last and first > last:
         raise click.UsageError("--from is later than --to")
     with _session(audit_url, **spark_options) as spark:
-        from sidecar.audit.remote.commands import readable
         from sidecar.audit.report.report import write_report
         from sidecar.audit.report.report_period import DEFAULT_SINCE, Wanted
 
         wanted = Wanted(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
-        with readable(spark, audit_url, cache) as log:
-            write_report(spark, log.url, html, wanted)
+        write_report(spark, audit_url, html, wanted)
     click.echo(f"{html}: {html.stat().st_size / 1e3:.0f} kB")
 
 

@@ -12,11 +12,10 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.audit_error import failing_to, is_unreadable_file
-from sidecar.audit.log.audit_log import audit_folder, date_folder, dates_of
+from sidecar.audit.log.audit_log import audit_folder, dates_of
 from sidecar.audit.log.closed_tables import (
     CARRY,
     CLOSED_TABLES,
-    no_rows,
     read_carry,
     read_closed,
     read_files,
@@ -25,7 +24,8 @@ from sidecar.audit.log.closed_tables import (
 )
 from sidecar.audit.log.manifest import SOURCES, Manifest
 from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
-from sidecar.audit.log.storage import ONLY_PARQUET, Storage, listing_here
+from sidecar.audit.log.storage import ONLY_PARQUET, Storage
+from sidecar.audit.log.tables import date_folder
 from sidecar.audit.views.catalog import ANSWERS, comments
 from sidecar.audit.views.definition import create, define, definition
 
@@ -62,10 +62,10 @@ def register_views(
         wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *ANSWERS} if named is None else _with_dependencies(named)
         shown = wanted if named is None else {*named} if commented else set[str]()
         for attempts_left in reversed(range(_ATTEMPTS)):
-            manifest = read_manifest(folder)
             try:
-                manifest = unclosed(manifest) if from_scratch else manifest
-                _register(spark, folder, wanted, manifest, shown, recent)
+                with folder.reading() as now:
+                    manifest = read_manifest(now)
+                    _register(spark, now, wanted, unclosed(manifest) if from_scratch else manifest, shown, recent)
                 break
             except Exception as error:
                 # Files that a manifest names are deleted when a newer one has replaced it.
@@ -82,7 +82,7 @@ def _register(
     recent: RecentLeadership | None,
 ) -> None:
     for name in filter(wanted.__contains__, BASE_VIEWS):
-        create(_table(spark, folder, name), name, commented=name in commented)
+        create(read_files(spark, folder, name, BASE_VIEWS[name]), name, commented=name in commented)
     if "sight" in wanted:  # of all dates
         spark.table("coverage").createOrReplaceTempView("_coverage")
         define(spark, "_periods")
@@ -114,7 +114,7 @@ def _drop(spark: SparkSession, name: str) -> None:
 def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: str) -> DataFrame:
     """The rows of a table on the dates that are not closed, and coverage of the date before: its records may reach beyond it."""
     if manifest.last is None:
-        return _table(spark, audit, table)
+        return read_files(spark, audit, table, BASE_VIEWS[table])
     first = manifest.last + timedelta(days=table != "coverage")
     folders = [date_folder(table, day) for day in dates_of(audit, table) if day >= first]
     return read_files(spark, audit, table, BASE_VIEWS[table], folders)
@@ -203,13 +203,3 @@ def _quoted(text: str) -> str:
 def _without_comments(query: str) -> str:
     """Comments name other views, and command lines search them for the end of a statement."""
     return re.sub(r"^\s*--.*\n|\s+--.*$", "", query, flags=re.MULTILINE).strip()
-
-
-def _table(spark: SparkSession, audit: Storage, name: str) -> DataFrame:
-    """The table now: columns that an older file lacks are null, columns of a newer schema are not shown."""
-    schema = with_event_date(BASE_VIEWS[name])
-    if audit.is_folder(name):
-        with listing_here(spark, audit):
-            # INSERT INTO could write to a view of the files, but not to a query over them.
-            return spark.read.schema(schema).options(**ONLY_PARQUET).parquet(audit.to_read(name)).select("*")
-    return no_rows(spark, schema)

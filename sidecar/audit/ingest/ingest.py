@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Lock
 from typing import Any, Final
@@ -17,9 +17,10 @@ from sidecar.audit.audit_error import AuditError, StoppedError, failing_to, is_u
 from sidecar.audit.ingest.inspection import Inspection, inspect
 from sidecar.audit.ingest.segment_log import SegmentLog
 from sidecar.audit.ingest.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments
-from sidecar.audit.ingest.spool import LOOK_SECONDS, SUFFIX, SpoolListing, listing, pattern
+from sidecar.audit.ingest.spool import LOOK_SECONDS, SUFFIX, SpoolListing, batches_of, key_of, listing, pattern
 from sidecar.audit.ingest.writer import Writer
 from sidecar.audit.log.checkpoints import CHECKPOINTS, SEGMENTS, checkpoint_of
+from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import INGESTING, Storage
 from sidecar.audit.log.tables import ENTRIES, QUARANTINE_TABLE, RECORD_TABLES
 from sidecar.audit.spark.session import own_session
@@ -63,7 +64,7 @@ def ingest(
         session = own_session(spark)
         for key, value in _SETTINGS.items():
             session.conf.set(key, value)
-        source = Storage(session, spool)
+        source = open_storage(session, spool)
         if not source.is_folder():
             raise AuditError(f"cannot ingest {spool}: there is no such folder")
         target = _audit_folder(session, audit)
@@ -83,9 +84,9 @@ def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
         if found.problems != known_problems:
             batches.quarantine_paths(found.problems, stop)
             known_problems = found.problems
-        if found.roots:
+        if found.roots or found.objects:
             try:
-                batches.run(found.roots, stop)
+                batches.run(found, stop)
             except Exception:
                 # A failed batch raises its own error. An error of the stream itself may be one of a listing that is outdated.
                 if batches.failure is not None or batches.listing(stop) == found:
@@ -97,7 +98,7 @@ def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
 
 
 def _audit_folder(session: SparkSession, url: str) -> Storage:
-    audit = Storage(session, url)
+    audit = open_storage(session, url)
     if not audit.is_folder():
         audit.make_folder()
     elif (names := audit.names()) and not ENTRIES.intersection(names):
@@ -129,6 +130,7 @@ class _Batches:
         self._known = SegmentLog(audit, f"{self._checkpoint}/{SEGMENTS}")
         self._working = Lock()
         self._ended = Event()
+        """Set when no further batch is to begin."""
         self.failure: Exception | None = None
         """The error of a failed batch; None if no batch failed."""
         self._rows: Counter[str] = Counter()
@@ -142,9 +144,19 @@ class _Batches:
                 self._known.keep(found.known)
         return found
 
-    def run(self, roots: Sequence[str], stop: Event) -> None:
-        """Ingest these new segments, and those in these folders, until `stop` is set. No batch is running when this returns or raises."""
+    def run(self, found: SpoolListing, stop: Event) -> None:
+        """Ingest what is new until `stop` is set. No batch is running when this returns or raises."""
         self._reset()
+        for part in batches_of(found.objects, _BATCH_BYTES):
+            if stop.is_set():
+                return
+            self._add(
+                [Segment(self._spool.full_url(each.path), each.size) for each in part], [*map(key_of, part)], stop
+            )
+        if found.roots:
+            self._stream(found.roots, stop)
+
+    def _stream(self, roots: Sequence[str], stop: Event) -> None:
         query = self._start(roots)
         try:
             while query.isActive and not stop.wait(_POLL_SECONDS):
@@ -164,7 +176,7 @@ class _Batches:
     def _start(self, roots: Sequence[str]) -> StreamingQuery:
         """Start a stream of the paths of segments. A batch reads their content, so that a damaged segment does not fail the stream."""
         # What a stream has done is in the segment log. A new stream needs no checkpoint, and may be unable to read that of a killed one.
-        for name in self._audit.names(self._checkpoint) if self._audit.is_folder(self._checkpoint) else []:
+        for name in self._audit.names(self._checkpoint):
             if name != SEGMENTS:
                 self._audit.delete(f"{self._checkpoint}/{name}")
         segments = (
@@ -177,8 +189,9 @@ class _Batches:
             .load(pattern(self._spool, roots))
             .select("path")
         )
-        checkpoint = self._audit.full_url(f"{self._checkpoint}/stream")
-        writer = segments.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
+        writer = segments.writeStream.foreachBatch(self)
+        if self._audit.local is not None:  # else Spark makes a folder on this machine
+            writer = writer.option("checkpointLocation", self._audit.full_url(f"{self._checkpoint}/stream"))
         return writer.trigger(availableNow=True).start()
 
     def __call__(self, batch: DataFrame, _batch_id: int) -> None:
@@ -186,12 +199,16 @@ class _Batches:
             try:
                 if self._ended.is_set():
                     raise StoppedError("stopped")
-                with self._writer.working(self._ended):
-                    self._ingest(segments := _in_order(batch))
-                    self._known.add([self._spool.relative(segment.url) for segment in segments])
+                segments = _in_order(batch)
+                self._add(segments, [self._spool.relative(segment.url) for segment in segments], self._ended)
             except Exception as error:
                 self.failure = error
                 raise
+
+    def _add(self, segments: Sequence[Segment], keys: Collection[str], stop: Event) -> None:
+        with self._writer.working(stop):
+            self._ingest(segments)
+            self._known.add(keys)
 
     def quarantine_paths(self, problems: Mapping[str, str], stop: Event) -> None:
         """Add what cannot be listed to the quarantine. Also removes what a writer that died has left."""

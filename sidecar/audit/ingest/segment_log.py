@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from sidecar.audit.audit_error import reason
-from sidecar.audit.log.storage import STAGING, Storage
+from sidecar.audit.log.storage import Storage
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -29,7 +29,7 @@ class SegmentLog:
         self._folder = folder
         self._files: list[str] = []
         self._paths = set[str]()
-        for name in audit.names(folder) if audit.is_folder(folder) else []:
+        for name in audit.names(folder):
             self._load(f"{folder}/{name}")
 
     @property
@@ -62,8 +62,9 @@ class SegmentLog:
 
     def _write(self, paths: Iterable[str]) -> None:
         name = f"{uuid4()}.json"
-        self._audit.write(f"{STAGING}/{name}", msgspec.json.encode(sorted(paths)))
-        self._audit.publish(f"{STAGING}/{name}", f"{self._folder}/{name}")
+        self._audit.staging.make_folder()
+        self._audit.staging.write(name, msgspec.json.encode(sorted(paths)))
+        self._audit.publish({name: f"{self._folder}/{name}"})
         self._files.append(f"{self._folder}/{name}")
 
     def _load(self, file: str) -> None:

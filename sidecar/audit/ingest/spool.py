@@ -7,12 +7,12 @@ colon. So the spool is listed here first, and Spark gets only the paths that it 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -20,6 +20,9 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.log.paths import escape_pattern, is_of_file_system
 from sidecar.audit.log.storage import Storage
+
+if TYPE_CHECKING:
+    from sidecar.object_store import StoredObject
 
 SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0
@@ -36,13 +39,19 @@ class SpoolListing(Struct, frozen=True):
     problems: Mapping[str, str]
     """Paths that Spark cannot list or would skip, and the reason for the quarantine."""
     known: AbstractSet[str] = frozenset()
-    """The known segments that exist. No root contains them."""
+    """What is known of the segments that exist. No root contains them."""
+    objects: Sequence["StoredObject"] = ()
+    """In an object store: the segments that are not known, in the order in which they were written."""
 
 
 def listing(session: SparkSession, spool: Storage, known: AbstractSet[str]) -> SpoolListing:
-    """List a spool except for the segments whose paths are `known`, which takes a microsecond for each on a local file system."""
+    """List a spool except for the segments that are `known`: their paths, which take a microsecond each on a local file system; their keys
+    in an object store.
+    """
     if spool.local is not None:
         return _Walk(spool.local, known).listing()
+    if (objects := spool.objects(SUFFIX)) is not None:
+        return _of_objects(objects, known)
     entries = spool.entries()
     problems = {
         name: f"unreadable {'folder' if is_folder else 'segment'}: {_COLON}"
@@ -58,6 +67,33 @@ def listing(session: SparkSession, spool: Storage, known: AbstractSet[str]) -> S
         below[path.partition("/")[0]].add(path)
     roots = [root for top, paths in below.items() for root in (paths - known if paths & known else [top])]
     return SpoolListing(roots=sorted(roots), problems=problems, known=known & {*chain(*below.values())})
+
+
+def _of_objects(objects: Sequence["StoredObject"], known: AbstractSet[str]) -> SpoolListing:
+    problems = {one.path: f"unreadable segment: {_COLON}" for one in objects if ":" in one.path}
+    ours = [
+        one for one in objects if one.path not in problems and not one.path.rpartition("/")[2].startswith((".", "_"))
+    ]
+    new = sorted((one for one in ours if key_of(one) not in known), key=lambda one: (one.modified, one.path))
+    return SpoolListing(roots=[], problems=problems, known=known & {*map(key_of, ours)}, objects=new)
+
+
+def key_of(segment: "StoredObject") -> str:
+    """What identifies a segment and its content: one that was restored under its name is read again."""
+    return f"{segment.path}?{segment.etag}"
+
+
+def batches_of(segments: Sequence["StoredObject"], most_bytes: int) -> Iterator[list["StoredObject"]]:
+    """The segments in batches of at most so many bytes, but one segment at least."""
+    batch, size = list["StoredObject"](), 0
+    for segment in segments:
+        if batch and size + segment.size > most_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(segment)
+        size += segment.size
+    if batch:
+        yield batch
 
 
 def _segments(session: SparkSession, spool: Storage, roots: Sequence[str]) -> list[str]:

@@ -16,11 +16,13 @@ import msgspec
 from msgspec import Struct
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.types import StringType, StructField, StructType
 
 from sidecar.audit.audit_error import is_unreadable_file, reason
 from sidecar.audit.log.checkpoints import IDS
+from sidecar.audit.log.closed_tables import read_files
 from sidecar.audit.log.schema import EVENT_DATE
-from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, STAGING, Storage
+from sidecar.audit.log.storage import PARQUET, Storage
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -29,6 +31,7 @@ HASH: Final = "xxhash64(id) AS hash"
 _COVERED: Final = "_covered.json"
 """The file that completes a part. Spark does not read names with an underscore."""
 _SCHEMA: Final = f"hash long, {EVENT_DATE} date"
+_IDS: Final = StructType([StructField("id", StringType())])
 _MOST_PARTS: Final = 8
 """This number of parts of about one size become one, so that a row is written again once for each power of eight."""
 _SMALL_PART: Final = 1 << 14
@@ -92,7 +95,7 @@ class VisibleIds:
 
     def _refresh(self) -> None:
         """Update the index to the visible files."""
-        self._visible = self._audit.modified(self._table, PARQUET) if self._audit.is_folder(self._table) else {}
+        self._visible = self._audit.modified(self._table, PARQUET)
         covered = set[str]()
         for name, part in [*self._parts.items()]:
             if still := self._still_visible(part):
@@ -109,11 +112,9 @@ class VisibleIds:
 
     def _read(self, files: Sequence[str]) -> DataFrame:
         """The ids of visible files, and their dates."""
-        reader = self._session.read.schema(f"id string, {EVENT_DATE} date")
-        reader = reader.options(basePath=self._audit.full_url(self._table), **ONLY_PARQUET)
         # Listing the folder is faster than naming each of many files.
-        paths = [self._table] if len(files) == len(self._visible) else [f"{self._table}/{file}" for file in files]
-        return reader.parquet(*map(self._audit.to_read, paths))
+        paths = None if len(files) == len(self._visible) else [f"{self._table}/{file}" for file in files]
+        return read_files(self._session, self._audit, self._table, _IDS, paths)
 
     def _read_parts(self, names: Sequence[str] | Mapping[str, _Part]) -> DataFrame:
         reader = self._session.read.schema(_SCHEMA).option("parquet.page.verify-checksum.enabled", True)
@@ -135,19 +136,20 @@ class VisibleIds:
 
     def _add(self, hashes: DataFrame, covered: Sequence[str]) -> None:
         """Add a part. It counts as soon as its last file is on disk."""
-        name, staged, count = str(uuid4()), f"{STAGING}/{uuid4()}", Observation()
+        staging = self._audit.staging
+        name, staged, count = str(uuid4()), str(uuid4()), Observation()
         rows = hashes.observe(count, F.count("*").alias("rows"))
         # Hashes neither repeat nor compress.
         options = {"parquet.enable.dictionary#hash": "false", "compression": "none"}
         rows.coalesce(self._session.sparkContext.defaultParallelism).write.options(**options).parquet(
-            self._audit.full_url(staged)
+            staging.full_url(staged)
         )
-        files = {file: self._audit.size(f"{staged}/{file}") for file in self._audit.files(staged, PARQUET)}
+        files = {file: staging.size(f"{staged}/{file}") for file in staging.files(staged, PARQUET)}
         part = _Part({file: self._visible[file] for file in covered}, count.get["rows"], files)
-        self._audit.write(f"{staged}/{_COVERED}", msgspec.json.encode(part))
-        for file in (*files, _COVERED):
-            self._audit.publish(f"{staged}/{file}", f"{self._folder}/{name}/{file}")
-        self._audit.delete(staged)
+        staging.write(f"{staged}/{_COVERED}", msgspec.json.encode(part))
+        for some in ([*files], [_COVERED]):
+            self._audit.publish({f"{staged}/{file}": f"{self._folder}/{name}/{file}" for file in some})
+        staging.delete(staged)
         self._parts[name] = part
 
     def _drop(self, name: str) -> None:
@@ -157,7 +159,7 @@ class VisibleIds:
     def _load(self) -> dict[str, _Part]:
         """The complete parts; deletes the others."""
         parts = dict[str, _Part]()
-        for name in self._audit.names(self._folder) if self._audit.is_folder(self._folder) else []:
+        for name in self._audit.names(self._folder):
             try:
                 parts[name] = self._loaded(f"{self._folder}/{name}")
             except Exception as error:  # noqa: BLE001  whatever is wrong with a part, it can be built again

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
 from sidecar.audit.log.schema import EVENT_DATE, with_event_date
-from sidecar.audit.log.storage import PARQUET, STAGING, Storage
+from sidecar.audit.log.storage import PARQUET, Storage
 from sidecar.audit.log.tables import Table
 
 
@@ -25,16 +25,18 @@ class Writer:
     def __init__(self, session: SparkSession, audit: Storage) -> None:
         self._session = session
         self._audit = audit
+        self._staging = audit
+        """Of the audit log, while it is locked."""
         self._visible: dict[str, VisibleIds] = {}
 
     @contextmanager
     def working(self, stop: Event) -> Iterator[None]:
         """Hold the lock of the audit log. Raises AuditError when another process holds it, StoppedError when `stop` is set first."""
         with self._audit.locked(stop=stop):
-            self._audit.make_folder(STAGING)
+            self._staging = self._audit.staging
             # Left by a writer that died: its rows will be staged again.
-            for name in self._audit.names(STAGING):
-                self._audit.delete(f"{STAGING}/{name}")
+            for name in self._staging.names():
+                self._staging.delete(name)
             yield
 
     def append(self, rows: DataFrame, table: Table) -> int:
@@ -42,26 +44,26 @@ class Writer:
 
         Each partition of `rows` becomes one file per date.
         """
-        folder = f"{STAGING}/{uuid4()}"
+        folder = str(uuid4())
         try:
             self._stage(rows.withColumn(EVENT_DATE, F.to_date(table.time)), table, f"{folder}/0")
             count = self._remove_repeated_ids(folder, table)
-            for file in self._audit.files(folder, PARQUET):
-                self._audit.publish(f"{folder}/{file}", f"{table.name}/{file.partition('/')[2]}")
+            files = self._staging.files(folder, PARQUET)
+            self._audit.publish({f"{folder}/{file}": f"{table.name}/{file.partition('/')[2]}" for file in files})
         finally:
-            self._audit.delete(folder)
+            self._staging.delete(folder)
         return count
 
     def _stage(self, rows: DataFrame, table: Table, folder: str) -> None:
         ordered = rows.sortWithinPartitions(EVENT_DATE, *table.order)
         # Ids are unique: Parquet would begin a dictionary of them and discard it.
         writer = ordered.write.option("parquet.enable.dictionary#id", "false")
-        writer.partitionBy(EVENT_DATE).parquet(self._audit.full_url(folder))
+        writer.partitionBy(EVENT_DATE).parquet(self._staging.full_url(folder))
 
     def _remove_repeated_ids(self, folder: str, table: Table) -> int:
         """Rewrite the files below `0` that contain a repeated or visible id, without it, below `1`; returns how many rows remain."""
         staged = f"{folder}/0"
-        rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._audit.to_read(staged))
+        rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._staging.to_read(staged))
         hashes = rows.selectExpr(HASH)
         count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
         if table.name not in self._visible:
@@ -77,14 +79,14 @@ class Writer:
         if not files:
             return int(count)  # two different ids with one hash
         reader = self._session.read.schema(with_event_date(table.schema))
-        reader = reader.option("basePath", self._audit.full_url(staged))
-        invisible = reader.parquet(*(self._audit.to_read(f"{staged}/{file}") for file in files))
+        reader = reader.option("basePath", self._staging.full_url(staged))
+        invisible = reader.parquet(*(self._staging.to_read(f"{staged}/{file}") for file in files))
         invisible = invisible.join(visible, "id", "left_anti")
         same_id = Window.partitionBy("id").orderBy(*table.first)
         first = invisible.withColumn("nth", F.row_number().over(same_id)).where("nth = 1").drop("nth")
         # At least one file per date and not more than needed.
         self._stage(first.hint("rebalance", EVENT_DATE), table, f"{folder}/1")
         for file in files:
-            self._audit.delete(f"{staged}/{file}")
+            self._staging.delete(f"{staged}/{file}")
         remaining = self._session.read.schema(table.schema).option("recursiveFileLookup", True)
-        return remaining.parquet(self._audit.to_read(folder)).count()
+        return remaining.parquet(self._staging.to_read(folder)).count()

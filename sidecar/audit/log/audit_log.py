@@ -1,20 +1,17 @@
 """Opens an existing audit log."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, failing_to
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE
+from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.log.schema import BASE_VIEWS
 from sidecar.audit.log.storage import Storage
-from sidecar.audit.log.tables import ENTRIES
+from sidecar.audit.log.tables import ENTRIES, date_folder, date_of
 from sidecar.audit.spark.session import own_session
-
-_DATE: Final = re.compile(rf"{EVENT_DATE}=(\d{{4}}-\d{{2}}-\d{{2}})")
 
 
 @contextmanager
@@ -30,7 +27,7 @@ def open_audit_log(spark: SparkSession, audit: str, do_what: str) -> Iterator[tu
 
 def audit_folder(session: SparkSession, audit: str, do_what: str) -> Storage:
     """The folder of the audit log at `audit`. Raises AuditError when there is no audit log."""
-    folder = Storage(session, audit)
+    folder = open_storage(session, audit)
     if not folder.is_folder():
         raise AuditError(f"cannot {do_what} {audit}: there is no such folder")
     if not ENTRIES.intersection(folder.names()):
@@ -52,20 +49,6 @@ def dates_of(audit: Storage, table: str) -> list[date]:
     return sorted(filter(None, map(date_of, names)))
 
 
-def date_folder(table: str, day: date) -> str:
-    """The folder of a date, relative to the audit log."""
-    return f"{table}/{EVENT_DATE}={day}"
-
-
 def table_names(audit: Storage) -> list[str]:
     """The tables that exist."""
     return [name for name in audit.names() if name in BASE_VIEWS]
-
-
-def date_of(folder: str) -> date | None:
-    """The date of `event_date=2026-11-20`; None for any other name."""
-    match = _DATE.fullmatch(folder)
-    try:
-        return date.fromisoformat(match[1]) if match else None
-    except ValueError:
-        return None

@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import (
     BooleanType,
     DataType,
@@ -25,11 +26,11 @@ from pyspark.sql.types import (
 
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.log.manifest import CLOSED, FORMAT, MANIFEST, Manifest
-from sidecar.audit.log.schema import with_event_date
-from sidecar.audit.log.storage import ONLY_PARQUET, STAGING, Storage, listing_here
+from sidecar.audit.log.schema import EVENT_DATE, with_event_date
+from sidecar.audit.log.storage import ONLY_PARQUET, Storage, listing_here
 
-STAGED: Final = f"{STAGING}/closing-"
-"""The beginning of the paths of what is not visible yet."""
+STAGED: Final = "closing-"
+"""The beginning of the names of what is staged."""
 _ATTEMPTS: Final = 5
 
 _TYPES: Final[dict[str, DataType]] = {
@@ -83,7 +84,7 @@ CARRY: Final = _schema(
 def read_manifest(audit: Storage) -> Manifest:
     """The newest manifest; an empty one if there is none. Raises AuditError if a newer version wrote it."""
     for attempts_left in reversed(range(_ATTEMPTS)):
-        names = [name for name in audit.names(CLOSED) if MANIFEST.fullmatch(name)] if audit.is_folder(CLOSED) else []
+        names = [name for name in audit.names(CLOSED) if MANIFEST.fullmatch(name)]
         if not names:
             return Manifest()
         try:
@@ -107,11 +108,14 @@ def unclosed(manifest: Manifest) -> Manifest:
 def commit(audit: Storage, manifest: Manifest) -> Manifest:
     """Make a manifest visible, then delete every file that it does not name. The caller holds the lock."""
     numbered = replace(manifest, number=manifest.number + 1)
+    # Listed before: whoever stalls deletes nothing that its successor adds.
+    superseded = unnamed(audit, numbered)
     staged = f"{STAGED}{uuid4()}"
-    audit.make_folder(STAGING)
-    audit.write(staged, msgspec.json.encode(numbered))
-    audit.publish(staged, f"{CLOSED}/manifest-{numbered.number:012}.json")
-    delete_unnamed(audit, numbered)
+    audit.staging.make_folder()
+    audit.staging.write(staged, msgspec.json.encode(numbered))
+    audit.publish({staged: f"{CLOSED}/manifest-{numbered.number:012}.json"})
+    for file in superseded:
+        audit.delete(file)
     return numbered
 
 
@@ -124,7 +128,7 @@ def delete_unnamed(audit: Storage, manifest: Manifest) -> None:
 def unnamed(audit: Storage, manifest: Manifest) -> list[str]:
     """The files of the materialised tables that the manifest does not name, and older manifests."""
     named = manifest.named() | {f"{CLOSED}/manifest-{manifest.number:012}.json"}
-    folders = [folder for folder in (*CLOSED_TABLES, CLOSED) if audit.is_folder(folder)]
+    folders = (*CLOSED_TABLES, CLOSED)
     return [path for folder in folders for file in audit.files(folder, "") if (path := f"{folder}/{file}") not in named]
 
 
@@ -156,13 +160,22 @@ def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
 
 
 def read_files(
-    session: SparkSession, audit: Storage, table: str, schema: StructType, paths: Sequence[str]
+    session: SparkSession, audit: Storage, table: str, schema: StructType, paths: Sequence[str] | None = None
 ) -> DataFrame:
-    """The rows of files or date folders of a table, with `event_date`. `paths` are relative to the audit log."""
+    """The rows of a table, with `event_date`: of its files or date folders `paths`, relative to the audit log; None: of all.
+
+    Columns that an older file lacks are null, columns of a newer schema are not shown.
+    """
     schema = with_event_date(schema)
-    if not paths:
+    if not (audit.is_folder(table) if paths is None else paths):
         return no_rows(session, schema)
+    found = audit.selected(table, paths)
     reader = session.read.schema(schema).options(basePath=audit.full_url(table), **ONLY_PARQUET)
     with listing_here(session, audit):
-        # INSERT INTO could write to a view of the files, but not to a query over them.
-        return reader.parquet(*(audit.to_read(path) for path in paths)).select("*")
+        rows = reader.parquet(*map(audit.to_read, found.paths))
+    if found.dates is not None:
+        rows = rows.where(F.col(EVENT_DATE).isin([*found.dates]))
+    if found.hidden:
+        rows = rows.where(~F.col("_metadata.file_name").isin([*found.hidden]))
+    # INSERT INTO could write to a view of the files, but not to a query over them.
+    return rows.select("*")

@@ -1,30 +1,24 @@
-"""The file system of the audit log: any that Hadoop supports, with stronger guarantees on a local one.
+"""The file system of the audit log: any that Hadoop supports.
 
-A local file system (also NFS) provides a lock that ends with its owner, atomic renames, and data that is on disk before it is visible.
-Elsewhere there is no lock: the scheduler must run one ingest at a time. HDFS renames atomically; an object store copies, and an object is
-visible only when it is complete.
+Elsewhere than on a local file system (`local_storage`) and in an object store (`object_storage`) there is no lock: the scheduler must run
+one ingest at a time. HDFS renames atomically.
 """
 
-import ctypes
-import errno
-import fcntl
-import os
-import shutil
-import stat
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from datetime import UTC, date, datetime
+from functools import cached_property
 from pathlib import Path
 from threading import Event
-from typing import Any, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError, defect
+from sidecar.audit.audit_error import CannotSwapError, defect
 from sidecar.audit.log.paths import check_path, escape_pattern, is_of_file_system
+
+if TYPE_CHECKING:
+    from sidecar.object_store import StoredObject
 
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 PARQUET: Final = ".parquet"
@@ -37,17 +31,20 @@ INGESTING: Final = "_ingesting"
 """Locked as long as an ingest runs, also while it waits for segments: no other ingest may use its checkpoint and its index of ids."""
 STAGING: Final = "_staging"
 """Files that are not visible yet. The next writer deletes what it finds here."""
+_PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 REPLACED: Final = "_replaced"
 """Files that are no longer visible."""
-_REPLACED_SECONDS: Final = 3600.0
-"""The time that a reader has between opening a folder and listing it."""
-_BARRIER: Final = "compacting-"
-_BARRIER_SECONDS: Final = 1.0
-"""The time that a reader has between listing a folder and looking up the listed files: usually it takes microseconds."""
-_LOCK_TIMEOUT_SECONDS: Final = {LOCK: 600.0, INGESTING: 5.0}
-"""A batch or a few dates take minutes; another ingest ends soon only if it was killed."""
-_LOCK_POLL_SECONDS: Final = 0.1
-_PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+
+class Selection(NamedTuple):
+    """What Spark has to read of a table."""
+
+    paths: Sequence[str]
+    """Files and folders, relative to the audit log."""
+    hidden: frozenset[str] = frozenset()
+    """The names of files among them that are not read."""
+    dates: frozenset[date] | None = None
+    """The dates that are read; None: all."""
 
 
 class Storage:
@@ -56,11 +53,15 @@ class Storage:
     What a file system makes by itself (`lost+found`) is not listed.
     """
 
+    local: Path | None = None
+    """The folder's path, if it is on a local file system."""
+
     def __init__(self, spark: SparkSession, url: str) -> None:
         """Raises AuditError when Hadoop cannot read that path."""
         check_path(url)
         context = spark.sparkContext
         jvm: Any = context._jvm  # noqa: SLF001  Hadoop's FileSystem has no Python API
+        self._spark = spark
         self._jvm = jvm
         self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001  the same
         path = jvm.org.apache.hadoop.fs.Path(url)
@@ -68,9 +69,11 @@ class Storage:
         self._root = self._fs.makeQualified(path)
         self.url: str = self._root.toString()
         """The folder's full URL, with its scheme: the same for all spellings of one folder."""
-        uri = self._root.toUri()
-        self.local: Path | None = Path(uri.getPath()) if uri.getScheme() == "file" else None
-        """The folder's path, if it is on a local file system."""
+
+    @cached_property
+    def staging(self) -> "Storage":
+        """The folder of files that are not visible yet. It need not exist."""
+        return Storage(self._spark, self.full_url(STAGING))
 
     def full_url(self, path: str) -> str:
         """The full URL of a path in this folder."""
@@ -79,12 +82,6 @@ class Storage:
     def to_read(self, path: str) -> str:
         """The full URL of a path in this folder, for Spark's readers: they take it for a pattern."""
         return escape_pattern(self.full_url(path))
-
-    def path(self, path: str = "") -> Path:
-        """A path in this folder on a local file system. Raises AuditError on any other."""
-        if self.local is None:
-            raise AuditError(f"{self.url} is not on a local file system")
-        return self.local / path
 
     def relative(self, url: str) -> str:
         """The path in this folder of a full URL."""
@@ -101,17 +98,17 @@ class Storage:
         return {name: is_folder for name, is_folder in found if not is_of_file_system(name)}
 
     def names(self, path: str = "") -> list[str]:
-        """The names in the folder `path`, sorted."""
-        return [*self.entries(path)]
+        """The names in the folder `path`, sorted; none if there is no such folder."""
+        return [*self.entries(path)] if self.is_folder(path) else []
 
     def files(self, path: str, suffix: str) -> list[str]:
-        """The files below `path` whose paths end in `suffix`, sorted, relative to `path`."""
+        """The files below `path` whose paths end in `suffix`, sorted, relative to `path`; none if there is no such folder."""
         return sorted(self.modified(path, suffix))
 
     def modified(self, path: str, suffix: str) -> dict[str, datetime]:
         """When each of the `files` was last modified."""
-        if self.local:
-            return dict(_modified(self.local / path, suffix))
+        if not self.is_folder(path):
+            return {}
         folder = self._path(path)
         found, listing = {}, self._fs.listFiles(folder, True)
         while listing.hasNext():
@@ -121,21 +118,22 @@ class Storage:
                 found[file] = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
         return found
 
+    def objects(self, suffix: str) -> "Sequence[StoredObject] | None":  # noqa: ARG002  there are none here
+        """In an object store: all objects whose names end in `suffix`. Else None."""
+        return None
+
+    def sizes(self, path: str) -> dict[str, int]:
+        """The size in bytes of each regular file in the folder `path`."""
+        statuses = [status for status in self._fs.listStatus(self._path(path)) if status.isFile()]
+        found = {str(status.getPath().getName()): int(status.getLen()) for status in statuses}
+        return {name: size for name, size in found.items() if not is_of_file_system(name)}
+
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
-        if self.local:
-            return (self.local / path).stat().st_size
         return int(self._fs.getFileStatus(self._path(path)).getLen())
 
     def chunks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of a file, at most `size` bytes at a time. Raises OSError; what Java raises if the file is not local."""
-        if self.local:
-            # Opening a pipe would block forever.
-            if not stat.S_ISREG((self.local / path).stat().st_mode):
-                raise OSError(errno.EINVAL, "it is no file")
-            with (self.local / path).open("rb") as file:
-                yield from iter(partial(file.read, size), b"")
-            return
+        """The content of a file, at most `size` bytes at a time. Raises OSError, or what Java raises."""
         with closing(self._fs.open(self._path(path))) as stream:
             yield from iter(lambda: bytes(stream.readNBytes(size)), b"")
 
@@ -145,9 +143,6 @@ class Storage:
 
     def write(self, path: str, content: bytes) -> None:
         """Write a small file, where no reader looks yet."""
-        if self.local:
-            (self.local / path).write_bytes(content)
-            return
         with closing(self._fs.create(self._path(path))) as stream:
             stream.write(content)
 
@@ -160,108 +155,55 @@ class Storage:
         """Delete `path` and everything below it, if it exists."""
         self._fs.delete(self._path(path), True)
 
-    def publish(self, file: str, target: str) -> None:
-        """Make a finished file visible at `target`: readers see all of it or nothing, also after a power failure."""
-        parent = target.rpartition("/")[0]
-        self.make_folder(parent)
-        if self.local:
-            _sync(self.local / file)
-            (self.local / file).rename(self.local / target)
-            for folder in (self.local / target).relative_to(self.local).parents:
-                _sync(self.local / folder)
-        elif not self._fs.rename(self._path(file), self._path(target)):
-            raise OSError(f"{self.full_url(file)} cannot be renamed to {self.full_url(target)}")
-
-    def replace(self, files: Mapping[str, str]) -> None:
-        """Atomically replace the content of each folder by one finished file, also after a power failure.
-
-        For two seconds around the swap, reads of the folders fail: each contains a barrier, which is not a Parquet file. A reader that
-        listed a folder before the barrier has a second to open the old files; one that listed the barrier finds it after the swap too, and
-        fails instead of finding nothing. The next owner of the lock removes leftover barriers. The previous content is kept until
-        `delete_replaced`. Only on a local file system; raises CannotSwapError if it cannot swap folders.
-        """
-        barrier = f"{_BARRIER}{uuid4()}.parquet"
-        prepared = {self.path(folder): self._prepared(folder, file, barrier) for folder, file in files.items()}
-        try:
-            for target, aside in prepared.items():
-                (target / barrier).hardlink_to(aside / barrier)
-            time.sleep(_BARRIER_SECONDS)
-            for target, aside in prepared.items():
-                _exchange(aside, target)
-            for parent in {path.parent for pair in prepared.items() for path in pair}:
-                _sync(parent)
-            time.sleep(_BARRIER_SECONDS)
-        finally:
-            for target in prepared:
-                (target / barrier).unlink(missing_ok=True)
-                _sync(target)
-
-    def _prepared(self, folder: str, file: str, barrier: str) -> Path:
-        """A new folder with `file` and a barrier, on disk, ready to replace `folder`."""
-        aside = self.path(f"{REPLACED}/{time.time():.0f}-{uuid4()}")
-        aside.mkdir(parents=True)
-        shutil.copymode(self.path(folder), aside)
-        finished = self.path(file).rename(aside / Path(file).name)
-        (aside / barrier).write_text("This date is being compacted: read it again in a moment.\n", encoding="ascii")
-        for path in (finished, aside, aside.parent, self.path()):
-            _sync(path)
-        return aside
-
-    def drop(self, folder: str) -> None:
-        """Delete a folder, atomically for readers if the file system renames or deletes folders atomically."""
-        if self.local:
-            aside = self.local / REPLACED / f"0-{uuid4()}"
-            aside.parent.mkdir(exist_ok=True)
-            (self.local / folder).rename(aside)
-            _sync((self.local / folder).parent)
-            shutil.rmtree(aside)
-        else:
-            self.delete(folder)
-
-    def delete_replaced(self) -> None:
-        """Delete folders that were replaced more than an hour ago."""
-        oldest = time.time() - _REPLACED_SECONDS
-        for aside in self.path(REPLACED).glob("*-*"):
-            if float(aside.name.partition("-")[0]) < oldest:
-                shutil.rmtree(aside)
+    def publish(self, files: Mapping[str, str]) -> None:
+        """Make finished files in `staging` visible, each at its target: readers see all of it or nothing, also after a power failure."""
+        for staged, target in files.items():
+            self.make_folder(target.rpartition("/")[0])
+            source = self.staging._path(staged)  # noqa: SLF001  of the same class
+            if not self._fs.rename(source, self._path(target)):
+                raise OSError(f"{self.staging.full_url(staged)} cannot be renamed to {self.full_url(target)}")
 
     def check_replace(self) -> None:
         """Raise CannotSwapError if this file system cannot `replace`."""
-        one, other = (self.path(f"{STAGING}/{uuid4()}") for _ in range(2))
-        for folder in (one, other):
-            folder.mkdir(parents=True)
-        _exchange(one, other)
-        for folder in (one, other):
-            folder.rmdir()
+        raise CannotSwapError(
+            f"cannot compact {self.url}: files can be replaced without a reader seeing a wrong count on a local file system and in "
+            "object stores only"
+        )
 
-    def is_locked(self, name: str = LOCK) -> bool:
-        """Whether a process owns that lock; False on a remote file system, where there is none."""
-        if self.local is None or not (self.local / name).exists():
-            return False
-        with (self.local / name).open("rb") as lock:
-            return not _try_lock(lock.fileno())
+    def replace(self, files: Mapping[str, str]) -> None:
+        """Replace the content of each folder by one finished file in `staging`, so that no reader counts wrong. See `check_replace`."""
+        raise NotImplementedError
 
-    @contextmanager
-    def locked(self, name: str = LOCK, *, stop: Event | None = None) -> Iterator[None]:
-        """Hold a lock, on a local file system; the kernel frees the lock of a dead owner.
+    def drop(self, folder: str) -> None:
+        """Delete a folder, atomically for readers if the file system renames or deletes folders atomically."""
+        self.delete(folder)
+
+    def delete_replaced(self) -> None:
+        """Delete what was replaced, and what no reader can be reading any more."""
+
+    def is_locked(self, name: str = LOCK) -> bool:  # noqa: ARG002  there is none here
+        """Whether a process owns that lock; False where there is none."""
+        return False
+
+    def locked(self, name: str = LOCK, *, stop: Event | None = None) -> AbstractContextManager[None]:  # noqa: ARG002  there is none here
+        """Hold a lock, where there is one.
 
         Raises AuditError when another process holds it for too long, StoppedError when `stop` is set first.
         """
-        if self.local is None:
-            yield
-            return
-        stop = stop or Event()
-        with (self.local / name).open("ab") as lock:
-            deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS[name]
-            while not _try_lock(lock.fileno()):
-                if time.monotonic() >= deadline:
-                    raise AuditError(f"another ingest or compaction is running in {self.url}: run one at a time")
-                if stop.wait(_LOCK_POLL_SECONDS):
-                    raise StoppedError(f"stopped while waiting for {self.url}")
-            if name == LOCK:
-                for barrier in self.local.glob(f"*/*/{_BARRIER}*"):
-                    barrier.unlink()
-            yield
+        return nullcontext()
+
+    @contextmanager
+    def reading(self) -> Iterator["Storage"]:
+        """This folder at one moment, to plan queries in the block. Raises AuditError if that cannot be had; then it can be tried again."""
+        yield self
+
+    def unfinished(self) -> list[str]:
+        """What stands for a replacement of files that has not ended. See `reading`."""
+        return []
+
+    def selected(self, table: str, paths: Collection[str] | None) -> Selection:
+        """What Spark has to read of a table for its files or date folders `paths`; None: for all."""
+        return Selection([table] if paths is None else [*paths])
 
     def parquet_schema(self, path: str) -> str | None:
         """Spark's schema in the footer of a Parquet file, as JSON; None if Spark did not write it. Raises when the footer is damaged."""
@@ -311,51 +253,3 @@ def listing_here(session: SparkSession, storage: Storage) -> Iterator[None]:
             session.conf.unset(_PARALLEL_LISTING)
         else:
             session.conf.set(_PARALLEL_LISTING, before)
-
-
-def _modified(top: Path, suffix: str) -> Iterator[tuple[str, datetime]]:
-    """The files below a folder and when each was modified. Skips what is deleted meanwhile or not readable (`Path.rglob` raises)."""
-
-    def unless_skipped(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError | PermissionError):
-            raise error
-
-    for folder, folders, names in os.walk(top, onerror=unless_skipped):
-        folders[:] = [name for name in folders if not is_of_file_system(name)]
-        for file in (Path(folder, name) for name in names if not is_of_file_system(name)):
-            try:
-                status = file.stat()
-            except OSError:
-                continue
-            if stat.S_ISREG(status.st_mode) and file.as_posix().endswith(suffix):
-                yield file.relative_to(top).as_posix(), datetime.fromtimestamp(status.st_mtime, UTC)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Swap two folders atomically."""
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux only
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if renameat2 and renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
-        return
-    error = ctypes.get_errno() if renameat2 else errno.ENOSYS
-    if error in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EXDEV}:
-        raise CannotSwapError(
-            f"cannot compact: the file system of {other.parent} cannot swap two folders at once; ext4, XFS and tmpfs can"
-        )
-    raise OSError(error, os.strerror(error), str(other))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

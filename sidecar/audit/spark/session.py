@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sidecar.audit.audit_error import AuditError, reason
 from sidecar.audit.spark import class_archive
 from sidecar.audit.spark.compilers import Run, options
+from sidecar.audit.spark.connector import connector_jars
 from sidecar.audit.spark.jvm import Jvm
 from sidecar.audit.spark.scratch import scratch_folder
 
@@ -66,11 +67,13 @@ def spark_session(
     conf: Mapping[str, str] | None = None,
     *,
     run: Run = Run.SMALL,
+    object_store: bool = False,
     write_archive: Path | None = None,
 ) -> "Iterator[SparkSession]":
     """A Spark session with the audit's settings, on all cores of this machine unless `master` or `conf` name another master.
 
-    `master` and `conf` are those of spark-submit; `conf` overrides every default. `run`: how much is read (`compilers.run_over`).
+    `master` and `conf` are those of spark-submit; `conf` overrides every default. `run`: how much is read (`log.workload`).
+    `object_store`: with the connector for S3, if it is there (`connector_jars`).
     Spark writes nothing to standard output, and writes to standard error only with a `spark.log.level` in `conf`. The JVM ends with the
     block; then it writes the classes that it has loaded to `write_archive`. Must not be nested, nor used beside another active Spark
     context. Raises AuditError when Spark cannot start.
@@ -80,6 +83,8 @@ def spark_session(
     local = where == "local" or where.startswith("local[")
     java = {"spark.driver.extraJavaOptions": options(run)}
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS | java if local else {})
+    if object_store and not any(key.startswith("spark.jars") for key in given) and (jars := connector_jars()):
+        defaults |= {"spark.jars": ",".join(jar.as_uri() for jar in jars)}
     environment = LOCAL_ENVIRONMENT if local else {}
     silent = "spark.log.level" not in given
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.

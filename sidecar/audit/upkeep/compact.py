@@ -5,7 +5,6 @@ atomically is not enough: see `Storage.replace` (docs/adr/0009-compaction.md).
 """
 
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
@@ -18,10 +17,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, CannotSwapError, defect, failing_to
+from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, defect, failing_to
 from sidecar.audit.log.audit_log import dates_before, open_audit_log
-from sidecar.audit.log.paths import is_of_file_system
-from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, STAGING, Storage
+from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, Storage
 from sidecar.audit.log.tables import TABLES
 
 _log = logging.getLogger("sidecar.audit")
@@ -76,10 +74,6 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
     """
     today = datetime.now(UTC).date()
     with open_audit_log(spark, audit, "compact") as (session, folder):
-        if folder.local is None:
-            raise CannotSwapError(
-                f"cannot compact {audit}: only a local file system can swap files without a reader seeing a wrong count"
-            )
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to compare whole rows
         with folder.locked():
             _clear_staging(folder)
@@ -126,27 +120,27 @@ def _compact_together(
 
 
 def _clear_staging(folder: Storage) -> None:
-    folder.delete(STAGING)
-    folder.make_folder(STAGING)
+    for name in folder.staging.names():
+        folder.staging.delete(name)
 
 
 def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:
     """Stage one file with the rows of a date; None when the date has a single file. Raises _UnfitError when it cannot be compacted."""
-    files = _files(audit.path(path))
+    files = _files(audit, path)
     if len(files) <= 1:
         return None
     _log.debug("compacting %d files of %s", len(files), path)
-    size = sum(file.st_size for file in files.values())
+    size = sum(files.values())
     try:
         rows = session.read.options(mergeSchema=True, **ONLY_PARQUET).parquet(audit.to_read(path))
     except Exception as error:
         raise _UnfitError(_damaged_footer(audit, path, files) or defect(error)) from error
-    staged = f"{STAGING}/{uuid4()}"
+    staged = str(uuid4())
     with failing_to(f"compact {audit.full_url(path)}"):
         order = TABLES[path.partition("/")[0]].order
-        digest = _write(rows, audit.full_url(staged), order, ids=size // _ROW_BYTES)
-        (file,) = audit.files(staged, PARQUET)
-        size_after = audit.size(f"{staged}/{file}")
+        digest = _write(rows, audit.staging.full_url(staged), order, ids=size // _ROW_BYTES)
+        (file,) = audit.staging.files(staged, PARQUET)
+        size_after = audit.staging.size(f"{staged}/{file}")
     return _Rewritten(f"{staged}/{file}", len(files), size, size_after, rows.schema, digest)
 
 
@@ -154,7 +148,7 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
     """Read the staged files, those with the same columns together. Raises AuditError if one has not the rows that were read before."""
     digests = dict[str, Mapping[str, int | None]]()
     for schema in {new.schema.json(): new.schema for new in rewritten.values()}.values():
-        urls = [audit.to_read(new.file) for new in rewritten.values() if new.schema == schema]
+        urls = [audit.staging.to_read(new.file) for new in rewritten.values() if new.schema == schema]
         rows = session.read.schema(schema).parquet(*urls).select("*", F.col("_metadata.file_name").alias(_FILE))
         for row in rows.groupBy(_FILE).agg(*_digest(schema.names)).collect():
             digests[row[_FILE]] = {name: value for name, value in row.asDict().items() if name != _FILE}
@@ -165,14 +159,13 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
             raise AuditError(f"cannot compact {audit.full_url(path)}: {problem}")
 
 
-def _files(folder: Path) -> dict[str, os.stat_result]:
-    """The files of a date. Raises _UnfitError when one is not of an audit log."""
-    files = {}
-    for file in (entry for entry in folder.iterdir() if not is_of_file_system(entry.name)):
-        if file.suffix != PARQUET or not file.is_file():
-            raise _UnfitError(f"{file.name} in it is not of an audit log")
-        files[file.name] = file.stat()
-    return files
+def _files(audit: Storage, path: str) -> dict[str, int]:
+    """The files of a date, and their sizes. Raises _UnfitError when one is not of an audit log."""
+    sizes = audit.sizes(path)
+    for name in audit.names(path):
+        if not name.endswith(PARQUET) or name not in sizes:
+            raise _UnfitError(f"{name} in it is not of an audit log")
+    return sizes
 
 
 def _damaged_footer(audit: Storage, path: str, files: Iterable[str]) -> str | None:

@@ -50,6 +50,7 @@ class Fold:
         """`listed`: the files of each source table, by date. Of some `clusters`, the rows of the others are those of `manifest`."""
         self._session = session
         self._audit = audit
+        self._staging = audit.staging
         self._listed = listed
         self._clusters = clusters
         self._manifest = manifest
@@ -69,7 +70,7 @@ class Fold:
             for table, view in (("failovers", "_failovers"), ("availability_days", "_days")):
                 define(self._session, view, begin, end)
                 self._stage(self._session.table(view), table, folder, since, last)
-            for path in self._audit.files(folder, PARQUET):
+            for path in self._staging.files(folder, PARQUET):
                 table, day, _ = path.split("/") if path.count("/") == 2 else ("", "", "")
                 if table in CLOSED_TABLES:
                     found = date.fromisoformat(day.removeprefix(f"{EVENT_DATE}="))
@@ -78,7 +79,7 @@ class Fold:
 
     def carry_of(self, folded: Folded) -> DataFrame:
         """What matters after the end of the staged dates."""
-        return self._session.read.schema(CARRY).parquet(self._audit.to_read(folded.carry))
+        return self._session.read.schema(CARRY).parquet(self._staging.to_read(folded.carry))
 
     def merged_carry(self, folded: Folded) -> str:
         """The staged file with what matters after the end of the staged dates, of all clusters."""
@@ -88,7 +89,7 @@ class Fold:
             merged = replace(folded, carry=f"{folded.carry}-merged")
             self._write_carry(others.unionByName(self.carry_of(folded)), merged.carry)
             folded = merged
-        (file,) = self._audit.files(folded.carry, PARQUET)
+        (file,) = self._staging.files(folded.carry, PARQUET)
         return f"{folded.carry}/{file}"
 
     def _register(self, first: date, last: date, carry: DataFrame, begin: datetime, end: datetime) -> None:
@@ -103,8 +104,8 @@ class Fold:
     def _stage_stretches(self, folder: str, end: datetime) -> DataFrame:
         """What follows reads the result instead of computing it again."""
         path = f"{folder}/stretches"
-        self._session.table("_stretches").write.parquet(self._audit.full_url(path))
-        stretches = self._session.read.parquet(self._audit.to_read(path))
+        self._session.table("_stretches").write.parquet(self._staging.full_url(path))
+        stretches = self._session.read.parquet(self._staging.to_read(path))
         stretches.createOrReplaceTempView("_stretches")
         limits = stretches.select("cluster_id").distinct().withColumn("until", F.lit(end))
         limits.createOrReplaceTempView("_limits")
@@ -117,7 +118,7 @@ class Fold:
     def _write_carry(self, rows: DataFrame, folder: str) -> None:
         typed = rows.select([F.col(field.name).cast(field.dataType) for field in CARRY])
         ordered = typed.coalesce(1).sortWithinPartitions("cluster_id", "role", "component", "job_id", "at")
-        ordered.write.parquet(self._audit.full_url(folder))
+        ordered.write.parquet(self._staging.full_url(folder))
 
     def _source(self, table: str, first: date, last: date) -> DataFrame:
         paths = [path for day in days(first, last) for path in self._listed[table].get(day, ())]
@@ -133,4 +134,4 @@ class Fold:
             stored = read_closed(self._session, self._audit, self._manifest, table, since, last)
             rows = rows.unionByName(stored.where(~F.col("cluster_id").isin([*self._clusters])))
         dated = rows.repartition(EVENT_DATE).sortWithinPartitions(EVENT_DATE, *ORDER[table])
-        dated.write.partitionBy(EVENT_DATE).parquet(self._audit.full_url(f"{folder}/{table}"))
+        dated.write.partitionBy(EVENT_DATE).parquet(self._staging.full_url(f"{folder}/{table}"))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.log.audit_log import date_folder, date_of, dates_of, open_audit_log
+from sidecar.audit.log.audit_log import dates_of, open_audit_log
 from sidecar.audit.log.closed_tables import (
     CLOSED_TABLES,
     STAGED,
@@ -28,7 +28,8 @@ from sidecar.audit.log.closed_tables import (
 )
 from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest, Source, days
 from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE
-from sidecar.audit.log.storage import PARQUET, STAGING, Storage
+from sidecar.audit.log.storage import PARQUET, Storage
+from sidecar.audit.log.tables import date_folder, date_of
 from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.audit.upkeep.fold import Fold, Folded
 
@@ -179,16 +180,16 @@ class Closing:
 
     def _publish(self, manifest: Manifest, done: Iterable[Folded], carries: Mapping[date, str]) -> None:
         """Make staged files visible, then the manifest that names them."""
-        files = dict(manifest.files)
+        files, visible = dict(manifest.files), dict[str, str]()
         for folded in done:
             for day in days(folded.first, folded.last):
-                files[day] = {
-                    table: self._visible(staged, f"{date_folder(table, day)}/{uuid4()}{PARQUET}")
-                    for table, staged in folded.files.get(day, {}).items()
-                }
+                staged = folded.files.get(day, {})
+                files[day] = {table: f"{date_folder(table, day)}/{uuid4()}{PARQUET}" for table in staged}
+                visible.update({staged[table]: target for table, target in files[day].items()})
         kept = {day: file for day, file in manifest.carries.items() if self._is_needed(day, manifest)}
-        for day, staged in carries.items():
-            kept[day] = self._visible(staged, f"{CLOSED}/carry-{day}-{uuid4()}{PARQUET}")
+        for day, carry in carries.items():
+            kept[day] = visible[carry] = f"{CLOSED}/carry-{day}-{uuid4()}{PARQUET}"
+        self._audit.publish(visible)
         files = {day: named for day, named in files.items() if named}
         self.manifest = commit(self._audit, replace(manifest, files=files, carries=kept))
         self._delete_staged()
@@ -199,13 +200,9 @@ class Closing:
         tune(self._session, chain(map(self._audit.size, files), *map(sizes_to_read, carried)))
 
     def _delete_staged(self) -> None:
-        for name in self._audit.names(STAGING) if self._audit.is_folder(STAGING) else []:
-            if f"{STAGING}/{name}".startswith(STAGED):
-                self._audit.delete(f"{STAGING}/{name}")
-
-    def _visible(self, staged: str, target: str) -> str:
-        self._audit.publish(staged, target)
-        return target
+        for name in self._audit.staging.names():
+            if name.startswith(STAGED):
+                self._audit.staging.delete(name)
 
     @staticmethod
     def _is_needed(day: date, manifest: Manifest) -> bool:
@@ -242,7 +239,7 @@ class Closing:
 def _listed(audit: Storage, table: str, base: date | None) -> dict[date, list[str]]:
     """The files of a table that have not expired, by date, relative to the audit log."""
     listed = dict[date, list[str]]()
-    for file in audit.files(table, PARQUET) if audit.is_folder(table) else []:
+    for file in audit.files(table, PARQUET):
         day = date_of(file.partition("/")[0])
         if day is not None and (base is None or day > base):
             listed.setdefault(day, []).append(f"{table}/{file}")

@@ -13,6 +13,7 @@ from sidecar.audit.ingest.inspection import Inspection, inspect
 from sidecar.audit.ingest.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.ingest.spool import SUFFIX, name_problem
 from sidecar.audit.log.audit_log import dates_before, open_audit_log, table_names
+from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
 from sidecar.audit.upkeep.materialize import Closing
 
@@ -54,7 +55,7 @@ def _expire_answers(session: SparkSession, audit: Storage, oldest: date) -> None
 
 def _expire_segments(session: SparkSession, audit: Storage, spool_url: str, oldest: date) -> tuple[int, int]:
     """Delete expired segments that were ingested; returns how many were deleted, and how many expired ones were kept."""
-    spool = Storage(session, spool_url)
+    spool = open_storage(session, spool_url)
     if not spool.is_folder():
         raise AuditError(f"cannot expire segments of {spool_url}: there is no such folder")
     old = [file for file, sealed in spool.modified("", SUFFIX).items() if sealed.date() < oldest]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.audit_error import defect
-from sidecar.audit.log.audit_log import date_of, open_audit_log, table_names
+from sidecar.audit.audit_error import ChangedError, defect
+from sidecar.audit.log.audit_log import open_audit_log, table_names
 from sidecar.audit.log.paths import is_of_file_system
 from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage
-from sidecar.audit.log.tables import ENTRIES, TABLES
+from sidecar.audit.log.tables import ENTRIES, TABLES, date_of
 from sidecar.audit.upkeep.verify_closed import check_closed, differences
 from sidecar.core.counted import counted
 
@@ -41,12 +42,17 @@ def verify(spark: SparkSession, audit: str, *, deep: bool = False) -> VerifyResu
     with open_audit_log(spark, audit, "verify") as (session, folder):
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to decode every column
         session.conf.set("parquet.page.verify-checksum.enabled", True)
-        findings = [*_foreign_entries(folder)]
+        findings, unfinished = [*_foreign_entries(folder)], _unfinished(folder)
         checks = [_checked(session, folder, table) for table in table_names(folder)]
         files, rows, closed = check_closed(session, folder)
         findings += closed
         if deep and not closed:
             findings += differences(session, audit)
+        findings += (
+            f"{path}: a replacement of files that has not ended; if its writer died, the next one completes it"
+            for path in unfinished
+            if path in _unfinished(folder)  # there was time to end
+        )
     return VerifyResult(
         files=files + sum(check.files for check in checks),
         rows=rows + sum(check.rows for check in checks),
@@ -59,18 +65,26 @@ def _foreign_entries(audit: Storage) -> Iterator[str]:
         if name not in ENTRIES:
             yield f"{name}: not of an audit log"
     writing = audit.is_locked() or audit.is_locked(INGESTING)  # then the staged files are in use
-    if audit.is_folder(STAGING) and audit.names(STAGING) and not writing:
+    if audit.names(STAGING) and not writing:
         yield f"{STAGING}: leftovers of an ingest or a compaction that died; the next one removes them"
 
 
 def _checked(session: SparkSession, audit: Storage, table: str) -> "_TableCheck":
     """A check of a table; repeated if there are findings and a concurrent ingest or compaction may have caused them."""
     for _ in range(_ATTEMPTS):
-        found = _TableCheck(session, audit, table)
-        found.check()
-        if not found.findings or audit.files(table, "") == found.listed:
-            break
+        with suppress(ChangedError), audit.reading() as now:
+            found = _TableCheck(session, now, table)
+            found.check()
+        with suppress(ChangedError), audit.reading() as now:
+            if not found.findings or now.files(table, "") == found.listed:
+                break
     return found
+
+
+def _unfinished(audit: Storage) -> list[str]:
+    with suppress(ChangedError), audit.reading() as now:
+        return now.unfinished()
+    return []
 
 
 class _TableCheck:

@@ -10,6 +10,7 @@ from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.ask.registration import register_views
 from sidecar.audit.audit_error import AuditError, defect
 from sidecar.audit.log.closed_tables import CARRY, CLOSED_TABLES, read_closed, read_manifest, unnamed
+from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest
 from sidecar.audit.log.schema import EVENT_DATE
 from sidecar.audit.log.storage import Storage
@@ -85,7 +86,7 @@ def differences(session: SparkSession, audit: str) -> Iterator[str]:
 
     Late records that are not materialised yet are differences, too.
     """
-    last = read_manifest(Storage(session, audit)).last
+    last = read_manifest(open_storage(session, audit)).last
     stored, expected = (_views(session, audit, from_scratch=from_scratch) for from_scratch in (False, True))
     tune(session, (size for table in SOURCES for size in sizes_to_read(session.table(table))))
     for view, day in _DAYS.items():

@@ -1,6 +1,6 @@
 """One writer at a time in an object store, where no lock ends with its owner.
 
-The lock is a log: objects `_lock/0000000000000001.json`, each put only where there is none, of which the last one counts. Whoever adds
+A lock is a log: objects `_lock/0000000000000001.json`, each put only where there is none, of which the last one counts. Whoever adds
 the next one has changed the lock; whoever finds that it exists has lost it. That needs nothing of a store but what the spool needs too.
 
 A holder adds one every ten seconds. One that has not for thirty, by the clock of whoever waits, may be replaced; one whose process is
@@ -25,16 +25,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.audit.audit_error import AuditError, StoppedError
-from sidecar.audit.log.storage import LOCK
+from sidecar.audit.log.storage import INGESTING, LOCK
 from sidecar.object_store import ObjectStore
 
 _log = logging.getLogger("sidecar.audit")
 
 _RENEW_SECONDS: Final = 10.0
 _EXPIRES_SECONDS: Final = 30.0
-_TIMEOUT_SECONDS: Final = 600.0
+_TIMEOUT_SECONDS: Final = {LOCK: 600.0, INGESTING: 60.0}
+"""A batch or a few dates take minutes; another ingest ends soon only if it was killed."""
 _POLL_SECONDS: Final = 1.0
-_ENTRY: Final = re.compile(rf"{LOCK}/(\d{{16}})\.json")
+_ENTRY: Final = re.compile(r"\d{16}\.json")
 
 
 class Process(Struct, frozen=True):
@@ -87,12 +88,12 @@ def _started(pid: int) -> str:
 
 
 @contextmanager
-def writer_lock(store: ObjectStore, stop: Event | None = None) -> Iterator["WriterLock"]:
-    """Hold the lock of an audit log.
+def writer_lock(store: ObjectStore, name: str = LOCK, stop: Event | None = None) -> Iterator["WriterLock"]:
+    """Hold a lock of an audit log.
 
-    Raises AuditError if another writer holds it for ten minutes, StoppedError if `stop` is set first, OSError if the store does not answer.
+    Raises AuditError if another process holds it for too long, StoppedError if `stop` is set first, OSError if the store does not answer.
     """
-    lock = WriterLock(store)
+    lock = WriterLock(store, name)
     lock.acquire(stop or Event())
     renewing = threading.Thread(target=lock.renew_until_released, name="lock", daemon=True)
     renewing.start()
@@ -106,8 +107,11 @@ def writer_lock(store: ObjectStore, stop: Event | None = None) -> Iterator["Writ
 class WriterLock:
     """The lock of one audit log, held by this process."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, name: str = LOCK) -> None:
         self._store = store
+        self._name = name
+        self.first_number = 0
+        """The number of the entry with which it was acquired: greater than all of earlier holders."""
         self._guard = threading.Lock()
         self._number = 0
         self._state = _State(this_process())
@@ -121,7 +125,7 @@ class WriterLock:
 
     def acquire(self, stop: Event) -> None:
         """Wait for the lock. See `writer_lock`."""
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS[self._name]
         watched, since = -1, 0.0
         while True:
             number, state = self._latest()
@@ -132,11 +136,17 @@ class WriterLock:
                 self._number, self._state = number, replace(self._state, announced=state.announced)
                 with suppress(_LostError):
                     self._append(self._state)
+                    self.first_number = self._number
                     return
             elif time.monotonic() >= deadline:
                 raise AuditError(f"another ingest or compaction is running in {self._store.url}: run one at a time")
             if stop.wait(_POLL_SECONDS):
                 raise StoppedError(f"stopped while waiting for {self._store.url}")
+
+    def is_held(self) -> bool:
+        """Whether a process holds it that may be alive."""
+        holder = self._latest()[1].holder
+        return holder is not None and not holder.has_ended()
 
     def announce(self, files: Iterable[str]) -> None:
         """Record which files are about to be added; none: all were. Raises AuditError if another writer has replaced this one."""
@@ -181,7 +191,7 @@ class WriterLock:
         """Add an entry to the log. Raises _LostError if another process did."""
         number = self._number + 1
         try:
-            self._store.create(_entry(number), msgspec.json.encode(state))
+            self._store.create(self._entry(number), msgspec.json.encode(state))
         except FileExistsError as error:
             if self._latest_holder(number) != self._state.holder:
                 raise _LostError from error
@@ -194,7 +204,7 @@ class WriterLock:
         self._number = number
         for old in numbers[:-1]:
             with suppress(OSError):
-                self._store.delete(_entry(old))
+                self._store.delete(self._entry(old))
 
     def _latest_holder(self, number: int) -> Process | None:
         latest, state = self._latest()
@@ -203,24 +213,24 @@ class WriterLock:
     def _latest(self) -> tuple[int, _State]:
         while numbers := self._numbers():
             try:
-                return numbers[-1], _STATE.decode(self._store.read(_entry(numbers[-1])))
+                return numbers[-1], _STATE.decode(self._store.read(self._entry(numbers[-1])))
             except FileNotFoundError:
                 continue  # there is a newer one
             except msgspec.DecodeError as error:
-                path = f"{self._store.url}/{_entry(numbers[-1])}"
+                path = f"{self._store.url}/{self._entry(numbers[-1])}"
                 raise AuditError(f"{path} is not of an audit log: remove it") from error
         return 0, _State()
 
     def _numbers(self) -> list[int]:
-        return sorted(int(match[1]) for found in self._store.list(LOCK) if (match := _ENTRY.fullmatch(found.path)))
+        names = (found.path.rpartition("/")[2] for found in self._store.list(self._name))
+        return sorted(int(name.partition(".")[0]) for name in names if _ENTRY.fullmatch(name))
+
+    def _entry(self, number: int) -> str:
+        return f"{self._name}/{number:016d}.json"
 
 
 class _LostError(Exception):
     """Another process has added the entry."""
-
-
-def _entry(number: int) -> str:
-    return f"{LOCK}/{number:016d}.json"
 
 
 def taken_over(url: str) -> AuditError:

@@ -1,0 +1,288 @@
+"""An audit log, or a spool, in an object store.
+
+What decides is asked of the store itself, in few requests: listings, small objects, and each change of what readers see. Spark reads and
+writes rows by Hadoop's connector. Nothing that a writer does late, because it stalled, makes a reader wrong (`writer_lock`).
+"""
+
+import mmap
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from threading import Event
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from sidecar.audit.audit_error import AuditError, ChangedError
+from sidecar.audit.log.bucket.connection import connect
+from sidecar.audit.log.bucket.replacement import (
+    Replacement,
+    invisible,
+    name_behind,
+    put_barrier,
+    read_barriers,
+    settle,
+)
+from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_lock
+from sidecar.audit.log.local_storage import LocalStorage
+from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
+from sidecar.audit.log.tables import TABLES, date_of
+from sidecar.object_store import ObjectStore, StoredObject
+
+_T = TypeVar("_T")
+
+_AT_ONCE: Final = 8
+"""Requests."""
+_FEW: Final = 8
+"""Files or folders that Spark looks up one by one; of more, it lists the table."""
+
+
+class ObjectStorage(Storage):
+    """A folder in an object store."""
+
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        """Connects to nothing. Raises AuditError when the URL cannot be used."""
+        self._store: ObjectStore = connect(spark, url)
+        super().__init__(spark, url)
+        self.url = self._store.url
+        self._lock: WriterLock | None = None
+        self._staging: Storage | None = None
+
+    @property
+    def staging(self) -> Storage:
+        """Where Spark puts files first: on this machine, if all of Spark is here, else below the log, for the holder of the lock."""
+        if self._staging is None:
+            if str(self._spark.sparkContext.master).startswith("local"):
+                scratch = self._jvm.System.getProperty("java.io.tmpdir")
+                self._staging = LocalStorage(self._spark, f"{Path(scratch, f'staging-{uuid4()}').as_uri()}")
+            else:
+                self._staging = ObjectStorage(self._spark, f"{self.url}/{STAGING}/{self._held.first_number:016d}")
+        return self._staging
+
+    @property
+    def _held(self) -> WriterLock:
+        if self._lock is None:
+            raise AuditError(f"{self.url} is not locked")
+        return self._lock
+
+    def is_folder(self, path: str = "") -> bool:
+        return next(iter(self._listed(path)), None) is not None
+
+    def entries(self, path: str = "") -> dict[str, bool]:
+        return self._store.children(path)
+
+    def modified(self, path: str, suffix: str) -> dict[str, datetime]:
+        start = len(path) + 1 if path else 0
+        return {found.path[start:]: found.modified for found in self._listed(path) if found.path.endswith(suffix)}
+
+    def objects(self, suffix: str) -> Sequence[StoredObject]:
+        return [found for found in self._listed("") if found.path.endswith(suffix)]
+
+    def sizes(self, path: str) -> dict[str, int]:
+        return {found.path.rpartition("/")[2]: found.size for found in self._listed(path)}
+
+    def size(self, path: str) -> int:
+        return self._store.size(path)
+
+    def chunks(self, path: str, size: int) -> Iterator[bytes]:  # noqa: ARG002  of the store's own size
+        return self._store.content(path)
+
+    def read(self, path: str) -> bytes:
+        return self._store.read(path)
+
+    def write(self, path: str, content: bytes) -> None:
+        self._store.put(path, content)
+
+    def make_folder(self, path: str = "") -> None:
+        """There are none."""
+
+    def delete(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._store.delete(path)
+        _in_parallel(self._store.delete, [found.path for found in self._listed(path)])
+
+    def publish(self, files: Mapping[str, str]) -> None:
+        """Make finished files in `staging` visible, each at its target, where there is none yet. Raises AuditError if the lock is lost."""
+        records = [target for target in files.values() if target.partition("/")[0] in TABLES]
+        if records:
+            self._held.announce(records)
+        _in_parallel(lambda file: self._put(*file), files.items())
+        if records:
+            self._held.announce(())
+
+    def replace(self, files: Mapping[str, str]) -> None:
+        """Replace the content of each date's folder by one finished file in `staging`. Raises AuditError if the lock is lost."""
+        self._replace({folder: [staged] for folder, staged in files.items()})
+
+    def drop(self, folder: str) -> None:
+        """Delete a folder: a reader sees all of it or nothing, or fails."""
+        if folder.partition("/")[0] in TABLES:
+            self._replace({folder: []})
+        else:
+            self.delete(folder)
+
+    def check_replace(self) -> None:
+        """Any object store can."""
+
+    def is_locked(self, name: str = LOCK) -> bool:
+        return WriterLock(self._store, name).is_held()
+
+    @contextmanager
+    def locked(self, name: str = LOCK, *, stop: Event | None = None) -> Iterator[None]:
+        """Hold a lock. With that of the log, what a dead holder began is completed or undone."""
+        with writer_lock(self._store, name, stop) as lock:
+            if name != LOCK:
+                yield
+                return
+            self._lock = lock
+            try:
+                self._recover(lock)
+                yield
+            finally:
+                self._lock = self._staging = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Storage]:
+        """The log at one moment. Raises ChangedError if it has changed in the block while it was being changed already."""
+        moment = Moment(self._spark, self.url)
+        yield moment
+        # Two equal listings: at the moment between them, just these files existed. Else a listing of Spark's may have missed a swap.
+        if moment.barriers and Moment(self._spark, self.url).found != moment.found:
+            raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
+
+    def selected(self, table: str, paths: Collection[str] | None) -> Selection:
+        hidden = {path.rpartition("/")[2] for path in self._invisible if path.startswith(f"{table}/")}
+        if paths is None or len(paths) <= _FEW:
+            return Selection([table] if paths is None else [*paths], frozenset(hidden))
+        wanted = {*paths}
+        folders = {path if not path.endswith(PARQUET) else path.rpartition("/")[0] for path in wanted}
+        for found in self._listed(table):
+            folder, _, name = found.path.rpartition("/")
+            if folder in folders and wanted.isdisjoint({folder, found.path}):
+                hidden.add(name)
+        dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
+        return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
+
+    @property
+    def _invisible(self) -> Collection[str]:
+        """Objects that no reader may take for files of the log: none while nobody else writes."""
+        return ()
+
+    def _listed(self, folder: str) -> Iterable[StoredObject]:
+        return self._store.list(folder)
+
+    def _put(self, staged: str, target: str) -> None:
+        self._held.check()
+        with self._content(staged) as content:
+            try:
+                self._store.create(target, content)
+            except FileExistsError as error:  # a successor has occupied the name
+                raise taken_over(self.url) from error
+
+    @contextmanager
+    def _content(self, staged: str) -> Iterator[bytes | memoryview]:
+        """The content of a staged file, mapped: it may be larger than the memory."""
+        if self.staging.local is not None:
+            yield _mapped(self.staging.local / staged)
+            return
+        with tempfile.NamedTemporaryFile() as file:
+            for chunk in self.staging.chunks(staged, 1 << 20):
+                file.write(chunk)
+            file.flush()
+            yield _mapped(Path(file.name))
+
+    def _replace(self, files: Mapping[str, list[str]]) -> None:
+        plans = {folder: self._planned(folder, staged) for folder, staged in files.items()}
+        new = [f"{folder}/{name}" for folder, (_, names) in plans.items() for name in names]
+        if new:
+            self._held.announce(new)
+        _in_parallel(lambda folder: self._replace_one(folder, *plans[folder]), plans)
+        if new:
+            self._held.announce(())
+
+    def _planned(self, folder: str, staged: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The names that go, and the staged file of each name that comes."""
+        old = tuple(self.sizes(folder))
+        return old, {name_behind(old): file for file in staged}
+
+    def _replace_one(self, folder: str, old: tuple[str, ...], new: Mapping[str, str]) -> None:
+        self._held.check()
+        sizes = {name: self.staging.size(staged) for name, staged in new.items()}
+        barrier = put_barrier(self._store, folder, Replacement(old, sizes))
+        for name, staged in new.items():
+            self._put(staged, f"{folder}/{name}")
+        for name in old:
+            self._store.delete(f"{folder}/{name}")
+        self._store.delete(barrier)
+
+    def _recover(self, lock: WriterLock) -> None:
+        """Complete or undo what earlier holders of the lock began."""
+        for name in self._store.children(STAGING):
+            # Numbers only grow: who stalled, and goes on, deletes nothing of its successors.
+            if name.isdecimal() and int(name) < lock.first_number:
+                self.delete(f"{STAGING}/{name}")
+        if missing := [path for path in lock.announced if not self._store.exists(path)]:
+            self._occupy(missing)
+        moment = Moment(self._spark, self.url)
+        _in_parallel(lambda one: settle(self._store, moment.found, *one), moment.barriers.items())
+        if lock.announced:
+            lock.announce(())
+
+    def _occupy(self, paths: Iterable[str]) -> None:
+        """Put an empty file where an earlier writer may still add records: they will be ingested again, under another name."""
+        for path in paths:
+            folder = str(uuid4())
+            rows = self._spark.createDataFrame([], TABLES[path.partition("/")[0]].schema)
+            rows.coalesce(1).write.parquet(self.staging.full_url(folder))
+            (file,) = self.staging.files(folder, PARQUET)
+            with suppress(FileExistsError), self._content(f"{folder}/{file}") as content:  # it was added after all
+                self._store.create(path, content)
+
+
+class Moment(ObjectStorage):
+    """A log as one listing found it. Listings are answered by that; contents are read when they are asked for."""
+
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        """Raises OSError; FileNotFoundError if it was changed meanwhile; AuditError if it cannot be understood."""
+        super().__init__(spark, url)
+        self.found: Mapping[str, StoredObject] = {found.path: found for found in self._store.list()}
+        self.barriers: Mapping[str, Replacement] = read_barriers(self._store, self.found)
+
+    @cached_property
+    def _invisible(self) -> Collection[str]:
+        return {*invisible(self.found, self.barriers)}
+
+    def _listed(self, folder: str) -> Iterable[StoredObject]:
+        prefix = f"{folder}/" if folder else ""
+        return (found for path, found in self.found.items() if path.startswith(prefix) and path not in self._invisible)
+
+    def unfinished(self) -> list[str]:
+        return sorted(self.barriers)
+
+    def entries(self, path: str = "") -> dict[str, bool]:
+        start = len(path) + 1 if path else 0
+        names = (found.path[start:].partition("/") for found in self._listed(path))
+        return dict(sorted((name, bool(slash)) for name, slash, _ in names))
+
+
+def _mapped(file: Path) -> bytes | memoryview:
+    if not file.stat().st_size:
+        return b""
+    with file.open("rb") as content:
+        return memoryview(mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _in_parallel(do: Callable[[_T], object], items: Collection[_T]) -> None:
+    """Call `do` with each item, on a few threads. After the first error, no further call begins; it is raised."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            for _ in pool.map(do, items):
+                pass
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,25 @@
+"""The jars of Hadoop's connector for S3, which PySpark does not have. They are needed for logs and spools in object stores only."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from sidecar.audit.audit_error import AuditError
+from sidecar.user_folders import cache_folder
+
+_VARIABLE: Final = "FLINK_HA_SIDECAR_AUDIT_JARS"
+
+
+def connector_jars() -> Sequence[Path]:
+    """All jars in the folder that FLINK_HA_SIDECAR_AUDIT_JARS names; else beside this Python, as in the audit image, or in the cache.
+
+    Raises AuditError if the folder that is named has none.
+    """
+    named = os.environ.get(_VARIABLE)
+    folders = [Path(named)] if named else [Path(sys.prefix, "share", "flink-ha-sidecar", "s3"), cache_folder() / "s3"]
+    found = next((jars for folder in folders if (jars := sorted(folder.glob("*.jar")))), [])
+    if named and not found:
+        raise AuditError(f"cannot start Spark: {_VARIABLE} names {named}, where there are no jars")
+    return found
