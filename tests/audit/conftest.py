@@ -35,9 +35,13 @@ class Log(NamedTuple):
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session as the commands start it."""
-    with spark_session("local[2]", {"spark.sql.shuffle.partitions": "2"}) as session:
-        yield session
+    """A session as the commands start it, with the connector for S3 if it was fetched."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, value in reach("").items():
+            if value:
+                patch.setenv(variable, value)
+        with spark_session("local[2]", {"spark.sql.shuffle.partitions": "2"}, object_store=True) as session:
+            yield session
 
 
 @pytest.fixture
@@ -89,6 +93,11 @@ def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable, value in reach(s3_server.url).items():
         monkeypatch.setenv(variable, value)
     return s3_server.bucket
+
+
+def reach_anew(spark: SparkSession) -> None:
+    """Have Hadoop forget how it reached an object store: another server may have its name now."""
+    spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # type: ignore[union-attr]  # Hadoop's has no Python API
 
 
 @pytest.fixture(scope="session")

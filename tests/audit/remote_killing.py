@@ -11,23 +11,25 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import SparkSession
 
+from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.storage import PARQUET
-from sidecar.audit.remote.commands import ingest, maintained, readable
+from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.verify import verify
 from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm, started
 from tests.kit.files import files_below
 
 SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
 _WORK = {
-    "ingest": f"ingest(spark, {SPOOL!r}, {AUDIT!r}, cache=cache)",
-    "compact": f"with maintained(spark, {AUDIT!r}, cache) as log: log.compact(None)",
+    "ingest": f"ingest(spark, {SPOOL!r}, {AUDIT!r})",
+    "compact": f"compact(spark, {AUDIT!r})",
 }
 _PATIENCE = 1.25
 _SHARE_OF_COMPACTIONS = 0.4
 
 
 class RemoteRounds(Rounds):
-    """The rounds of `Rounds`, in a bucket. Some are compactions; some have a cache that survives."""
+    """The rounds of `Rounds`, in a bucket. Some are compactions."""
 
     def __init__(self, bucket: Path, folder: Path, chance: random.Random) -> None:
         super().__init__(bucket, chance)
@@ -44,10 +46,9 @@ class RemoteRounds(Rounds):
         work = "compact" if is_there and self._chance.random() < _SHARE_OF_COMPACTIONS else "ingest"
         if work == "ingest":
             self._fill()
-        cache = self._folder / f"cache-{self._chance.randrange(2)}" if self._chance.random() < 0.5 else None
         script = GIVEN_JVM.format(
-            imports="from pathlib import Path\nfrom sidecar.audit.remote.commands import ingest, maintained",
-            work=f"cache = {f'Path({str(cache)!r})' if cache else None}\n{_WORK[work]}",
+            imports="from sidecar.audit.ingest.ingest import ingest\nfrom sidecar.audit.upkeep.compact import compact",
+            work=_WORK[work],
         )
         with started(script, environment=self._environment(spark)) as process:
             began = time.monotonic()
@@ -76,14 +77,13 @@ class RemoteRounds(Rounds):
 
     def assert_right(self, spark: SparkSession) -> None:
         """Our reader sees no id twice and none that was lost since; a plain reader sees the same, or fails."""
-        with readable(spark, AUDIT) as log:
-            if not (Path(log.url) / "transitions").is_dir():
-                return
-            ours = _ids(Path(log.url))
-            assert len(set(ours)) == len(ours)
-            assert self.ids.issuperset(ours)
-            assert self._seen.issubset(ours)
-            self._seen = set(ours)
+        if not (self.audit / "transitions").is_dir():
+            return
+        ours = sorted(str(row[0]) for row in run_sql(spark, AUDIT, "SELECT id FROM transitions").rows)
+        assert len(set(ours)) == len(ours)
+        assert self.ids.issuperset(ours)
+        assert self._seen.issubset(ours)
+        self._seen = set(ours)
         try:
             assert _ids(self.audit) == ours
         except duckdb.InvalidInputException:
@@ -94,10 +94,8 @@ class RemoteRounds(Rounds):
     def complete(self, spark: SparkSession) -> None:
         """An ingest and a compaction that nobody kills; the log is sound then."""
         ingest(spark, SPOOL, AUDIT)
-        with maintained(spark, AUDIT) as log:
-            log.compact(None)
-        with readable(spark, AUDIT) as read:
-            assert [*verify(spark, read.url).findings, *read.findings()] == []
+        compact(spark, AUDIT)
+        assert verify(spark, AUDIT).findings == []
 
 
 def _ids(audit: Path) -> list[str]:

@@ -174,7 +174,7 @@ def test_dying_at_any_step_loses_and_repeats_nothing(
     spark: SparkSession, log: Log, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Before the swap readers see the old files, after it the new one; the next compaction continues from there."""
-    from sidecar.audit.log import storage
+    from sidecar.audit.log import local_storage as storage
 
     def die(*_arguments: object) -> None:
         raise OSError("the end")

@@ -4,7 +4,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.storage import PARQUET, Storage
+from sidecar.audit.log.storage import PARQUET
 from sidecar.core.records import TransitionRecord
 from tests.audit.killing import Rounds, ingesting, lending_its_jvm
 from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition
@@ -90,17 +90,18 @@ def test_dying_between_two_files_becoming_visible_loses_and_repeats_nothing(
     records = [transition(n, NOON + timedelta(days=n % 3)) for n in range(30)]
     seal(spool, "jm-0", 1, [*records, coverage(1)])
     published = 0
-    publish = Storage.publish
+    publish = LocalStorage.publish
 
-    def dying(self: Storage, file: str, target: str) -> None:
+    def dying(self: LocalStorage, files: Mapping[str, str]) -> None:
         nonlocal published
-        if published == survivors:
-            raise OSError("the end")
-        published += 1
-        publish(self, file, target)
+        for file, target in files.items():
+            if published == survivors:
+                raise OSError("the end")
+            published += 1
+            publish(self, {file: target})
 
     with monkeypatch.context() as patch:
-        patch.setattr(Storage, "publish", dying)
+        patch.setattr(LocalStorage, "publish", dying)
         with pytest.raises(AuditError, match=r"^cannot ingest \S+ into \S+: the end$"):
             ingest(spark, str(spool), str(audit))
     assert len([file for file in audit.rglob("event_date=*/*.parquet") if "_staging" not in file.parts]) == survivors

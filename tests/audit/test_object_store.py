@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
-from sidecar.audit.remote import local_copy, spool_copy
-from sidecar.audit.remote.commands import ingest, maintained, readable
-from sidecar.audit.remote.workspace import workspace
-from sidecar.audit.upkeep.retention import ExpireResult
+from sidecar.audit.ingest import ingest as ingesting
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import VerifyResult, verify
 from sidecar.cli.audit import audit
-from tests.audit.conftest import Log
+from tests.audit.conftest import Log, reach_anew
 from tests.audit.killing import lending_its_jvm
 from tests.audit.recorded import records as recorded
 from tests.audit.remote_killing import RemoteRounds
@@ -48,17 +48,9 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
     assert "HUNTER2" not in caplog.text
 
 
-def ask(spark: SparkSession, query: str = COUNT, cache: Path | None = None) -> list[list[Any]]:
+def ask(spark: SparkSession, query: str = COUNT) -> list[list[Any]]:
     """The answer of `audit sql`."""
-    with readable(spark, AUDIT, cache, query=query) as log:
-        return [*run_sql(spark, log.url, query).rows]
-
-
-def check(spark: SparkSession) -> tuple[list[str], VerifyResult]:
-    """`audit verify`."""
-    with readable(spark, AUDIT, again=True) as log:
-        result = verify(spark, log.url)
-        return log.findings(), result
+    return [*run_sql(spark, AUDIT, query).rows]
 
 
 def test_each_record_is_there_once(spark: SparkSession, bucket: Path) -> None:
@@ -76,15 +68,14 @@ def test_each_record_is_there_once(spark: SparkSession, bucket: Path) -> None:
     assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
     assert ask(spark) == [[20, 20]]
     assert ask(spark, "SELECT file FROM quarantine") == [[torn.relative_to(bucket / "spool").as_posix()]]
-    assert check(spark) == ([], VerifyResult(files=5, rows=21, findings=[]))
+    assert verify(spark, AUDIT) == VerifyResult(files=5, rows=21, findings=[])
 
 
 def test_every_command_takes_a_bucket(
     spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ingest, compaction with retention, a query, a check, a report: on the command line."""
+    """Ingest, compaction with retention, a query, a check, a report, the statements of the views: on the command line."""
     monkeypatch.setattr("sidecar.audit.spark.session.spark_session", lambda *_, **__: nullcontext(spark))
-    monkeypatch.setenv("FLINK_HA_SIDECAR_AUDIT_CACHE", str(tmp_path / "cache"))
     seal(bucket / "spool", "jm-0", 1, recorded("2.3.0"))
 
     def run(command: str, *arguments: str) -> str:
@@ -104,8 +95,7 @@ def test_every_command_takes_a_bucket(
     assert run("verify").endswith(": nothing wrong\n")
     report = tmp_path / "report.html"
     assert run("report", "--html", str(report)).startswith(f"{report}: ")
-    with pytest.raises(AuditError, match=rf"^cannot name {AUDIT} to other programs"):
-        run("sql", "--print-views")
+    assert f"OPTIONS (path '{AUDIT}/transitions'" in run("sql", "--print-views")
 
 
 def test_a_segment_that_was_restored_is_ingested(spark: SparkSession, bucket: Path) -> None:
@@ -120,34 +110,30 @@ def test_a_segment_that_was_restored_is_ingested(spark: SparkSession, bucket: Pa
     assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
 
 
-def test_compacted_it_has_one_file_a_date(spark: SparkSession, bucket: Path, log: Log, tmp_path: Path) -> None:
+def test_compacted_it_has_one_file_a_date(spark: SparkSession, bucket: Path, log: Log) -> None:
     """With the same rows; a late record is added beside it, and the next compaction includes it."""
     shutil.copytree(log.audit, bucket / "audit", ignore=shutil.ignore_patterns("_*"))
-    with maintained(spark, AUDIT, tmp_path / "cache") as copy:
-        done = copy.compact(None)
+    done = compact(spark, AUDIT)
     assert (done.dates, done.files) == (4, 16)
     assert len([*(bucket / "audit" / "transitions").rglob("*.parquet")]) == 4
     assert ids_seen(spark, bucket / "audit", "transitions") == log.ids
     late = transition(1000, NOON)
     seal(bucket / "spool", "jm-0", 1000, [late])
-    ingest(spark, SPOOL, AUDIT, cache=tmp_path / "cache")
-    with maintained(spark, AUDIT, tmp_path / "cache") as copy:
-        assert copy.compact(None).dates == 0
+    ingest(spark, SPOOL, AUDIT)
+    assert compact(spark, AUDIT).dates == 0
     assert ids_seen(spark, bucket / "audit", "transitions") == sorted([*log.ids, late.id])
-    assert check(spark)[0] == []
+    assert verify(spark, AUDIT).findings == []
 
 
-def test_what_is_too_old_goes(spark: SparkSession, bucket: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments, if the log has what is in them, a part of the spool at a time; and dates."""
-    monkeypatch.setattr(spool_copy, "_MOST_BYTES", 1)
+def test_what_is_too_old_goes(spark: SparkSession, bucket: Path, log: Log) -> None:
+    """Segments, if the log has what is in them; and dates."""
     shutil.copytree(log.audit, bucket / "audit", ignore=shutil.ignore_patterns("_*"))
     shutil.copytree(log.spool, bucket / "spool")
     names = sorted(path.name for path in (bucket / "spool" / "jm-0").iterdir())
     for name in names[:2]:
         age(bucket / "spool" / "jm-0" / name)
     age(seal(bucket / "spool", "jm-9", 1, [coverage(1, NOON + timedelta(days=9999))]))
-    with maintained(spark, AUDIT, spool=SPOOL) as copy:
-        assert copy.expire(2) == ExpireResult(segments=2, dates=2, not_ingested=1)
+    assert expire(spark, AUDIT, 2, spool=SPOOL) == ExpireResult(segments=2, dates=2, not_ingested=1)
     assert sorted(path.name for path in (bucket / "spool").rglob("*.gz")) == [f"{1:016d}-{1:016d}.jsonl.gz", *names[2:]]
     assert ids_seen(spark, bucket / "audit", "transitions") == ids([transition(n) for n in range(80) if n % 4 < 2])
 
@@ -165,12 +151,11 @@ def test_one_of_both_may_be_a_folder(spark: SparkSession, bucket: Path, tmp_path
     seal(spool, "jm-0", 1, records[:10])
 
     def add() -> None:
-        with maintained(spark, urls[1]) as log:
-            log.compact(None)
+        compact(spark, urls[1])
         seal(spool, "jm-0", 11, records[10:])
 
     with ThreadPoolExecutor() as pool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sidecar.audit.remote.commands.LOOK_SECONDS", 0.2)
+        patch.setattr(ingesting, "LOOK_SECONDS", 0.2)
         following = pool.submit(ingest, spark, *urls, follow=True, stop=stop)
         while not [*folder.glob("transitions/*/*.parquet")]:
             assert not following.done(), following.result()
@@ -182,7 +167,6 @@ def test_one_of_both_may_be_a_folder(spark: SparkSession, bucket: Path, tmp_path
         done = following.result()
     assert done.files == 2
     assert ids_seen(spark, folder, "transitions") == ids(records)
-    assert [*folder.glob("_checkpoints/ingest/*")] == []
 
 
 def test_two_writers_at_once_wait_for_each_other(spark: SparkSession, bucket: Path) -> None:
@@ -225,36 +209,19 @@ def test_a_store_that_is_busy_is_asked_again(
     with Line(s3_server) as line:
         line.is_busy = is_busy
         monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
+        reach_anew(spark)
         ingest(spark, SPOOL, AUDIT)
-        with maintained(spark, AUDIT) as log:
-            log.compact(None)
+        compact(spark, AUDIT)
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.url)
+    reach_anew(spark)
     assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
-    assert check(spark)[0] == []
-
-
-def test_only_what_is_asked_for_is_downloaded_and_only_once(
-    spark: SparkSession, bucket: Path, tmp_path: Path, logged: pytest.LogCaptureFixture
-) -> None:
-    """The tables of the query, and what the cache does not have; it is said how much that is."""
-    seal(bucket / "spool", "jm-0", 1, [*(transition(n) for n in range(10)), coverage(1)])
-    ingest(spark, SPOOL, AUDIT)
-    logged.clear()
-    cache = tmp_path / "cache"
-    assert ask(spark, "SELECT count(*) FROM coverage", cache) == [[1]]
-    assert re.fullmatch(r"downloaded 1 objects, 0\.0 MB, from s3://bucket/audit", logged.messages[0])
-    assert ask(spark, "SELECT count(*) FROM coverage", cache) == [[1]]
-    assert len(logged.messages) == 1
-    assert ask(spark, cache=cache) == [[10, 10]]
-    assert len(logged.messages) == 2
-    (bucket / "audit" / "coverage").rename(bucket / "elsewhere")
-    assert ask(spark, "SELECT count(*) FROM coverage", cache) == [[0]]
+    assert verify(spark, AUDIT).findings == []
 
 
 @pytest.mark.parametrize(
     ("audit", "reason"),
     [
-        ("s3://missing/audit", "cannot read s3://missing/audit: there is no such bucket or container (NoSuchBucket)"),
+        ("s3://missing/audit", "cannot verify s3://missing/audit: there is no such bucket or container (NoSuchBucket)"),
         (AUDIT, "cannot verify s3://bucket/audit: there is no such folder"),
         ("s3://bucket//audit", "s3://bucket//audit cannot be used: it cannot be reached, or is no object store"),
         (
@@ -266,34 +233,18 @@ def test_only_what_is_asked_for_is_downloaded_and_only_once(
     ],
 )
 def test_what_cannot_be_read_is_one_line(spark: SparkSession, bucket: Path, audit: str, reason: str) -> None:
-    """In the words of the URL that was given, not of the copy."""
-    with pytest.raises(AuditError) as error, readable(spark, audit) as log:
-        verify(spark, log.url)
+    """Nothing that may be a secret is shown."""
+    with pytest.raises(AuditError) as error:
+        verify(spark, audit)
     assert str(error.value) == reason
 
 
-def test_what_cannot_be_copied_is_one_line(
-    spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A spool without segments, a disk that is too small, a cache in use, a log of another program."""
-    with pytest.raises(AuditError, match=rf"^cannot ingest {SPOOL}: there are no segments$"):
+def test_what_cannot_be_ingested_is_one_line(spark: SparkSession, bucket: Path) -> None:
+    """A spool without anything, a log of another program."""
+    with pytest.raises(AuditError, match=rf"^cannot ingest {SPOOL}: there is no such folder$"):
         ingest(spark, SPOOL, AUDIT)
     seal(bucket / "spool", "jm-0", 1, [transition(1)])
-    with (
-        workspace(spark, tmp_path, AUDIT),
-        pytest.raises(
-            AuditError, match=rf"^another command uses the cache {tmp_path}: name another folder with --cache$"
-        ),
-    ):
-        ingest(spark, SPOOL, AUDIT, cache=tmp_path)
     (bucket / "audit").mkdir()
     (bucket / "audit" / "backup.tar").write_bytes(b"?")
     with pytest.raises(AuditError, match=rf"^{AUDIT} is not an audit log \(it contains backup\.tar, …\)"):
         ingest(spark, SPOOL, AUDIT)
-    monkeypatch.setattr(local_copy, "_RESERVE", 2**60)
-    with pytest.raises(AuditError) as error:
-        ingest(spark, SPOOL, f"{AUDIT}-2")
-    assert re.fullmatch(
-        rf"cannot copy {SPOOL}: 0 MB have to be downloaded to \S+, where [0-9,]+ MB are free: name a folder on a larger disk with --cache",
-        str(error.value),
-    )

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.remote.contents import BARRIER
+from sidecar.audit.log.bucket.replacement import BARRIER
 from tests import ROOT
 from tests.audit.recorded import records
 from tests.audit.spooling import seal

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest.segment_log import SegmentLog
 from sidecar.audit.ingest.spool import listing
+from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import Storage
 from tests.audit.spooling import seal
 
@@ -43,7 +44,7 @@ def test_a_listing_names_only_what_is_new(spark: SparkSession, spool: Path) -> N
     seal(spool, "jm-1", 1, lines=[b"{}"])
     (spool / "jm-2").mkdir()
     old_path, new_path = (segment.relative_to(spool).as_posix() for segment in (old, new))
-    storage = Storage(spark, str(spool))
+    storage = open_storage(spark, str(spool))
     found = listing(spark, storage, frozenset({old_path, "jm-9/gone"}))
     assert ([*found.roots], found.known) == ([new_path, "jm-1"], {old_path})
     everything = {path.relative_to(spool).as_posix() for path in spool.rglob("*.gz")}
@@ -52,4 +53,4 @@ def test_a_listing_names_only_what_is_new(spark: SparkSession, spool: Path) -> N
 
 def _audit_log(spark: SparkSession, audit: Path) -> Storage:
     (audit / "_staging").mkdir(parents=True, exist_ok=True)
-    return Storage(spark, str(audit))
+    return open_storage(spark, str(audit))

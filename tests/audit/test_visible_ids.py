@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
 from sidecar.audit.log.checkpoints import IDS
-from sidecar.audit.log.storage import PARQUET, Storage
+from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.log.storage import PARQUET
 from sidecar.audit.upkeep.compact import compact
 from tests.audit.conftest import Log
 from tests.audit.spooling import NOON, ids_seen, seal, transition
@@ -26,7 +27,7 @@ def test_files_that_came_went_or_took_anothers_name_are_noticed(spark: SparkSess
     """Before each look-up: a new file, a deleted file, and one with other content and the same name."""
     seal(spool, "jm-0", 1, [transition(n, NOON + timedelta(days=n)) for n in range(3)])
     ingest(spark, str(spool), str(audit))
-    seen = VisibleIds(spark, Storage(spark, str(audit)), "transitions")
+    seen = VisibleIds(spark, open_storage(spark, str(audit)), "transitions")
     files = sorted((audit / "transitions").rglob("*.parquet"))
     names = [f"{file.parent.name}/{file.name}" for file in files]
     assert seen.files_with(_hashes(spark, 0, 1, 2, 3)) == names
@@ -44,7 +45,7 @@ def test_files_that_came_went_or_took_anothers_name_are_noticed(spark: SparkSess
 
 def test_many_small_files_are_remembered_as_few(spark: SparkSession, spool: Path, audit: Path) -> None:
     """One that follows for months must not slow down with each batch."""
-    storage = Storage(spark, str(audit))
+    storage = open_storage(spark, str(audit))
     for number in range(2):
         seal(spool, "jm-0", number, [transition(number)])
         ingest(spark, str(spool), str(audit))
@@ -61,7 +62,7 @@ def test_many_small_files_are_remembered_as_few(spark: SparkSession, spool: Path
 
 def test_what_is_known_is_not_read_again(spark: SparkSession, log: Log) -> None:
     """By the next ingest: old files may as well be unreadable. A compacted date is one new file, and of the others nothing is left."""
-    storage = Storage(spark, str(log.audit))
+    storage = open_storage(spark, str(log.audit))
     VisibleIds(spark, storage, "transitions").files_with(_hashes(spark, 0))
     files = sorted((log.audit / "transitions").rglob("*.parquet"))
     for file in files:
@@ -87,7 +88,7 @@ def test_a_damaged_index_is_built_again(
     """Whatever a power failure or a disk makes of it, no id is there twice."""
     seal(spool, "jm-0", 1, [transition(n) for n in range(9)])
     ingest(spark, str(spool), str(audit))
-    storage = Storage(spark, str(audit))
+    storage = open_storage(spark, str(audit))
     expected = VisibleIds(spark, storage, "transitions").files_with(_hashes(spark, 8))
     (file,) = (audit / IDS / "transitions").rglob(f"*{suffix}")
     if damage == "gone":
@@ -126,6 +127,6 @@ def test_folders_that_are_removed_meanwhile_hold_no_files(spark: SparkSession, t
     """A retention or a compaction beside an ingest removes folders: what else is there is listed all the same."""
     (tmp_path / "audit" / "transitions").mkdir(parents=True)
     (tmp_path / "audit" / "transitions" / "one.parquet").touch()
-    storage = Storage(spark, str(tmp_path / "audit"))
+    storage = open_storage(spark, str(tmp_path / "audit"))
     with folders_that_come_and_go(tmp_path / "audit" / "transitions"):
         assert {*(tuple(storage.files("transitions", PARQUET)) for _ in range(200))} == {("one.parquet",)}

@@ -13,29 +13,35 @@ import pytest
 
 from sidecar.audit import AuditError
 from sidecar.audit.audit_error import StoppedError
-from sidecar.audit.remote import writer_lock as module
-from sidecar.audit.remote.local_copy import open_store
-from sidecar.audit.remote.writer_lock import WriterLock, writer_lock
+from sidecar.audit.log.bucket import writer_lock as module
+from sidecar.audit.log.bucket.writer_lock import WriterLock, writer_lock
+from sidecar.audit.log.storage import LOCK
 from sidecar.object_store import ObjectStore
 from tests.kit.s3_server import Line, S3Server, reach
 
 AUDIT = "s3://bucket/audit"
 TAKEN_OVER = rf"^another process has taken over the lock of {AUDIT}, because this one stalled: run it again$"
 HOLD = f"""
-from sidecar.audit.remote.local_copy import open_store
-from sidecar.audit.remote.writer_lock import writer_lock
+from datetime import timedelta
+from sidecar.audit.log.bucket.writer_lock import writer_lock
+from sidecar.object_store import ObjectStore
 
-with writer_lock(open_store("{AUDIT}")) as lock:
+with writer_lock(ObjectStore("{AUDIT}", retries=8, retry_for=timedelta(minutes=1))) as lock:
     lock.announce(["transitions/a.parquet"])
     print("held", flush=True)
     input()
 """
 
 
+def opened() -> ObjectStore:
+    """A client of its own."""
+    return ObjectStore(AUDIT, retries=8, retry_for=timedelta(minutes=1))
+
+
 @pytest.fixture
 def store(bucket: Path) -> ObjectStore:
     """The audit log."""
-    return open_store(AUDIT)
+    return opened()
 
 
 def entries(bucket: Path) -> list[str]:
@@ -91,7 +97,7 @@ def test_that_of_a_living_process_is_waited_for(
     store: ObjectStore, holder: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For ten minutes, or until this process is stopped."""
-    monkeypatch.setattr(module, "_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_TIMEOUT_SECONDS", {LOCK: 0.0})
     with pytest.raises(AuditError, match=rf"^another ingest or compaction is running in {AUDIT}: run one at a time$"):
         WriterLock(store).acquire(Event())
     (stop := Event()).set()
@@ -148,7 +154,7 @@ def test_an_answer_that_is_lost_is_no_loss_of_the_lock(
         lock.announce(["transitions/b.parquet"])
         lock.release()
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.url)
-    with writer_lock(open_store(AUDIT)) as successor:
+    with writer_lock(opened()) as successor:
         assert successor.announced == ("transitions/b.parquet",)
 
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from threading import Event
@@ -38,6 +38,8 @@ _T = TypeVar("_T")
 
 _AT_ONCE: Final = 8
 """Requests."""
+_STALLED: Final = timedelta(days=1)
+"""For how long a writer may have stalled that puts a file late."""
 _FEW: Final = 8
 """Files or folders that Spark looks up one by one; of more, it lists the table."""
 
@@ -84,7 +86,10 @@ class ObjectStorage(Storage):
         return [found for found in self._listed("") if found.path.endswith(suffix)]
 
     def sizes(self, path: str) -> dict[str, int]:
-        return {found.path.rpartition("/")[2]: found.size for found in self._listed(path)}
+        """The size in bytes of each file in the folder `path`; without those that have to stay."""
+        stays = self._lock.occupied if self._lock else ()
+        found = (found for found in self._listed(path) if found.path not in stays)
+        return {each.path.rpartition("/")[2]: each.size for each in found}
 
     def size(self, path: str) -> int:
         return self._store.size(path)
@@ -226,12 +231,18 @@ class ObjectStorage(Storage):
             # Numbers only grow: who stalled, and goes on, deletes nothing of its successors.
             if name.isdecimal() and int(name) < lock.first_number:
                 self.delete(f"{STAGING}/{name}")
-        if missing := [path for path in lock.announced if not self._store.exists(path)]:
+        missing = [path for path in lock.announced if not self._store.exists(path)]
+        if missing:
             self._occupy(missing)
         moment = Moment(self._spark, self.url)
         _in_parallel(lambda one: settle(self._store, moment.found, *one), moment.barriers.items())
-        if lock.announced:
-            lock.announce(())
+        young = datetime.now(UTC) - _STALLED
+        known = [path for path in lock.occupied if path in moment.found]
+        past = [path for path in known if moment.found[path].modified < young]
+        if lock.announced or past:
+            lock.recovered([*(path for path in known if path not in past), *missing])
+        for path in past:
+            self._store.delete(path)
 
     def _occupy(self, paths: Iterable[str]) -> None:
         """Put an empty file where an earlier writer may still add records: they will be ingested again, under another name."""

@@ -63,6 +63,8 @@ class _State(Struct, frozen=True):
     renewed: int = 0
     announced: tuple[str, ...] = ()
     """Files that the holder, or one before it, may still add."""
+    occupied: tuple[str, ...] = ()
+    """Files without rows, which keep an earlier holder from adding its own: see `recovered`."""
 
 
 _STATE: Final = msgspec.json.Decoder(_State)
@@ -123,6 +125,11 @@ class WriterLock:
         """Files that an earlier holder may still add, until the first `announce`."""
         return self._state.announced
 
+    @property
+    def occupied(self) -> tuple[str, ...]:
+        """Files without rows that must stay."""
+        return self._state.occupied
+
     def acquire(self, stop: Event) -> None:
         """Wait for the lock. See `writer_lock`."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS[self._name]
@@ -133,7 +140,10 @@ class WriterLock:
                 watched, since = number, time.monotonic()
             expired = time.monotonic() - since >= _EXPIRES_SECONDS
             if state.holder is None or expired or state.holder.has_ended():
-                self._number, self._state = number, replace(self._state, announced=state.announced)
+                self._number, self._state = (
+                    number,
+                    replace(self._state, announced=state.announced, occupied=state.occupied),
+                )
                 with suppress(_LostError):
                     self._append(self._state)
                     self.first_number = self._number
@@ -152,6 +162,11 @@ class WriterLock:
         """Record which files are about to be added; none: all were. Raises AuditError if another writer has replaced this one."""
         with self._guard:
             self._change(replace(self._state, announced=tuple(files)))
+
+    def recovered(self, occupied: Iterable[str]) -> None:
+        """Record that what earlier holders announced was added, or is `occupied`: nobody may delete these, or a late put would succeed."""
+        with self._guard:
+            self._change(replace(self._state, announced=(), occupied=tuple(occupied)))
 
     def check(self) -> None:
         """Raise AuditError if it is known that another writer has replaced this one."""
