@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.storage import Storage
 from sidecar.audit.upkeep import compact as compaction
 from sidecar.audit.upkeep.compact import CompactResult, compact
 from sidecar.audit.upkeep.verify import verify
@@ -191,7 +190,7 @@ def test_dying_at_any_step_loses_and_repeats_nothing(
 
     with monkeypatch.context() as patch:
         if step == "staged":
-            patch.setattr(Storage, "replace", die)
+            patch.setattr(storage.LocalStorage, "replace", die)
         else:
             patch.setattr(storage, "_exchange", die_before if step == "aside" else die_afterwards)
         with pytest.raises(AuditError, match=r"^cannot compact \S+: the end$"):

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log import workload
 from sidecar.audit.log.workload import run_of_ingest, run_of_materialization, run_over
 from sidecar.audit.spark import compilers, session
 from sidecar.audit.spark.compilers import Run, options
@@ -103,7 +104,7 @@ def test_segments_that_were_ingested_do_not_count(
 ) -> None:
     """A spool keeps them for days. With a damaged list of them they count again."""
     segment = seal(spool, "jm-0", 1, [transition(number) for number in range(9)])
-    monkeypatch.setattr(compilers, "_HUGE_SPOOL_BYTES", segment.stat().st_size - 1)
+    monkeypatch.setattr(workload, "_HUGE_SPOOL_BYTES", segment.stat().st_size - 1)
     before = run_of_ingest(str(spool), str(audit))
     ingest(spark, str(spool), str(audit))
     behind = [run_of_ingest(url, str(audit)) for url in (str(spool), f"{spool}/", spool.as_uri())]
@@ -145,7 +146,7 @@ def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatc
     """The ingest at its spool, too."""
     found = list[Run]()
 
-    def started(*_: Any, run: Run) -> None:
+    def started(*_: Any, run: Run, **__: Any) -> None:
         found.append(run)
         raise AuditError("no further")
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
 from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.local_storage import LocalStorage
 from sidecar.audit.log.storage import PARQUET
 from sidecar.core.records import TransitionRecord
 from tests.audit.killing import Rounds, ingesting, lending_its_jvm

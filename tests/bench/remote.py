@@ -13,9 +13,9 @@ from datetime import date
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from sidecar.audit.remote.commands import ingest, maintained, readable
 
 from sidecar.audit.ask.sql import run_sql
-from sidecar.audit.remote.commands import ingest, maintained, readable
 from sidecar.audit.spark.session import spark_session
 from sidecar.audit.upkeep.verify import verify
 from tests.bench.audit_spool import fill
