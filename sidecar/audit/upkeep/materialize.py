@@ -80,6 +80,14 @@ def is_kept(day: date, newest: date) -> bool:
     return (newest - day).days < _DENSE * (number & -number) or number % _SPARSEST == 0
 
 
+def _is_stop(day: date, target: date) -> bool:
+    """Whether the dates until `day` are closed at once: each run takes three seconds however little there is to read.
+
+    Late records come to the last dates, from whose carries they are redone.
+    """
+    return (target - day).days < _DENSE or day.toordinal() % _SPARSEST == 0
+
+
 class Closing:
     """The materialised answers of one audit log, whose lock the caller holds."""
 
@@ -98,7 +106,7 @@ class Closing:
         last = self.manifest.last or (min(dates) - _DAY if dates else target)
         if last >= target:
             return 0
-        stop = next(day for day in days(last + _DAY, target) if day == target or is_kept(day, target))
+        stop = next(day for day in days(last + _DAY, target) if day == target or _is_stop(day, target))
         fold = Fold(self._session, self._audit, self._listed)
         carry = read_carry(self._session, self._audit, self.manifest, self.manifest.last)
         self._tune(days(last, stop + _DAY), carry)
