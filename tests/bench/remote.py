@@ -9,14 +9,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import date
+from contextlib import ExitStack
+from datetime import date, timedelta
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from sidecar.audit.remote.commands import ingest, maintained, readable
 
 from sidecar.audit.ask.sql import run_sql
+from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.spark.session import spark_session
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.materialize import materialize
 from sidecar.audit.upkeep.verify import verify
 from tests.bench.audit_spool import fill
 from tests.bench.stage import Table
@@ -28,27 +31,20 @@ _FIRST = date(2025, 1, 1)
 
 
 def main(rows: int, dates: int) -> None:
-    with tempfile.TemporaryDirectory() as name, spark_session("local[2]") as spark:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         server = S3Server(folder)
         server.start()
-        try:
-            os.environ.update(reach(server.url))
-            places = {
-                "folders": (folder / "spool", str(folder / "spool"), str(folder / "audit"), None),
-                "`s3://`": (server.bucket / "spool", "s3://bucket/spool", "s3://bucket/audit", None),
-                "`s3://`, with a cache": (
-                    server.bucket / "2",
-                    "s3://bucket/2",
-                    "s3://bucket/audit-2",
-                    folder / "cache",
-                ),
-            }
-            fill(folder / "warm", 10_000, _FIRST, 1)
-            ingest(spark, str(folder / "warm"), str(folder / "warm-audit"))  # Java is warm for each of them
-            found = {place: _seconds(spark, rows, dates, *where) for place, where in places.items()}
-        finally:
-            server.kill()
+        stack.callback(server.kill)
+        os.environ.update(reach(server.url))
+        spark = stack.enter_context(spark_session("local[2]", object_store=True))
+        places = {
+            "folders": (folder / "spool", str(folder / "spool"), str(folder / "audit")),
+            "`s3://`": (server.bucket / "spool", "s3://bucket/spool", "s3://bucket/audit"),
+        }
+        fill(folder / "warm", 10_000, _FIRST, 1)
+        ingest(spark, str(folder / "warm"), str(folder / "warm-audit"))  # Java is warm for each of them
+        found = {place: _seconds(spark, rows, dates, *where) for place, where in places.items()}
     steps = next(iter(found.values()))
     table = Table(f"{rows:,} transitions, {dates} dates: s", *steps)
     for place, seconds in found.items():
@@ -59,30 +55,30 @@ def main(rows: int, dates: int) -> None:
     )
 
 
-def _seconds(
-    spark: SparkSession, rows: int, dates: int, files: Path, spool: str, audit: str, cache: Path | None
-) -> dict[str, float]:
-    def ask() -> None:
-        with readable(spark, audit, cache, query="SELECT count(DISTINCT id) FROM transitions") as log:
-            (((count,),),) = [[*run_sql(spark, log.url, "SELECT count(DISTINCT id) FROM transitions").rows]]
-            assert count == rows + _LATE
+def _seconds(spark: SparkSession, rows: int, dates: int, files: Path, spool: str, audit: str) -> dict[str, float]:
+    last = _FIRST + timedelta(days=dates - 1)
+    week = f"SELECT count(*) FROM failovers WHERE event_date BETWEEN '{last - timedelta(days=7)}' AND '{last}'"
 
-    def compact() -> None:
-        with maintained(spark, audit, cache) as log:
-            log.compact(None)
+    def ask(query: str) -> int:
+        (((count,),),) = [[*run_sql(spark, audit, query).rows]]
+        return int(str(count))
+
+    def count() -> None:
+        assert ask("SELECT count(DISTINCT id) FROM transitions") == rows + _LATE
 
     def check() -> None:
-        with readable(spark, audit, cache, again=True) as log:
-            assert verify(spark, log.url).findings == []
+        assert verify(spark, audit).findings == []
 
     fill(files, rows, _FIRST, dates)
-    found = {"ingest": _timed(lambda: ingest(spark, spool, audit, cache=cache))}
+    found = {"ingest": _timed(lambda: ingest(spark, spool, audit))}
     fill(files / "late", _LATE, _FIRST, dates, start=rows)
-    found[f"ingest {_LATE:,} more"] = _timed(lambda: ingest(spark, spool, audit, cache=cache))
-    found["ingest nothing"] = _timed(lambda: ingest(spark, spool, audit, cache=cache))
-    found["`count(DISTINCT id)`"] = _timed(ask)
-    found["compact"] = _timed(compact)
-    found["`count(DISTINCT id)`, compacted"] = _timed(ask)
+    found[f"ingest {_LATE:,} more"] = _timed(lambda: ingest(spark, spool, audit))
+    found["ingest nothing"] = _timed(lambda: ingest(spark, spool, audit))
+    found["`count(DISTINCT id)`"] = _timed(count)
+    found["compact"] = _timed(lambda: compact(spark, audit))
+    found["`count(DISTINCT id)`, compacted"] = _timed(count)
+    found["materialize"] = _timed(lambda: materialize(spark, audit, before=last))
+    found["`failovers` of a week"] = _timed(lambda: ask(week))
     found["verify"] = _timed(check)
     return found
 

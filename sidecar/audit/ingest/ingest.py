@@ -150,9 +150,9 @@ class _Batches:
         for part in batches_of(found.objects, _BATCH_BYTES):
             if stop.is_set():
                 return
-            self._add(
-                [Segment(self._spool.full_url(each.path), each.size) for each in part], [*map(key_of, part)], stop
-            )
+            with self._spool.fetched([each.path for each in part]) as spool:
+                segments = [Segment(spool.full_url(each.path), each.size) for each in part]
+                self._add(spool, segments, [*map(key_of, part)], stop)
         if found.roots:
             self._stream(found.roots, stop)
 
@@ -200,25 +200,26 @@ class _Batches:
                 if self._ended.is_set():
                     raise StoppedError("stopped")
                 segments = _in_order(batch)
-                self._add(segments, [self._spool.relative(segment.url) for segment in segments], self._ended)
+                keys = [self._spool.relative(segment.url) for segment in segments]
+                self._add(self._spool, segments, keys, self._ended)
             except Exception as error:
                 self.failure = error
                 raise
 
-    def _add(self, segments: Sequence[Segment], keys: Collection[str], stop: Event) -> None:
+    def _add(self, spool: Storage, segments: Sequence[Segment], keys: Collection[str], stop: Event) -> None:
         with self._writer.working(stop):
-            self._ingest(segments)
+            self._ingest(spool, segments)
             self._known.add(keys)
 
     def quarantine_paths(self, problems: Mapping[str, str], stop: Event) -> None:
         """Add what cannot be listed to the quarantine. Also removes what a writer that died has left."""
         with self._writer.working(stop):
-            self._quarantine({path: Inspection(problem) for path, problem in problems.items()})
+            self._quarantine(self._spool, {path: Inspection(problem) for path, problem in problems.items()})
 
-    def _quarantine(self, inspections: Mapping[str, Inspection]) -> None:
+    def _quarantine(self, spool: Storage, inspections: Mapping[str, Inspection]) -> None:
         """Add the problems of segments or folders (by path below the spool, or URL) to the quarantine."""
         if inspections:
-            rows = bad_segments(self._session, self._spool, inspections)
+            rows = bad_segments(self._session, spool, inspections)
             self._rows[QUARANTINE_TABLE.name] += self._writer.append(rows, QUARANTINE_TABLE)
 
     def result(self) -> IngestResult:
@@ -226,38 +227,38 @@ class _Batches:
         rows = {table.name: self._rows[table.name] for table in RECORD_TABLES.values()}
         return IngestResult(rows=rows, quarantined=self._rows[QUARANTINE_TABLE.name], files=self._files)
 
-    def _ingest(self, segments: Sequence[Segment]) -> None:
+    def _ingest(self, spool: Storage, segments: Sequence[Segment]) -> None:
         urls = [segment.url for segment in segments]
-        found = inspect(self._spool, urls)
+        found = inspect(spool, urls)
         # Counted before the rows are visible: a stop in between must not report rows of no segment.
         self._files += len(segments)
         try:
-            self._write(segments, found)
+            self._write(spool, segments, found)
         except Exception as error:
             if not is_unreadable_file(error):
                 raise
-            again = inspect(self._spool, urls, with_hadoop=True)
+            again = inspect(spool, urls, with_hadoop=True)
             if again == found:
                 raise
-            self._write(segments, found := again)
-        self._quarantine(found)
+            self._write(spool, segments, found := again)
+        self._quarantine(spool, found)
 
-    def _write(self, segments: Sequence[Segment], inspections: Mapping[str, Inspection]) -> None:
+    def _write(self, spool: Storage, segments: Sequence[Segment], inspections: Mapping[str, Inspection]) -> None:
         sound = [segment for segment in segments if segment.url not in inspections]
         others = [segment for segment in segments if segment.url in inspections and inspections[segment.url].readable]
         if sound:
-            self._write_sound(sound)
+            self._write_sound(spool, sound)
         if others:
             damaged = [segment.url for segment in others if inspections[segment.url].problem]
-            self._write_any(read_segments(self._session, self._spool, others, damaged))
+            self._write_any(read_segments(self._session, spool, others, damaged))
 
-    def _write_sound(self, segments: Sequence[Segment]) -> None:
-        rows, left = common_records(self._session, self._spool, segments)
+    def _write_sound(self, spool: Storage, segments: Sequence[Segment]) -> None:
+        rows, left = common_records(self._session, spool, segments)
         self._append(rows, COMMON)
         if left.get["others"] or left.get["rejected"]:
             # After a rejection all lines are read again; the writer skips those that it has added.
             only_others = not left.get["rejected"]
-            self._write_any(read_segments(self._session, self._spool, segments, without_common=only_others))
+            self._write_any(read_segments(self._session, spool, segments, without_common=only_others))
 
     def _write_any(self, rows: DataFrame) -> None:
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)  # parsed once, for all tables

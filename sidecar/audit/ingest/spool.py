@@ -28,6 +28,9 @@ SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0
 """The interval at which a followed spool is listed."""
 _IN_BRACES: Final = re.compile(r"([{},\\])")
+_NO_FILE: Final = "its name cannot be that of a file: rename it"
+_NAME: Final = re.compile(r"[A-Za-z0-9_=.,@+-]{1,200}")
+_MOST_CHARACTERS: Final = 600
 _COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
 
 
@@ -70,12 +73,18 @@ def listing(session: SparkSession, spool: Storage, known: AbstractSet[str]) -> S
 
 
 def _of_objects(objects: Sequence["StoredObject"], known: AbstractSet[str]) -> SpoolListing:
-    problems = {one.path: f"unreadable segment: {_COLON}" for one in objects if ":" in one.path}
+    problems = {one.path: f"unreadable segment: {_NO_FILE}" for one in objects if not _is_safe(one.path)}
     ours = [
         one for one in objects if one.path not in problems and not one.path.rpartition("/")[2].startswith((".", "_"))
     ]
     new = sorted((one for one in ours if key_of(one) not in known), key=lambda one: (one.modified, one.path))
     return SpoolListing(roots=[], problems=problems, known=known & {*map(key_of, ours)}, objects=new)
+
+
+def _is_safe(path: str) -> bool:
+    """Whether an object's path can be one below a folder: plain names, none of them `..`, not too long."""
+    names = path.split("/")
+    return len(path) <= _MOST_CHARACTERS and all(_NAME.fullmatch(name) and name.strip(".") for name in names)
 
 
 def key_of(segment: "StoredObject") -> str:

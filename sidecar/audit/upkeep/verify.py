@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from sidecar.audit.upkeep.verify_closed import check_closed, differences
 from sidecar.core.counted import counted
 
 _ATTEMPTS: Final = 3
+_FOOTERS_AT_ONCE: Final = 8
 _FILE, _FOLDER = "_file", "_folder"
 _MOST_REPEATED_IDS: Final = 100
 """The maximum of repeated ids that are reported for one table."""
@@ -106,7 +108,9 @@ class _TableCheck:
             self._found(path, problem)
         files = [path for path in self.listed if self._belongs(path)]
         self.files = len(files)
-        readable = self._readable([path for path in files if self._footer_fits(path)])
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            fits = pool.map(self._footer_fits, files)
+            readable = self._readable([path for path, does in zip(files, fits, strict=True) if does])
         if readable:
             self.rows = self._read(readable).count()
             self._check_dates(readable)

@@ -59,12 +59,20 @@ class ObjectStorage(Storage):
     def staging(self) -> Storage:
         """Where Spark puts files first: on this machine, if all of Spark is here, else below the log, for the holder of the lock."""
         if self._staging is None:
-            if str(self._spark.sparkContext.master).startswith("local"):
-                scratch = self._jvm.System.getProperty("java.io.tmpdir")
-                self._staging = LocalStorage(self._spark, f"{Path(scratch, f'staging-{uuid4()}').as_uri()}")
+            if self._is_here:
+                self._staging = LocalStorage(self._spark, Path(self._scratch, f"staging-{uuid4()}").as_uri())
             else:
                 self._staging = ObjectStorage(self._spark, f"{self.url}/{STAGING}/{self._held.first_number:016d}")
         return self._staging
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether all of Spark is on this machine."""
+        return str(self._spark.sparkContext.master).startswith("local")
+
+    @property
+    def _scratch(self) -> str:
+        return str(self._jvm.System.getProperty("java.io.tmpdir"))
 
     @property
     def _held(self) -> WriterLock:
@@ -99,6 +107,22 @@ class ObjectStorage(Storage):
 
     def read(self, path: str) -> bytes:
         return self._store.read(path)
+
+    @contextmanager
+    def fetched(self, paths: Sequence[str]) -> Iterator[Storage]:
+        if not self._is_here:
+            yield self
+            return
+        with tempfile.TemporaryDirectory(dir=self._scratch) as name:
+
+            def fetch(path: str) -> None:
+                target = Path(name, path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as file:
+                    file.writelines(self._store.content(path))
+
+            _in_parallel(fetch, paths)
+            yield LocalStorage(self._spark, Path(name).as_uri())
 
     def write(self, path: str, content: bytes) -> None:
         self._store.put(path, content)
