@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.lab_error import LabError
+from tests import ROOT
 from tests.kit.amtool import AmtoolError, find_amtool, find_tool
 from tests.kit.axe import find_axe
 from tests.kit.flink_classes import archive_classes
@@ -43,6 +44,10 @@ def _flink(*versions: str, archived: bool = True) -> None:
 
 def _spark() -> None:
     subprocess.run([sys.executable, "-m", "sidecar", "audit", "warm-up"], check=True, timeout=_SPARK_SECONDS)
+
+
+def _s3_jars() -> None:
+    subprocess.run(["bash", str(ROOT / "scripts" / "s3-jars.sh")], check=True, timeout=_SPARK_SECONDS)
 
 
 def _prometheus() -> None:
@@ -75,6 +80,7 @@ PIECES: Final[Mapping[str, Piece]] = {
     "Flink 1.14.6": Piece(Tier.LONG, partial(_flink, "1.14.6", archived=False)),
     "axe-core": Piece(Tier.LONG, find_axe),
     "the container images": Piece(Tier.LONG, build_once),
+    "Spark's connector for S3": Piece(Tier.LONG, _s3_jars),
 }
 
 

@@ -31,7 +31,7 @@ _GROUPS: Final = {
             "visible_ids",
         )
     ),
-    "Spark, object stores": tuple(f"audit/test_{name}" for name in ("object_store", "publication", "readers")),
+    "Spark, object stores": tuple(f"audit/test_{name}" for name in ("object_store", "bucket_changes", "readers")),
     "Kubernetes": (
         "deploy/test_kubernetes",
         "integration/test_drivers",
@@ -131,14 +131,8 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
     "object stores, a Spark cluster, other file systems": (
         "audit/test_cluster",
         "audit/test_elsewhere",
-        "audit/test_object_store.py::test_a_",
-        "audit/test_object_store.py::test_compacted",
-        "audit/test_object_store.py::test_every_command",
-        "audit/test_object_store.py::test_killed",
-        "audit/test_object_store.py::test_one_of_both",
-        "audit/test_object_store.py::test_only_what",
-        "audit/test_object_store.py::test_two_writers",
-        "audit/test_object_store.py::test_what_is_too_old",
+        "audit/test_bucket_changes",
+        "audit/test_object_store",
     ),
     "versions of Flink beside 2.3.0, and the judgement of Flink's own listener": (
         "deploy/test_forms.py::test_flink_makes_its_pods_from_the_template[1",
