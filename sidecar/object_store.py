@@ -24,6 +24,7 @@ _NO_CREDENTIALS: Final = "there are no credentials, neither in the environment n
 _REFUSED: Final = "the credentials are refused, or do not allow to list, get and put objects"
 _OTHER_REGION: Final = "it is in another region: set AWS_REGION"
 _REASONS: Final = {
+    "External AWS credential provider": _NO_CREDENTIALS,
     "/latest/api/token": _NO_CREDENTIALS,
     "/computeMetadata/": _NO_CREDENTIALS,
     "/metadata/identity/": _NO_CREDENTIALS,
@@ -66,19 +67,24 @@ class StoredObject(Struct, frozen=True):
     modified: datetime
 
 
-class ObjectStore:
-    """The objects below a URL. Every problem is an OSError, whose text is one line without any secret."""
+class StoreError(OSError):
+    """The store, or the way to it, has failed or refused: nothing about one object."""
 
-    def __init__(self, url: str, *, retries: int, retry_for: timedelta) -> None:
+
+class ObjectStore:
+    """The objects below a URL. Every problem is an OSError, mostly a StoreError, whose text is one line without any secret."""
+
+    def __init__(self, url: str, *, retries: int, retry_for: timedelta, **options: Any) -> None:
         """A broken connection or a busy store is tried `retries` times again, with growing pauses, no longer than `retry_for`.
 
-        Connects to nothing. Raises OSError.
+        `options`: of obstore, in place of what the environment says. Connects to nothing. Raises OSError.
         """
         for variable in _ENDPOINTS:
             if not os.environ.get(variable, "https://").startswith(("https://", "http://")):
                 raise OSError(f"{variable} must begin with https:// or http://")
         # Not every store that speaks S3 deletes several objects in one request.
-        options: dict[str, Any] = {"disable_bulk_delete": True} if url.startswith(("s3://", "s3a://")) else {}
+        if url.startswith(("s3://", "s3a://")):
+            options["disable_bulk_delete"] = True
         with _converted_errors():
             self._store = from_url(url, retry_config={"max_retries": retries, "retry_timeout": retry_for}, **options)
         self.url: Final = url.rstrip("/")
@@ -189,7 +195,7 @@ def _converted_errors() -> Iterator[None]:
     except InvalidPathError as error:
         raise OSError("it contains an object with a name that no store of files can have: remove it") from error
     except BaseException as error:  # a panic of the Rust library is no Exception
-        raise OSError(_reason(str(error))) from error
+        raise StoreError(_reason(str(error))) from error
 
 
 def _reason(text: str) -> str:

@@ -20,16 +20,31 @@ JVM_ENDED: Final = "Spark's JVM was killed or has died"
 
 _MOST_CHARACTERS: Final = 2000
 """Of a reason: a query may compute one, with `raise_error`."""
+_GONE: Final = "a file was replaced by a compaction, or expired, while it was read; run it again"
 _NO_MEMORY: Final = "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g"
 _NO_SPACE: Final = "no space is left on the device"
 
 _REASONS = {
-    "FAILED_READ_FILE.FILE_NOT_EXIST": "a file was replaced by a compaction, or expired, while it was read; run it again",
+    "FAILED_READ_FILE.FILE_NOT_EXIST": _GONE,
+    "No such file or directory: s3": _GONE,
     "No space left on device": _NO_SPACE,
     "Java heap space": _NO_MEMORY,
     "GC overhead limit exceeded": _NO_MEMORY,
+    "Unable to load credentials": "there are no credentials for the object store",
+    "request time and the current time": "the clock of a machine differs too much from that of the object store",
+    "Service: S3, Status Code: 403": "the object store refuses the credentials, or they do not allow to get objects",
+    "Service: S3, Status Code: 503": "the object store is too busy (503); run it again later",
 }
 """Messages for operators, by the fragments of Spark's messages that they replace."""
+
+_OF_THE_STORE: Final = (
+    "software.amazon.awssdk.",
+    "org.apache.hadoop.fs.s3a.",
+    "org.apache.hadoop.ipc.",
+    "java.net.",
+    "javax.net.ssl.",
+)
+"""The packages of Java's exceptions that say something about a store, or the way to it, and nothing about a file."""
 
 _OF_THE_MACHINE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 """Errors of the operating system that any file would cause."""
@@ -71,13 +86,16 @@ def is_unreadable_file(error: Exception) -> bool:
     """Whether `error` was raised because a file could not be read: it may have been replaced since it was listed."""
     if isinstance(error, ChangedError | FileNotFoundError):
         return True
+    if _is_of_the_store(error):
+        return False
     return any(error_class in str(error) for error_class in (FILE_UNREADABLE, _DELETED))
 
 
 def defect(error: Exception) -> str:
     """Why a file cannot be read, in one line. Raises `error` if it says nothing about the file: so no sound file is called damaged."""
     why = reason(error)
-    if why in (JVM_ENDED, _NO_MEMORY, _NO_SPACE) or getattr(error, "errno", None) in _OF_THE_MACHINE:
+    of_the_machine = why in (JVM_ENDED, _NO_MEMORY, _NO_SPACE) or getattr(error, "errno", None) in _OF_THE_MACHINE
+    if of_the_machine or _is_of_the_store(error):
         raise error
     return why
 
@@ -101,10 +119,28 @@ def reason(error: Exception) -> str:
     return clean(line.strip(" ;"), _MOST_CHARACTERS)
 
 
+def _is_of_the_store(error: Exception) -> bool:
+    """Whether an object store, or the network, has failed or refused."""
+    # The class is compared by name, because obstore need not be installed.
+    if type(error).__name__ == "StoreError":
+        return True
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    try:
+        names = [str(cause.getClass().getName()) for cause in _causes(java)]
+    except Exception:  # noqa: BLE001  the JVM died; Py4J raises many types
+        return False
+    return "java.io.FileNotFoundException" not in names and any(name.startswith(_OF_THE_STORE) for name in names)
+
+
+def _causes(java: Any) -> Iterator[Any]:
+    """An exception of Java's, if any, and what has caused it."""
+    while java is not None:
+        yield java
+        java = java.getCause()
+
+
 def _root_cause(java: Any) -> str:
-    cause = java.getCause()
-    while cause is not None:
-        java, cause = cause, cause.getCause()
+    *_, java = _causes(java)
     name = java.getClass().getSimpleName()
     message = java.getMessage()
     return f"{name}: {message}" if message else str(name)

@@ -9,6 +9,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from sidecar.audit.audit_error import JVM_ENDED, defect, reason
+from sidecar.object_store import StoreError
 
 
 def of_a_dead_jvm() -> Py4JError:
@@ -21,6 +22,21 @@ def of_a_dead_jvm() -> Py4JError:
 def unanswered() -> Never:
     """A call to a JVM that has died."""
     raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def of_java(*classes: str) -> Py4JError:
+    """An exception of the first class, each caused by the next."""
+    cause = None
+    for name in reversed(classes):
+        described = SimpleNamespace(
+            getName=lambda name=name: name, getSimpleName=lambda name=name: name.rpartition(".")[2]
+        )
+        cause = SimpleNamespace(
+            getCause=lambda cause=cause: cause, getClass=lambda it=described: it, getMessage=lambda: "no"
+        )
+    error = Py4JError("An error occurred while calling o0.count.\n")
+    error.java_exception = cause
+    return error
 
 
 @pytest.mark.parametrize("problem", ["Java heap space", "GC overhead limit exceeded"])
@@ -52,6 +68,9 @@ def test_a_reason_that_a_query_computes_has_a_bound() -> None:
         MemoryError("java.lang.OutOfMemoryError: Java heap space"),
         OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
         OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        StoreError("the answer was 503 (SlowDown)"),
+        of_java("org.apache.spark.SparkException", "software.amazon.awssdk.services.s3.model.S3Exception"),
+        of_java("java.io.IOException", "java.net.ConnectException"),
     ],
 )
 def test_what_says_nothing_about_a_file_is_no_damage(error: Exception) -> None:
@@ -64,3 +83,9 @@ def test_what_says_nothing_about_a_file_is_no_damage(error: Exception) -> None:
 def test_all_else_is_damage(error: Exception) -> None:
     """Of a format, or of a disk."""
     assert defect(error).endswith("no magic number")
+
+
+def test_what_is_not_in_the_store_is_the_files_fault() -> None:
+    """It may have been replaced: who reads it looks again."""
+    gone = of_java("java.io.FileNotFoundException", "software.amazon.awssdk.services.s3.model.NoSuchKeyException")
+    assert defect(gone) == "NoSuchKeyException: no"

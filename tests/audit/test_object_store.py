@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -21,17 +22,22 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest import ingest as ingesting
 from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.bucket.replacement import Replacement, put_barrier
+from sidecar.audit.log.closed_tables import read_files
+from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.log.tables import TABLES
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import VerifyResult, verify
 from sidecar.cli.audit import audit
+from sidecar.object_store import ObjectStore
 from tests.audit.conftest import Log, reach_anew
 from tests.audit.killing import lending_its_jvm
 from tests.audit.recorded import records as recorded
 from tests.audit.remote_killing import RemoteRounds
 from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition
 from tests.audit.test_retention import age
-from tests.kit.s3_server import Line, S3Server
+from tests.kit.s3_server import BUSY, Line, S3Server
 
 pytestmark = pytest.mark.spark
 
@@ -201,13 +207,13 @@ def test_a_store_that_is_busy_is_asked_again(
     records = [transition(n, NOON + timedelta(days=n % 2)) for n in range(10)]
     seal(bucket / "spool", "jm-0", 1, records)
 
-    def is_busy() -> bool:
+    def refusal(_: str) -> tuple[int, str] | None:
         with lock:
             line.loses_answers = chance.random() < 0.2
-            return chance.random() < 0.2
+            return BUSY if chance.random() < 0.2 else None
 
     with Line(s3_server) as line:
-        line.is_busy = is_busy
+        line.refusal = refusal
         monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
         reach_anew(spark)
         ingest(spark, SPOOL, AUDIT)
@@ -216,6 +222,56 @@ def test_a_store_that_is_busy_is_asked_again(
     reach_anew(spark)
     assert ids_seen(spark, bucket / "audit", "transitions") == ids(records)
     assert verify(spark, AUDIT).findings == []
+
+
+def test_a_question_about_a_month_reads_that_month(
+    spark: SparkSession, bucket: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted at the server: a year has twelve times the bytes."""
+    days = [NOON - timedelta(days=30 * month) for month in range(12)]
+    seal(bucket / "spool", "jm-0", 1, [transition(n, days[n % 12]) for n in range(2400)])
+    ingest(spark, SPOOL, AUDIT)
+    month = f"{COUNT} WHERE event_date BETWEEN '{days[5] - timedelta(days=9):%F}' AND '{days[5]:%F}'"
+    with Line(s3_server) as line:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
+        reach_anew(spark)
+        read = {}
+        for query in (COUNT, month):
+            before = line.sent
+            assert ask(spark, query) == [[2400, 2400] if query == COUNT else [200, 200]]
+            read[query] = line.sent - before
+    reach_anew(spark)
+    listing = sum(len(path.as_posix()) + 300 for path in (bucket / "audit").rglob("*"))
+    assert read[month] - listing < (read[COUNT] - listing) / 4
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_replacement_that_has_not_ended_hides_one_side(spark: SparkSession, bucket: Path, is_complete: bool) -> None:
+    """Spark reads the old files until the new one is there, then the new one; never the barrier, which is no Parquet file."""
+    days = (NOON, NOON + timedelta(days=1))
+    seal(bucket / "spool", "jm-0", 1, [transition(n, days[n % 2]) for n in range(20)])
+    ingest(spark, SPOOL, AUDIT)
+    folder = bucket / "audit" / "transitions" / f"event_date={NOON:%F}"
+    (old,) = folder.iterdir()
+    new = folder / "q-1.parquet"
+    shutil.copy(old, new)
+    replacement = Replacement((old.name,), {new.name: new.stat().st_size + (not is_complete)})
+    put_barrier(ObjectStore(AUDIT, retries=0, retry_for=timedelta(0)), f"transitions/{folder.name}", replacement)
+    assert ask(spark) == [[20, 20]]
+    assert ask(spark, f"{COUNT} WHERE event_date = '{NOON:%F}'") == [[10, 10]]
+
+
+def test_of_many_files_those_are_read_that_are_wanted(spark: SparkSession, bucket: Path) -> None:
+    """Files of one ingest have the same name in each date's folder."""
+    for first in (0, 24):
+        records = [transition(n, NOON + timedelta(days=n % 12)) for n in range(first, first + 24)]
+        seal(bucket / "spool", "jm-0", first + 1, records)
+        ingest(spark, SPOOL, AUDIT)
+    storage = open_storage(spark, AUDIT)
+    files = sorted(path.relative_to(bucket / "audit").as_posix() for path in (bucket / "audit").rglob("*.parquet"))
+    wanted = random.Random(1).sample(files, 15)
+    rows = sum(pq.read_metadata(bucket / "audit" / file).num_rows for file in wanted)
+    assert read_files(spark, storage, "transitions", TABLES["transitions"].schema, wanted).count() == rows
 
 
 @pytest.mark.parametrize(

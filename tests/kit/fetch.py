@@ -47,7 +47,7 @@ def _spark() -> None:
 
 
 def _s3_jars() -> None:
-    subprocess.run(["bash", str(ROOT / "scripts" / "s3-jars.sh")], check=True, timeout=_SPARK_SECONDS)
+    subprocess.run([str(ROOT / "scripts" / "s3-jars.sh")], check=True, timeout=_SPARK_SECONDS)
 
 
 def _prometheus() -> None:

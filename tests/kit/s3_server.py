@@ -57,7 +57,8 @@ def reach(endpoint: str) -> dict[str, str]:
     }
 
 
-_BUSY = b"<Error><Code>SlowDown</Code></Error>"
+_METHODS = (b"GET ", b"HEAD ", b"PUT ", b"POST ", b"DELETE ")
+BUSY = (503, "SlowDown")
 
 
 class Line(Endpoint):
@@ -66,8 +67,10 @@ class Line(Endpoint):
     def __init__(self, server: S3Server) -> None:
         super().__init__()
         self.loses_answers = False
-        self.is_busy: Callable[[], bool] = lambda: False
-        """Whether the next request is answered with 503 in the server's place."""
+        self.refusal: Callable[[str], tuple[int, str] | None] = lambda _: None
+        """By the first line of a request: the status and the code that are answered in the server's place, if any."""
+        self.sent = 0
+        """Bytes that the server has answered."""
         self._target = ("127.0.0.1", server.port)
 
     def serve(self, client: socket.socket) -> None:
@@ -76,9 +79,8 @@ class Line(Endpoint):
         def forward() -> None:
             with suppress(OSError):
                 while data := client.recv(65536):
-                    if data.startswith((b"GET ", b"PUT ", b"DELETE ")) and self.is_busy():
-                        head = f"HTTP/1.1 503 Slow Down\r\nContent-Length: {len(_BUSY)}\r\nConnection: close\r\n\r\n"
-                        client.sendall(head.encode() + _BUSY)
+                    if data.startswith(_METHODS) and (refusal := self.refusal(data.partition(b"\r")[0].decode())):
+                        client.sendall(_answer(*refusal, with_body=not data.startswith(b"HEAD ")))
                         break
                     if data.startswith(b"PUT "):
                         putting.set()
@@ -89,6 +91,13 @@ class Line(Endpoint):
             forwarding = threading.Thread(target=forward, daemon=True)
             forwarding.start()
             while (data := onward.recv(65536)) and not (self.loses_answers and putting.is_set()):
+                self.sent += len(data)
                 client.sendall(data)
             client.shutdown(socket.SHUT_RDWR)
             forwarding.join(_ANSWER_SECONDS)
+
+
+def _answer(status: int, code: str, *, with_body: bool) -> bytes:
+    body = f"<Error><Code>{code}</Code></Error>"
+    head = f"HTTP/1.1 {status} No\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return (head + body * with_body).encode()

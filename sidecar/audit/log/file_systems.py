@@ -12,6 +12,7 @@ def open_storage(spark: SparkSession, url: str) -> Storage:
     if is_object_store(url):
         from sidecar.audit.log.bucket.storage import ObjectStorage  # noqa: PLC0415  imports obstore, an extra
 
-        return ObjectStorage(spark, url)
+        # One log has one name, by which its lock and its files are known.
+        return ObjectStorage(spark, f"s3://{url.removeprefix('s3a://')}" if url.startswith("s3a://") else url)
     found = Storage(spark, url)
     return LocalStorage(spark, url) if found.url.startswith("file:") else found

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_error import CannotSwapError, defect
+from sidecar.audit.audit_error import AuditError, CannotSwapError, defect, reason
 from sidecar.audit.log.paths import check_path, escape_pattern, is_of_file_system
 
 if TYPE_CHECKING:
     from sidecar.object_store import StoredObject
 
+_MISSING: Final = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 PARQUET: Final = ".parquet"
 """The suffix of all files that readers read."""
@@ -42,7 +43,7 @@ class Selection(NamedTuple):
     paths: Sequence[str]
     """Files and folders, relative to the audit log."""
     hidden: frozenset[str] = frozenset()
-    """The names of files among them that are not read."""
+    """The URLs of files among them that are not read, as Spark writes them in `_metadata.file_path`."""
     dates: frozenset[date] | None = None
     """The dates that are read; None: all."""
 
@@ -65,7 +66,7 @@ class Storage:
         self._jvm = jvm
         self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001  the same
         path = jvm.org.apache.hadoop.fs.Path(url)
-        self._fs = path.getFileSystem(self._conf)
+        self._fs = _file_system(url, path, self._conf)
         self._root = self._fs.makeQualified(path)
         self.url: str = self._root.toString()
         """The folder's full URL, with its scheme: the same for all spellings of one folder."""
@@ -82,6 +83,10 @@ class Storage:
     def to_read(self, path: str) -> str:
         """The full URL of a path in this folder, for Spark's readers: they take it for a pattern."""
         return escape_pattern(self.full_url(path))
+
+    def as_spark_writes(self, path: str) -> str:
+        """The full URL of a path in this folder, as Spark writes it in `_metadata.file_path`."""
+        return str(self._path(path).toUri().toString())
 
     def relative(self, url: str) -> str:
         """The path in this folder of a full URL."""
@@ -240,6 +245,16 @@ class Storage:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
+
+
+def _file_system(url: str, path: Any, conf: Any) -> Any:
+    try:
+        return path.getFileSystem(conf)
+    except Exception as error:  # Py4J raises many types
+        why = reason(error)
+        if any(sign in why for sign in _MISSING):
+            why = f"the jars with which Spark reads such URLs are not there, or not complete ({why}; docs/audit.md#object-stores)"
+        raise AuditError(f"cannot read {url}: {why}") from error
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, ChangedError
-from sidecar.audit.log.bucket.connection import connect
+from sidecar.audit.log.bucket.connection import connect, prepare
 from sidecar.audit.log.bucket.replacement import (
     Replacement,
     invisible,
@@ -49,8 +49,9 @@ class ObjectStorage(Storage):
 
     def __init__(self, spark: SparkSession, url: str) -> None:
         """Connects to nothing. Raises AuditError when the URL cannot be used."""
-        self._store: ObjectStore = connect(spark, url)
+        prepare(spark, url)
         super().__init__(spark, url)
+        self._store: ObjectStore = connect(spark, url, self._fs)
         self.url = self._store.url
         self._lock: WriterLock | None = None
         self._staging: Storage | None = None
@@ -185,17 +186,20 @@ class ObjectStorage(Storage):
             raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
 
     def selected(self, table: str, paths: Collection[str] | None) -> Selection:
-        hidden = {path.rpartition("/")[2] for path in self._invisible if path.startswith(f"{table}/")}
+        hidden = [path for path in self._invisible if path.startswith(f"{table}/")]
         if paths is None or len(paths) <= _FEW:
-            return Selection([table] if paths is None else [*paths], frozenset(hidden))
+            return Selection([table] if paths is None else [*paths], self._as_spark_writes(hidden))
         wanted = {*paths}
         folders = {path if not path.endswith(PARQUET) else path.rpartition("/")[0] for path in wanted}
-        for found in self._listed(table):
-            folder, _, name = found.path.rpartition("/")
-            if folder in folders and wanted.isdisjoint({folder, found.path}):
-                hidden.add(name)
+        for file in self._listed(table):
+            folder = file.path.rpartition("/")[0]
+            if folder in folders and wanted.isdisjoint({folder, file.path}):
+                hidden.append(file.path)
         dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
-        return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
+        return Selection([table], self._as_spark_writes(hidden), frozenset(filter(None, dates)))
+
+    def _as_spark_writes(self, paths: Iterable[str]) -> frozenset[str]:
+        return frozenset(map(self.as_spark_writes, paths))
 
     @property
     def _invisible(self) -> Collection[str]:
