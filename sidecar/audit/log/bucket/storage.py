@@ -28,11 +28,12 @@ from sidecar.audit.log.bucket.replacement import (
     read_barriers,
     settle,
 )
+from sidecar.audit.log.bucket.store import Store
 from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_lock
 from sidecar.audit.log.local_storage import LocalStorage
 from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
 from sidecar.audit.log.tables import TABLES, date_of
-from sidecar.object_store import ObjectStore, StoredObject
+from sidecar.object_store import StoredObject
 
 _T = TypeVar("_T")
 
@@ -47,9 +48,9 @@ _FEW: Final = 8
 class ObjectStorage(Storage):
     """A folder in an object store."""
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
-        """Connects to nothing. Raises AuditError when the URL cannot be used."""
-        self._store: ObjectStore = connect(spark, url)
+    def __init__(self, spark: SparkSession, url: str, store: Store | None = None) -> None:
+        """`store`: what is there, if it is no object store. Connects to nothing. Raises AuditError when the URL cannot be used."""
+        self._store: Store = store or connect(spark, url)
         super().__init__(spark, url)
         self.url = self._store.url
         self._lock: WriterLock | None = None
@@ -62,8 +63,13 @@ class ObjectStorage(Storage):
             if self._is_here:
                 self._staging = LocalStorage(self._spark, Path(self._scratch, f"staging-{uuid4()}").as_uri())
             else:
-                self._staging = ObjectStorage(self._spark, f"{self.url}/{STAGING}/{self._held.first_number:016d}")
+                self._staging = ObjectStorage(self._spark, self._staging_url)
         return self._staging
+
+    @property
+    def _staging_url(self) -> str:
+        """Below the log, for the holder of the lock."""
+        return self.full_url(f"{STAGING}/{self._held.first_number:016d}")
 
     @property
     def _is_here(self) -> bool:
@@ -118,11 +124,14 @@ class ObjectStorage(Storage):
             def fetch(path: str) -> None:
                 target = Path(name, path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("xb") as file:
-                    file.writelines(self._store.content(path))
+                self._fetch(path, target)
 
             _in_parallel(fetch, paths)
             yield LocalStorage(self._spark, Path(name).as_uri())
+
+    def _fetch(self, path: str, target: Path) -> None:
+        with target.open("xb") as file:
+            file.writelines(self._store.content(path))
 
     def write(self, path: str, content: bytes) -> None:
         self._store.put(path, content)
@@ -158,6 +167,9 @@ class ObjectStorage(Storage):
     def check_replace(self) -> None:
         """Any object store can."""
 
+    def delete_replaced(self) -> None:
+        """`replace` does."""
+
     def is_locked(self, name: str = LOCK) -> bool:
         return WriterLock(self._store, name).is_held()
 
@@ -178,10 +190,10 @@ class ObjectStorage(Storage):
     @contextmanager
     def reading(self) -> Iterator[Storage]:
         """The log at one moment. Raises ChangedError if it has changed in the block while it was being changed already."""
-        moment = Moment(self._spark, self.url)
+        moment = self._moment()
         yield moment
         # Two equal listings: at the moment between them, just these files existed. Else a listing of Spark's may have missed a swap.
-        if moment.barriers and Moment(self._spark, self.url).found != moment.found:
+        if moment.barriers and self._moment().found != moment.found:
             raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
 
     def selected(self, table: str, paths: Collection[str] | None) -> Selection:
@@ -196,6 +208,9 @@ class ObjectStorage(Storage):
                 hidden.add(name)
         dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
         return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
+
+    def _moment(self) -> "Moment":
+        return Moment(self._spark, self.url, self._store)
 
     @property
     def _invisible(self) -> Collection[str]:
@@ -258,7 +273,7 @@ class ObjectStorage(Storage):
         missing = [path for path in lock.announced if not self._store.exists(path)]
         if missing:
             self._occupy(missing)
-        moment = Moment(self._spark, self.url)
+        moment = self._moment()
         _in_parallel(lambda one: settle(self._store, moment.found, *one), moment.barriers.items())
         young = datetime.now(UTC) - _STALLED
         known = [path for path in lock.occupied if path in moment.found]
@@ -282,9 +297,9 @@ class ObjectStorage(Storage):
 class Moment(ObjectStorage):
     """A log as one listing found it. Listings are answered by that; contents are read when they are asked for."""
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
+    def __init__(self, spark: SparkSession, url: str, store: Store) -> None:
         """Raises OSError; FileNotFoundError if it was changed meanwhile; AuditError if it cannot be understood."""
-        super().__init__(spark, url)
+        super().__init__(spark, url, store)
         self.found: Mapping[str, StoredObject] = {found.path: found for found in self._store.list()}
         self.barriers: Mapping[str, Replacement] = read_barriers(self._store, self.found)
 
