@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.bucket import writer_lock
 from sidecar.audit.log.bucket.replacement import BARRIER
 from sidecar.audit.log.hdfs import HdfsStore
+from sidecar.audit.log.paths import escape_pattern
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import VerifyResult, verify
@@ -61,7 +62,7 @@ class Folder(HdfsStore):
         shutil.rmtree(self._here / "copy", ignore_errors=True)
         for file in self.list("audit"):
             (self._here / "copy" / file.path).parent.mkdir(parents=True, exist_ok=True)
-            self.fetch(file.path, self._here / "copy" / file.path)
+            (self._here / "copy" / file.path).write_bytes(self.read(file.path))
         return self._here / "copy" / "audit"
 
     def age(self, path: str) -> None:
@@ -75,8 +76,8 @@ class Folder(HdfsStore):
 
 @pytest.fixture
 def folder(spark: SparkSession, name_node: str, tmp_path: Path) -> Folder:
-    """A folder for one test."""
-    return Folder(spark, f"{name_node}/{tmp_path.name}", tmp_path)
+    """A folder for one test, with characters in its name that are of patterns and of URLs."""
+    return Folder(spark, f"{name_node}/{tmp_path.name} [1] 100%41", tmp_path)
 
 
 def test_each_record_is_there_once(spark: SparkSession, folder: Folder, spool: Path) -> None:
@@ -94,7 +95,7 @@ def test_each_record_is_there_once(spark: SparkSession, folder: Folder, spool: P
     again = ingest(spark, folder.spool, f"{folder.audit}/")
     assert (again.rows["transitions"], again.quarantined, again.files) == (10, 1, 3)
     assert ids_seen(spark, folder.download(), "transitions") == ids(records)
-    assert spark.read.parquet(f"{folder.audit}/transitions").count() == 20
+    assert spark.read.parquet(escape_pattern(f"{folder.audit}/transitions")).count() == 20
     count = run_sql(spark, folder.audit, "SELECT count(*), count(DISTINCT id) FROM transitions")
     assert [*count.rows] == [[20, 20]]
     damaged = run_sql(spark, folder.audit, "SELECT file FROM quarantine")
@@ -107,7 +108,8 @@ def test_every_command_takes_a_url_of_hdfs(
 ) -> None:
     """Ingest, compaction with retention and materialization, a query, a check, a report: on the command line."""
     monkeypatch.setattr("sidecar.audit.spark.session.spark_session", lambda *_, **__: nullcontext(spark))
-    seal(spool, "jm-0", 1, recorded("2.3.0"))
+    records = recorded("2.3.0")
+    seal(spool, "jm-0", 1, records)
     folder.upload(spool)
 
     def run(command: str, *arguments: str) -> str:
@@ -117,8 +119,9 @@ def test_every_command_takes_a_url_of_hdfs(
         return result.stdout
 
     assert run("ingest", "--spool", folder.spool).startswith("1 segments: 89 transitions, ")
-    kept = run("compact", "--spool", folder.spool, "--keep", "36500d")
-    assert re.search(r"^materialized: [1-9]\d* dates$", kept, re.MULTILINE)
+    tomorrow = datetime.fromisoformat(records[-1].observed_at) + timedelta(days=1)
+    kept = run("compact", "--spool", folder.spool, "--keep", "36500d", "--before", str(tomorrow.date()))
+    assert kept.endswith("\nmaterialized: 1 dates\n")
     assert run("sql", "--output", "csv", "SELECT count(*) AS n FROM transitions") == "n\n89\n"
     assert run("verify").endswith(": nothing wrong\n")
     report = tmp_path / "report.html"
@@ -145,11 +148,11 @@ def test_what_is_too_old_goes(spark: SparkSession, folder: Folder, log: Log) -> 
     folder.upload(log.audit, without="_")
     seal(log.spool, "jm-9", 1, [coverage(1, NOON + timedelta(days=9999))])
     folder.upload(log.spool)
-    segments = [file.path for file in folder.list("spool")]
+    segments = sorted(file.path for file in folder.list("spool"))
     for path in (*segments[:2], segments[-1]):
         folder.age(path)
     assert expire(spark, folder.audit, 2, spool=folder.spool) == ExpireResult(segments=2, dates=2, not_ingested=1)
-    assert [file.path for file in folder.list("spool")] == segments[2:]
+    assert sorted(file.path for file in folder.list("spool")) == segments[2:]
     assert ids_seen(spark, folder.download(), "transitions") == ids([transition(n) for n in range(80) if n % 4 < 2])
     assert len(folder.children("audit/transitions")) == 2
 
@@ -193,7 +196,9 @@ def test_who_stalled_adds_nothing_when_it_continues(
         move(store, url, path)
 
     monkeypatch.setattr(HdfsStore, "move", move_late)
-    with pytest.raises(AuditError, match=rf"^another process has taken over the lock of {folder.audit}, because this"):
+    with pytest.raises(
+        AuditError, match=re.escape(f"another process has taken over the lock of {folder.audit}, because")
+    ):
         stalled(spark, folder.audit)
     ingest_late(spark, folder.audit)
     assert ids_seen(spark, folder.download(), "transitions") == sorted([*log.ids, late.id])

@@ -7,8 +7,6 @@ visible without being copied.
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from threading import Event
 from typing import Any, Final
 from uuid import uuid4
 
@@ -38,28 +36,20 @@ class HdfsStore:
         self._no_overwriting = context._gateway.new_array(rename, 0)  # noqa: SLF001  the same
         self.url: Final = str(self._root.toString())
 
-    def is_folder(self, path: str) -> bool:
-        """Whether there is such a folder."""
-        with _converted_errors():
-            return bool(self._fs.isDirectory(self._path(path)))
-
     def list(self, folder: str = "") -> Iterator[StoredObject]:
-        start, found = len(self.url) + 1, []
-        if self.is_folder(folder):
-            with _converted_errors():
-                listing = self._fs.listFiles(self._path(folder), True)
-                while listing.hasNext():
-                    status = listing.next()
-                    path, size, modified = status.getPath().toString(), status.getLen(), status.getModificationTime()
-                    moment = datetime.fromtimestamp(modified / 1000, UTC)
-                    found.append(StoredObject(path[start:], size, f"{modified}-{size}", moment))
-        return iter(sorted(found, key=lambda one: one.path))
+        top, start = self._path(folder), len(self.url) + 1
+        with _converted_errors():
+            listing = self._fs.listFiles(top, True) if self._fs.isDirectory(top) else None
+            while listing is not None and listing.hasNext():
+                status = listing.next()
+                path, size, modified = status.getPath().toString(), status.getLen(), status.getModificationTime()
+                moment = datetime.fromtimestamp(modified / 1000, UTC)
+                yield StoredObject(path[start:], size, f"{modified}-{size}", moment)
 
     def children(self, folder: str = "") -> dict[str, bool]:
-        if not self.is_folder(folder):
-            return {}
+        path = self._path(folder)
         with _converted_errors():
-            statuses = self._fs.listStatus(self._path(folder))
+            statuses = self._fs.listStatus(path) if self._fs.isDirectory(path) else ()
             return dict(sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses))
 
     def exists(self, path: str) -> bool:
@@ -98,12 +88,6 @@ class HdfsStore:
             self._fs.mkdirs(target.getParent())
             self._fs.rename(source, target, self._no_overwriting)
 
-    def fetch(self, path: str, target: Path) -> None:
-        """Copy a file to this machine."""
-        here = self._jvm.org.apache.hadoop.fs.Path(f"file:{target}")
-        with _converted_errors():
-            self._fs.copyToLocalFile(False, self._path(path), here, True)
-
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that is in it, if it exists. Atomic."""
         with _converted_errors():
@@ -124,30 +108,14 @@ class HdfsStorage(ObjectStorage):
     def staging(self) -> Storage:
         return HdfsStorage(self._spark, self._staging_url)
 
-    def is_folder(self, path: str = "") -> bool:
-        return self._hdfs.is_folder(path)
-
-    def make_folder(self, path: str = "") -> None:
-        """Folders are created with their files."""
-
     def drop(self, folder: str) -> None:
         self._held.check()
         self.delete(folder)
 
-    @contextmanager
-    def locked(self, name: str = LOCK, *, stop: Event | None = None) -> Iterator[None]:
-        with super().locked(name, stop=stop):
-            yield
-            if name == LOCK:
-                self._hdfs.delete(self.relative(self._staging_url))
-
-    def _fetch(self, path: str, target: Path) -> None:
-        self._hdfs.fetch(path, target)
-
     def _put(self, staged: str, target: str) -> None:
         self._held.check()
         try:
-            self._hdfs.move(self.staging.full_url(staged), target)
+            self._hdfs.move(f"{self._staging_url}/{staged}", target)
         except (FileExistsError, FileNotFoundError) as error:
             # A successor has occupied the name, or deleted what was staged.
             raise taken_over(self.url) from error

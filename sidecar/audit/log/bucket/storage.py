@@ -124,14 +124,11 @@ class ObjectStorage(Storage):
             def fetch(path: str) -> None:
                 target = Path(name, path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                self._fetch(path, target)
+                with target.open("xb") as file:
+                    file.writelines(self._store.content(path))
 
             _in_parallel(fetch, paths)
             yield LocalStorage(self._spark, Path(name).as_uri())
-
-    def _fetch(self, path: str, target: Path) -> None:
-        with target.open("xb") as file:
-            file.writelines(self._store.content(path))
 
     def write(self, path: str, content: bytes) -> None:
         self._store.put(path, content)
