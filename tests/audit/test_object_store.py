@@ -13,6 +13,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -21,6 +24,7 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest import ingest as ingesting
 from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.bucket.replacement import BARRIER, Replacement
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import VerifyResult, verify
@@ -123,6 +127,19 @@ def test_compacted_it_has_one_file_a_date(spark: SparkSession, bucket: Path, log
     assert compact(spark, AUDIT).dates == 0
     assert ids_seen(spark, bucket / "audit", "transitions") == sorted([*log.ids, late.id])
     assert verify(spark, AUDIT).findings == []
+
+
+def test_a_compaction_that_is_half_done_hides_no_row(spark: SparkSession, bucket: Path, log: Log) -> None:
+    """One date has its new file already. Its old files, which are hidden, have the names of those of the other dates."""
+    shutil.copytree(log.audit, bucket / "audit", ignore=shutil.ignore_patterns("_*"))
+    folder, other = sorted((bucket / "audit" / "transitions").iterdir())[:2]
+    old = sorted(file.name for file in folder.iterdir())
+    assert old == sorted(file.name for file in other.iterdir())
+    new = folder / "q-1.parquet"
+    pq.write_table(pa.concat_tables(pq.ParquetFile(folder / name).read() for name in old), new)
+    barrier = msgspec.json.encode(Replacement(tuple(old), {new.name: new.stat().st_size}))
+    (folder / f"{BARRIER}1.parquet").write_bytes(barrier)
+    assert ask(spark) == [[80, 80]]
 
 
 def test_what_is_too_old_goes(spark: SparkSession, bucket: Path, log: Log) -> None:

@@ -38,7 +38,7 @@ class Selection(NamedTuple):
     paths: Sequence[str]
     """Files and folders, relative to the audit log."""
     hidden: frozenset[str] = frozenset()
-    """The names of files among them that are not read."""
+    """The files among them that are not read: folder and name, as names alone are those of files of other dates, too."""
     dates: frozenset[date] | None = None
     """The dates that are read; None: all."""
 

@@ -194,15 +194,15 @@ class ObjectStorage(Storage):
             raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
 
     def selected(self, table: str, paths: Collection[str] | None) -> Selection:
-        hidden = {path.rpartition("/")[2] for path in self._invisible if path.startswith(f"{table}/")}
+        hidden = {path.partition("/")[2] for path in self._invisible if path.startswith(f"{table}/")}
         if paths is None or len(paths) <= _FEW:
             return Selection([table] if paths is None else [*paths], frozenset(hidden))
         wanted = {*paths}
         folders = {path if not path.endswith(PARQUET) else path.rpartition("/")[0] for path in wanted}
         for found in self._listed(table):
-            folder, _, name = found.path.rpartition("/")
+            folder = found.path.rpartition("/")[0]
             if folder in folders and wanted.isdisjoint({folder, found.path}):
-                hidden.add(name)
+                hidden.add(found.path.partition("/")[2])
         dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
         return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
 
