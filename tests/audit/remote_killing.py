@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import duckdb
@@ -20,10 +20,7 @@ from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm,
 from tests.kit.files import files_below
 
 SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
-_WORK = {
-    "ingest": f"ingest(spark, {SPOOL!r}, {AUDIT!r})",
-    "compact": f"compact(spark, {AUDIT!r})",
-}
+_WORK = {"ingest": "ingest(spark, {spool!r}, {audit!r})", "compact": "compact(spark, {audit!r})"}
 _PATIENCE = 1.25
 _SHARE_OF_COMPACTIONS = 0.4
 
@@ -31,9 +28,12 @@ _SHARE_OF_COMPACTIONS = 0.4
 class RemoteRounds(Rounds):
     """The rounds of `Rounds`, in a bucket. Some are compactions."""
 
-    def __init__(self, bucket: Path, folder: Path, chance: random.Random) -> None:
+    def __init__(
+        self, bucket: Path, folder: Path, chance: random.Random, *, spool: str = SPOOL, audit: str = AUDIT
+    ) -> None:
         super().__init__(bucket, chance)
         self._folder = folder
+        self._urls = {"spool": spool, "audit": audit}
         self.kills = dict.fromkeys(_WORK, 0)
         """How many of each were killed at work."""
         self.failed_readers = 0
@@ -42,13 +42,13 @@ class RemoteRounds(Rounds):
 
     def play(self, spark: SparkSession, *, own_jvm: bool = False) -> None:
         assert not own_jvm
-        is_there = (self.audit / "transitions").is_dir()
+        is_there = bool(self.visible())
         work = "compact" if is_there and self._chance.random() < _SHARE_OF_COMPACTIONS else "ingest"
         if work == "ingest":
             self._fill()
         script = GIVEN_JVM.format(
             imports="from sidecar.audit.ingest.ingest import ingest\nfrom sidecar.audit.upkeep.compact import compact",
-            work=_WORK[work],
+            work=_WORK[work].format(**self._urls),
         )
         with started(script, environment=self._environment(spark)) as process:
             began = time.monotonic()
@@ -62,13 +62,23 @@ class RemoteRounds(Rounds):
                 os.killpg(process.pid, signal.SIGKILL)
         end_what_it_began(spark)
 
+    def visible(self) -> Collection[object]:
+        """The files that readers see."""
+        return {*files_below(self.audit, PARQUET)}
+
+    def plain_ids(self) -> list[str]:
+        """The ids as a reader sees them that knows nothing of us."""
+        with duckdb.connect() as database:
+            found = database.execute(f"SELECT id FROM read_parquet('{self.audit}/transitions/**/*.parquet')").fetchall()  # noqa: S608  our own path
+        return sorted(row[0] for row in found)
+
     def _wait(self, process: "subprocess.Popen[str]", longest: float) -> None:
         """Until the process ends, or raises TimeoutExpired: at a random moment, or while it changes objects, which takes the least time."""
         if self._chance.random() < 0.5:
             process.wait(self._chance.uniform(0, longest))
             return
-        before = set(files_below(self.audit, PARQUET))
-        while process.poll() is None and set(files_below(self.audit, PARQUET)) == before:
+        before = self.visible()
+        while process.poll() is None and self.visible() == before:
             time.sleep(0.001)
         process.wait(self._chance.uniform(0, 0.1))
 
@@ -77,15 +87,15 @@ class RemoteRounds(Rounds):
 
     def assert_right(self, spark: SparkSession) -> None:
         """Our reader sees no id twice and none that was lost since; a plain reader sees the same, or fails."""
-        if not (self.audit / "transitions").is_dir():
+        if not self.visible():
             return
-        ours = sorted(str(row[0]) for row in run_sql(spark, AUDIT, "SELECT id FROM transitions").rows)
+        ours = sorted(str(row[0]) for row in run_sql(spark, self._urls["audit"], "SELECT id FROM transitions").rows)
         assert len(set(ours)) == len(ours)
         assert self.ids.issuperset(ours)
         assert self._seen.issubset(ours)
         self._seen = set(ours)
         try:
-            assert _ids(self.audit) == ours
+            assert self.plain_ids() == ours
         except duckdb.InvalidInputException:
             self.failed_readers += 1
 
@@ -93,12 +103,6 @@ class RemoteRounds(Rounds):
 
     def complete(self, spark: SparkSession) -> None:
         """An ingest and a compaction that nobody kills; the log is sound then."""
-        ingest(spark, SPOOL, AUDIT)
-        compact(spark, AUDIT)
-        assert verify(spark, AUDIT).findings == []
-
-
-def _ids(audit: Path) -> list[str]:
-    with duckdb.connect() as database:
-        found = database.execute(f"SELECT id FROM read_parquet('{audit}/transitions/**/*.parquet')").fetchall()  # noqa: S608  our own path
-    return sorted(row[0] for row in found)
+        ingest(spark, self._urls["spool"], self._urls["audit"])
+        compact(spark, self._urls["audit"])
+        assert verify(spark, self._urls["audit"]).findings == []

@@ -206,7 +206,7 @@ def test_jars_that_are_missing_wrong_or_incomplete_are_one_line(bucket: Path, tm
     )
 
 
-@pytest.mark.parametrize("scheme", ["gs", "abfss", "wasb"])
+@pytest.mark.parametrize("scheme", ["gs", "abfss"])
 def test_a_store_that_spark_cannot_read_is_one_line(spark: SparkSession, scheme: str) -> None:
     """PySpark has no connector for it, and the user has given none."""
     url = f"{scheme}://container@account/audit" if scheme != "gs" else "gs://bucket/audit"

@@ -268,7 +268,9 @@ def test_of_many_files_those_are_read_that_are_wanted(spark: SparkSession, bucke
         seal(bucket / "spool", "jm-0", first + 1, records)
         ingest(spark, SPOOL, AUDIT)
     storage = open_storage(spark, AUDIT)
-    files = sorted(path.relative_to(bucket / "audit").as_posix() for path in bucket.glob("audit/transitions/*/*.parquet"))
+    files = sorted(
+        path.relative_to(bucket / "audit").as_posix() for path in bucket.glob("audit/transitions/*/*.parquet")
+    )
     wanted = random.Random(1).sample(files, 15)
     rows = sum(pq.read_metadata(bucket / "audit" / file).num_rows for file in wanted)
     assert read_files(spark, storage, "transitions", TABLES["transitions"].schema, wanted).count() == rows

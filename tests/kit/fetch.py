@@ -19,6 +19,7 @@ from tests.kit.amtool import AmtoolError, find_amtool, find_tool
 from tests.kit.axe import find_axe
 from tests.kit.flink_classes import archive_classes
 from tests.kit.groups import Tier
+from tests.kit.hdfs import find_hadoop
 from tests.kit.helm import find_helm
 from tests.kit.images import build_once
 from tests.kit.kubectl import find_kubectl
@@ -81,6 +82,7 @@ PIECES: Final[Mapping[str, Piece]] = {
     "axe-core": Piece(Tier.LONG, find_axe),
     "the container images": Piece(Tier.LONG, build_once),
     "Spark's connector for S3": Piece(Tier.LONG, _s3_jars),
+    "HDFS": Piece(Tier.LONG, find_hadoop),
 }
 
 

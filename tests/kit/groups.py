@@ -23,7 +23,6 @@ _GROUPS: Final = {
             "ingest",
             "poison",
             "verify",
-            "elsewhere",
             "schema",
             "compact",
             "retention",
@@ -128,9 +127,9 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "audit/test_visible_ids",
         "audit/test_warm_up.py::test_an_archive",
     ),
-    "object stores, a Spark cluster, other file systems": (
+    "object stores, HDFS, a Spark cluster": (
         "audit/test_cluster",
-        "audit/test_elsewhere",
+        "audit/test_hdfs",
         "audit/test_bucket_changes",
         "audit/test_object_store",
     ),

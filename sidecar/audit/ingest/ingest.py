@@ -138,7 +138,7 @@ class _Batches:
 
     def listing(self, stop: Event) -> SpoolListing:
         """The spool without the segments that were ingested."""
-        found = listing(self._session, self._spool, self._known.paths)
+        found = listing(self._spool, self._known.paths)
         if self._known.is_outdated(found.known):
             with self._writer.working(stop):
                 self._known.keep(found.known)

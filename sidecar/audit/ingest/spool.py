@@ -6,17 +6,13 @@ colon. So the spool is listed here first, and Spark gets only the paths that it 
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from pyspark.sql import SparkSession
 
 from sidecar.audit.log.paths import escape_pattern, is_of_file_system
 from sidecar.audit.log.storage import Storage
@@ -47,29 +43,13 @@ class SpoolListing(Struct, frozen=True):
     """In an object store: the segments that are not known, in the order in which they were written."""
 
 
-def listing(session: SparkSession, spool: Storage, known: AbstractSet[str]) -> SpoolListing:
-    """List a spool except for the segments that are `known`: their paths, which take a microsecond each on a local file system; their keys
-    in an object store.
+def listing(spool: Storage, known: AbstractSet[str]) -> SpoolListing:
+    """List a spool except for the segments that are `known`: their paths, which take a microsecond each on a local file system; elsewhere
+    their keys.
     """
     if spool.local is not None:
         return _Walk(spool.local, known).listing()
-    if (objects := spool.objects(SUFFIX)) is not None:
-        return _of_objects(objects, known)
-    entries = spool.entries()
-    problems = {
-        name: f"unreadable {'folder' if is_folder else 'segment'}: {_COLON}"
-        for name, is_folder in entries.items()
-        if ":" in name
-    }
-    names = [name for name, is_folder in entries.items() if is_folder or name.endswith(SUFFIX)]
-    roots = sorted(set(names) - problems.keys())
-    if not known or not roots:
-        return SpoolListing(roots=roots, problems=problems)
-    below = defaultdict[str, set[str]](set)
-    for path in _segments(session, spool, roots):
-        below[path.partition("/")[0]].add(path)
-    roots = [root for top, paths in below.items() for root in (paths - known if paths & known else [top])]
-    return SpoolListing(roots=sorted(roots), problems=problems, known=known & {*chain(*below.values())})
+    return _of_objects(spool.objects(SUFFIX), known)
 
 
 def _of_objects(objects: Sequence["StoredObject"], known: AbstractSet[str]) -> SpoolListing:
@@ -103,14 +83,6 @@ def batches_of(segments: Sequence["StoredObject"], most_bytes: int) -> Iterator[
         size += segment.size
     if batch:
         yield batch
-
-
-def _segments(session: SparkSession, spool: Storage, roots: Sequence[str]) -> list[str]:
-    """The paths of all segments below `roots`, as Spark lists them."""
-    reader = session.read.format("binaryFile").options(recursiveFileLookup=True, pathGlobFilter=f"*{SUFFIX}")
-    frame: Any = reader.load(pattern(spool, roots))._jdf  # noqa: SLF001  `inputFiles` asks Java for each name
-    joined = spool.joined(frame.inputFiles())
-    return [spool.relative(unquote(url)) for url in joined.split("\n") if url]
 
 
 def pattern(spool: Storage, roots: Sequence[str]) -> str:

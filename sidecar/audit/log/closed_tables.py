@@ -176,6 +176,6 @@ def read_files(
     if found.dates is not None:
         rows = rows.where(F.col(EVENT_DATE).isin([*found.dates]))
     if found.hidden:
-        rows = rows.where(~F.col("_metadata.file_path").isin([*found.hidden]))
+        rows = rows.where(~F.substring_index("_metadata.file_path", "/", -2).isin([*found.hidden]))
     # INSERT INTO could write to a view of the files, but not to a query over them.
     return rows.select("*")

@@ -1,20 +1,16 @@
-"""The file system of the audit log: any that Hadoop supports.
+"""What a spool or an audit log needs of the folder that it is in: on a local file system, in an object store or on HDFS."""
 
-Elsewhere than on a local file system (`local_storage`) and in an object store (`object_storage`) there is no lock: the scheduler must run
-one ingest at a time. HDFS renames atomically.
-"""
-
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from datetime import UTC, date, datetime
-from functools import cached_property
+from datetime import date, datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit.audit_error import AuditError, CannotSwapError, defect, reason
+from sidecar.audit.audit_error import AuditError, defect, reason
 from sidecar.audit.log.paths import check_path, escape_pattern, is_of_file_system
 
 if TYPE_CHECKING:
@@ -43,13 +39,13 @@ class Selection(NamedTuple):
     paths: Sequence[str]
     """Files and folders, relative to the audit log."""
     hidden: frozenset[str] = frozenset()
-    """The URLs of files among them that are not read, as Spark writes them in `_metadata.file_path`."""
+    """The files among them that are not read: folder and name, as names alone are those of files of other dates, too."""
     dates: frozenset[date] | None = None
     """The dates that are read; None: all."""
 
 
-class Storage:
-    """One folder, at a path or any URL that Hadoop supports. All paths are relative to the folder.
+class Storage(ABC):
+    """One folder, at a path or URL (`open_storage`). All paths are relative to the folder.
 
     What a file system makes by itself (`lost+found`) is not listed.
     """
@@ -71,10 +67,10 @@ class Storage:
         self.url: str = self._root.toString()
         """The folder's full URL, with its scheme: the same for all spellings of one folder."""
 
-    @cached_property
+    @property
+    @abstractmethod
     def staging(self) -> "Storage":
         """The folder of files that are not visible yet. It need not exist."""
-        return Storage(self._spark, self.full_url(STAGING))
 
     def full_url(self, path: str) -> str:
         """The full URL of a path in this folder."""
@@ -83,10 +79,6 @@ class Storage:
     def to_read(self, path: str) -> str:
         """The full URL of a path in this folder, for Spark's readers: they take it for a pattern."""
         return escape_pattern(self.full_url(path))
-
-    def as_spark_writes(self, path: str) -> str:
-        """The full URL of a path in this folder, as Spark writes it in `_metadata.file_path`."""
-        return str(self._path(path).toUri().toString())
 
     def relative(self, url: str) -> str:
         """The path in this folder of a full URL."""
@@ -110,37 +102,25 @@ class Storage:
         """The files below `path` whose paths end in `suffix`, sorted, relative to `path`; none if there is no such folder."""
         return sorted(self.modified(path, suffix))
 
+    @abstractmethod
     def modified(self, path: str, suffix: str) -> dict[str, datetime]:
         """When each of the `files` was last modified."""
-        if not self.is_folder(path):
-            return {}
-        folder = self._path(path)
-        found, listing = {}, self._fs.listFiles(folder, True)
-        while listing.hasNext():
-            status = listing.next()
-            file = folder.toUri().relativize(status.getPath().toUri()).getPath()
-            if file.endswith(suffix) and not any(map(is_of_file_system, file.split("/"))):
-                found[file] = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
-        return found
 
-    def objects(self, suffix: str) -> "Sequence[StoredObject] | None":  # noqa: ARG002  there are none here
-        """In an object store: all objects whose names end in `suffix`. Else None."""
-        return None
+    def objects(self, suffix: str) -> "Sequence[StoredObject]":
+        """All files whose names end in `suffix`. Not on a local file system, where a name may be that of anything."""
+        raise NotImplementedError
 
+    @abstractmethod
     def sizes(self, path: str) -> dict[str, int]:
         """The size in bytes of each regular file in the folder `path`."""
-        statuses = [status for status in self._fs.listStatus(self._path(path)) if status.isFile()]
-        found = {str(status.getPath().getName()): int(status.getLen()) for status in statuses}
-        return {name: size for name, size in found.items() if not is_of_file_system(name)}
 
+    @abstractmethod
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
-        return int(self._fs.getFileStatus(self._path(path)).getLen())
 
+    @abstractmethod
     def chunks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of a file, at most `size` bytes at a time. Raises OSError, or what Java raises."""
-        with closing(self._fs.open(self._path(path))) as stream:
-            yield from iter(lambda: bytes(stream.readNBytes(size)), b"")
+        """The content of a file, about `size` bytes at a time. Raises OSError."""
 
     def read(self, path: str) -> bytes:
         """The content of a small file."""
@@ -150,10 +130,9 @@ class Storage:
         """These files, where all of Spark can read them soonest, by the same paths, in the block."""
         return nullcontext(self)
 
+    @abstractmethod
     def write(self, path: str, content: bytes) -> None:
         """Write a small file, where no reader looks yet."""
-        with closing(self._fs.create(self._path(path))) as stream:
-            stream.write(content)
 
     def make_folder(self, path: str = "") -> None:
         """Create the folder `path` and its parents."""
@@ -164,42 +143,36 @@ class Storage:
         """Delete `path` and everything below it, if it exists."""
         self._fs.delete(self._path(path), True)
 
+    @abstractmethod
     def publish(self, files: Mapping[str, str]) -> None:
         """Make finished files in `staging` visible, each at its target: readers see all of it or nothing, also after a power failure."""
-        for staged, target in files.items():
-            self.make_folder(target.rpartition("/")[0])
-            source = self.staging._path(staged)  # noqa: SLF001  of the same class
-            if not self._fs.rename(source, self._path(target)):
-                raise OSError(f"{self.staging.full_url(staged)} cannot be renamed to {self.full_url(target)}")
 
+    @abstractmethod
     def check_replace(self) -> None:
         """Raise CannotSwapError if this file system cannot `replace`."""
-        raise CannotSwapError(
-            f"cannot compact {self.url}: files can be replaced without a reader seeing a wrong count on a local file system and in "
-            "object stores only"
-        )
 
+    @abstractmethod
     def replace(self, files: Mapping[str, str]) -> None:
         """Replace the content of each folder by one finished file in `staging`, so that no reader counts wrong. See `check_replace`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drop(self, folder: str) -> None:
-        """Delete a folder, atomically for readers if the file system renames or deletes folders atomically."""
-        self.delete(folder)
+        """Delete a folder: a reader sees all of it or nothing, or fails."""
 
+    @abstractmethod
     def delete_replaced(self) -> None:
         """Delete what was replaced, and what no reader can be reading any more."""
 
-    def is_locked(self, name: str = LOCK) -> bool:  # noqa: ARG002  there is none here
-        """Whether a process owns that lock; False where there is none."""
-        return False
+    @abstractmethod
+    def is_locked(self, name: str = LOCK) -> bool:
+        """Whether a process owns that lock."""
 
-    def locked(self, name: str = LOCK, *, stop: Event | None = None) -> AbstractContextManager[None]:  # noqa: ARG002  there is none here
-        """Hold a lock, where there is one.
+    @abstractmethod
+    def locked(self, name: str = LOCK, *, stop: Event | None = None) -> AbstractContextManager[None]:
+        """Hold a lock.
 
         Raises AuditError when another process holds it for too long, StoppedError when `stop` is set first.
         """
-        return nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator["Storage"]:
@@ -222,10 +195,6 @@ class Storage:
             # Not a loop in Python over Java's map: it ends with an exception, which takes longer than all else here.
             value = reader.getFileMetaData().getKeyValueMetaData().get(_SPARK_SCHEMA)
             return None if value is None else str(value)
-
-    def joined(self, strings: Any) -> str:
-        """Java's array of strings, a line each: a single call, where Python's loop over it would make one for each."""
-        return str(self._jvm.org.apache.hadoop.util.StringUtils.join("\n", strings))
 
     def damage(self, path: str) -> str | None:
         """Why a compressed file cannot be decompressed; None if it can. Raises when the file itself cannot be read."""

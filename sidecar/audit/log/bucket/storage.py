@@ -28,11 +28,12 @@ from sidecar.audit.log.bucket.replacement import (
     read_barriers,
     settle,
 )
+from sidecar.audit.log.bucket.store import Store
 from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_lock
 from sidecar.audit.log.local_storage import LocalStorage
 from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
 from sidecar.audit.log.tables import TABLES, date_of
-from sidecar.object_store import ObjectStore, StoredObject
+from sidecar.object_store import StoredObject
 
 _T = TypeVar("_T")
 
@@ -47,11 +48,12 @@ _FEW: Final = 8
 class ObjectStorage(Storage):
     """A folder in an object store."""
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
-        """Connects to nothing. Raises AuditError when the URL cannot be used."""
-        prepare(spark, url)
+    def __init__(self, spark: SparkSession, url: str, store: Store | None = None) -> None:
+        """`store`: what is there, if it is no object store. Connects to nothing. Raises AuditError when the URL cannot be used."""
+        if store is None:
+            prepare(spark, url)
         super().__init__(spark, url)
-        self._store: ObjectStore = connect(spark, url, self._fs)
+        self._store: Store = store or connect(spark, url, self._fs)
         self.url = self._store.url
         self._lock: WriterLock | None = None
         self._staging: Storage | None = None
@@ -61,10 +63,15 @@ class ObjectStorage(Storage):
         """Where Spark puts files first: on this machine, if all of Spark is here, else below the log, for the holder of the lock."""
         if self._staging is None:
             if self._is_here:
-                self._staging = LocalStorage(self._spark, Path(self._scratch, f"staging-{uuid4()}").as_uri())
+                self._staging = LocalStorage(self._spark, f"file:{self._scratch}/staging-{uuid4()}")
             else:
-                self._staging = ObjectStorage(self._spark, f"{self.url}/{STAGING}/{self._held.first_number:016d}")
+                self._staging = ObjectStorage(self._spark, self._staging_url)
         return self._staging
+
+    @property
+    def _staging_url(self) -> str:
+        """Below the log, for the holder of the lock."""
+        return self.full_url(f"{STAGING}/{self._held.first_number:016d}")
 
     @property
     def _is_here(self) -> bool:
@@ -123,7 +130,7 @@ class ObjectStorage(Storage):
                     file.writelines(self._store.content(path))
 
             _in_parallel(fetch, paths)
-            yield LocalStorage(self._spark, Path(name).as_uri())
+            yield LocalStorage(self._spark, f"file:{name}")
 
     def write(self, path: str, content: bytes) -> None:
         self._store.put(path, content)
@@ -159,6 +166,9 @@ class ObjectStorage(Storage):
     def check_replace(self) -> None:
         """Any object store can."""
 
+    def delete_replaced(self) -> None:
+        """`replace` does."""
+
     def is_locked(self, name: str = LOCK) -> bool:
         return WriterLock(self._store, name).is_held()
 
@@ -179,27 +189,27 @@ class ObjectStorage(Storage):
     @contextmanager
     def reading(self) -> Iterator[Storage]:
         """The log at one moment. Raises ChangedError if it has changed in the block while it was being changed already."""
-        moment = Moment(self._spark, self.url)
+        moment = self._moment()
         yield moment
         # Two equal listings: at the moment between them, just these files existed. Else a listing of Spark's may have missed a swap.
-        if moment.barriers and Moment(self._spark, self.url).found != moment.found:
+        if moment.barriers and self._moment().found != moment.found:
             raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
 
     def selected(self, table: str, paths: Collection[str] | None) -> Selection:
-        hidden = [path for path in self._invisible if path.startswith(f"{table}/")]
+        hidden = {path.partition("/")[2] for path in self._invisible if path.startswith(f"{table}/")}
         if paths is None or len(paths) <= _FEW:
-            return Selection([table] if paths is None else [*paths], self._as_spark_writes(hidden))
+            return Selection([table] if paths is None else [*paths], frozenset(hidden))
         wanted = {*paths}
         folders = {path if not path.endswith(PARQUET) else path.rpartition("/")[0] for path in wanted}
-        for file in self._listed(table):
-            folder = file.path.rpartition("/")[0]
-            if folder in folders and wanted.isdisjoint({folder, file.path}):
-                hidden.append(file.path)
+        for found in self._listed(table):
+            folder = found.path.rpartition("/")[0]
+            if folder in folders and wanted.isdisjoint({folder, found.path}):
+                hidden.add(found.path.partition("/")[2])
         dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
-        return Selection([table], self._as_spark_writes(hidden), frozenset(filter(None, dates)))
+        return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
 
-    def _as_spark_writes(self, paths: Iterable[str]) -> frozenset[str]:
-        return frozenset(map(self.as_spark_writes, paths))
+    def _moment(self) -> "Moment":
+        return Moment(self._spark, self.url, self._store)
 
     @property
     def _invisible(self) -> Collection[str]:
@@ -262,7 +272,7 @@ class ObjectStorage(Storage):
         missing = [path for path in lock.announced if not self._store.exists(path)]
         if missing:
             self._occupy(missing)
-        moment = Moment(self._spark, self.url)
+        moment = self._moment()
         _in_parallel(lambda one: settle(self._store, moment.found, *one), moment.barriers.items())
         young = datetime.now(UTC) - _STALLED
         known = [path for path in lock.occupied if path in moment.found]
@@ -286,9 +296,9 @@ class ObjectStorage(Storage):
 class Moment(ObjectStorage):
     """A log as one listing found it. Listings are answered by that; contents are read when they are asked for."""
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
+    def __init__(self, spark: SparkSession, url: str, store: Store) -> None:
         """Raises OSError; FileNotFoundError if it was changed meanwhile; AuditError if it cannot be understood."""
-        super().__init__(spark, url)
+        super().__init__(spark, url, store)
         self.found: Mapping[str, StoredObject] = {found.path: found for found in self._store.list()}
         self.barriers: Mapping[str, Replacement] = read_barriers(self._store, self.found)
 
