@@ -47,7 +47,8 @@ def _spark() -> None:
 
 
 def _s3_jars() -> None:
-    subprocess.run(["bash", str(ROOT / "scripts" / "s3-jars.sh")], check=True, timeout=_SPARK_SECONDS)
+    script = str(ROOT / "scripts" / "s3-jars.sh")
+    subprocess.run(["bash", script], check=True, stdout=subprocess.DEVNULL, timeout=_SPARK_SECONDS)  # noqa: S607  the system's
 
 
 def _prometheus() -> None:
