@@ -109,6 +109,21 @@ RUN set -eu; \
     rm -r py4j/tests; \
     /opt/flink-ha-sidecar/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
 
+# ---- Hadoop's connector for S3, which PySpark does not have ----
+# With jars that are there already, the engine does not build these two stages: --build-context s3-jars=FOLDER (deploy/build-image.sh).
+FROM base AS s3-build
+RUN set -eu; \
+    apt-get update; \
+    mkdir -p /usr/share/man/man1; \
+    DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends maven
+WORKDIR /build
+COPY requirements/s3.pom.xml requirements/s3.lock requirements/
+COPY scripts/s3-jars.sh scripts/
+RUN --mount=type=secret,id=settings.xml,target=/etc/maven/settings.xml bash scripts/s3-jars.sh /s3-jars
+
+FROM scratch AS s3-jars
+COPY --from=s3-build /s3-jars /
+
 # ---- target: audit ----
 FROM runtime AS audit
 # Slim bases have no folder for manual pages, and without it the JRE's installation fails.
@@ -121,7 +136,11 @@ RUN set -eu; \
       rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log; \
     fi
 COPY --from=audit-env /opt/flink-ha-sidecar /opt/flink-ha-sidecar
+COPY --from=s3-jars / /opt/flink-ha-sidecar/share/flink-ha-sidecar/s3/
 COPY --from=app /app /opt/flink-ha-sidecar
+COPY deploy/audit-entrypoint.sh /opt/flink-ha-sidecar/bin/audit-entrypoint
+# Under this name, Spark takes it for a program in Python.
+RUN ln -s flink-ha-sidecar /opt/flink-ha-sidecar/bin/flink-ha-sidecar.py
 ARG VERSION=unknown
 RUN --mount=type=bind,from=app,source=/build/sbom.py,target=/tmp/sbom.py \
     /opt/flink-ha-sidecar/bin/python /tmp/sbom.py flink-ha-sidecar-audit "${VERSION}" >/opt/flink-ha-sidecar/sbom.cdx.json
@@ -133,4 +152,5 @@ LABEL org.opencontainers.image.title=flink-ha-sidecar-audit \
 # Spark starts from an archive of its classes, in half the CPU time. It is valid for this Java and these jars only, so it is made here.
 RUN flink-ha-sidecar audit warm-up
 USER 65532:65532
+ENTRYPOINT ["audit-entrypoint"]
 CMD ["audit", "--help"]

@@ -55,6 +55,9 @@ for target in "${targets[@]}"; do
   name=$image; [ "$target" = sidecar ] || name=$image-$target
   name+=:${TAG:-$version}
   printf 'build-image: %s with %s\n' "$name" "$engine" >&2
-  "${build[@]}" --target "$target" --tag "$name" \
+  # Spark's connector for S3 is fetched with this machine's Maven, once; where there is none, with Maven in a stage of the build.
+  options=()
+  if [ "$target" = audit ] && jars=$(scripts/s3-jars.sh); then options=(--build-context "s3-jars=$jars"); fi
+  "${build[@]}" --target "$target" --tag "$name" "${options[@]}" \
     --build-arg VERSION="$version" --build-arg REVISION="$revision" "$@" .
 done

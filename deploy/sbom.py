@@ -48,17 +48,17 @@ def python() -> list[Component]:
 
 
 def jars() -> list[Component]:
-    """The files of pyspark/jars, which are Maven's and stand in no list of packages."""
-    folders = (Path(path) / "pyspark" / "jars" for path in sys.path)
+    """The files of pyspark/jars, and of the connector for S3, which are Maven's and stand in no list of packages."""
+    folders = [(Path(path), "pyspark/jars") for path in sys.path] + [(Path(sys.prefix, "share/flink-ha-sidecar"), "s3")]
     return [
         {
             "type": "file",
-            "bom-ref": f"pyspark/jars/{jar.name}",
-            "name": f"pyspark/jars/{jar.name}",
+            "bom-ref": f"{folder}/{jar.name}",
+            "name": f"{folder}/{jar.name}",
             "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(jar.read_bytes()).hexdigest()}],
         }
-        for folder in folders
-        for jar in sorted(folder.glob("*.jar"))
+        for place, folder in folders
+        for jar in sorted((place / folder).glob("*.jar"))
     ]
 
 

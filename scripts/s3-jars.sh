@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Fetches the jars with which Spark reads S3 (requirements/s3.pom.xml) with Maven, checks their hashes, and puts them where `audit` looks.
+# Prints the folder.
 #
 #   s3-jars.sh [FOLDER]    [default: the user's cache]
 set -euo pipefail
@@ -12,7 +13,7 @@ are_there() {
     (cd "$folder" && sha256sum --check --status "$here/requirements/s3.lock")
 }
 
-are_there && exit 0
+if are_there; then echo "$folder"; exit; fi
 command -v mvn > /dev/null || { echo "s3-jars.sh: it needs Maven (Debian: apt-get install maven)" >&2; exit 1; }
 mkdir -p "$(dirname "$folder")"
 new=$(mktemp -d "$folder.XXXXXX")
@@ -26,3 +27,4 @@ chmod 755 "$new"
 rm -rf "$folder"
 mv "$new" "$folder"
 are_there || { echo "s3-jars.sh: there are jars that are not locked in $folder" >&2; exit 1; }
+echo "$folder"

@@ -40,6 +40,8 @@ from tests.kit.images import BUILD_SECONDS, TOOLS, Builder, Image, RootFolder, m
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.pod import Prepared, prepare
 from tests.kit.receivers import webhook
+from tests.kit.s3_server import S3Server, reach
+from tests.kit.serving import serving
 from tests.kit.waiting import wait_for
 
 COMPONENTS = ("dispatcher", "resourcemanager", "restserver")
@@ -289,3 +291,13 @@ def test_the_audit_image_starts_spark(audit_root: RootFolder) -> None:
     assert archive.stdout.endswith(" MB, made before\n"), archive.stderr  # the JVM accepts the one of the build
     described = audit_root.run("flink-ha-sidecar", "audit", "--help")
     assert (described.returncode, described.stderr) == (0, "")
+
+
+@pytest.mark.spark
+def test_the_audit_image_has_the_connector_for_s3(audit_root: RootFolder, tmp_path: Path) -> None:
+    """A log that is not there is all that is wrong."""
+    with serving(S3Server(tmp_path)) as server:
+        verify = audit_root.start("audit", "verify", "--audit", "s3://bucket/audit", environment=reach(server.url))
+        with verify as process:
+            output, errors = process.communicate(timeout=300)
+    assert (output, errors) == ("", "flink-ha-sidecar: cannot verify s3://bucket/audit: there is no such folder\n")

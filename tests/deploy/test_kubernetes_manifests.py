@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -369,3 +370,26 @@ def test_receivers_can_be_read_only_files(kubernetes: Kubernetes, tmp_path: Path
     (volume,) = (found for found in pod_of(of_kind(manifests, "Deployment"))["volumes"] if "secret" in found)
     assert volume["secret"] == {"secretName": of_kind(manifests, "Secret")["metadata"]["name"]}
     assert "server dry run" in apply(kubernetes.kubeconfig(), manifests, "--dry-run=server")
+
+
+@pytest.mark.covers("deployment:audit/on-kubernetes")
+def test_the_audit_with_executors_has_no_claim(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    """Each variable in an argument of its steps is defined, and the API server takes all of it, and an executor's pod."""
+    manifests = example(tmp_path, "kubernetes", "audit", "audit/on-kubernetes")
+    for kind in ("Deployment", "CronJob"):
+        assert [
+            found for found in pod_of(of_kind(manifests, kind))["volumes"] if "persistentVolumeClaim" in found
+        ] == []
+    config = next(found for found in manifests if found["metadata"]["name"] == "flink-ha-audit")
+    pod = pod_of(of_kind(manifests, "CronJob"))
+    for step in (*pod["initContainers"], *pod["containers"]):
+        named = set(re.findall(r"\$\((\w+)\)", json.dumps(step["args"])))
+        by_kubernetes = {"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
+        assert named - by_kubernetes - {*config["data"]} == {found["name"] for found in step["env"]} - {
+            "SPARK_CONF_DIR"
+        }
+    executor = document(DEPLOY / "audit" / "on-kubernetes" / "executor.yaml")
+    executor["metadata"] |= {"name": "executor", "namespace": NAMESPACE}
+    executor["spec"]["containers"][0]["image"] = "flink-ha-sidecar-audit"
+    assert "PersistentVolumeClaim" not in {found["kind"] for found in manifests}
+    assert "server dry run" in apply(kubernetes.kubeconfig(), [*manifests, executor], "--dry-run=server")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.manifests import POD_SPECS, document, example, pod_of
+from tests.deploy.manifests import DEPLOY, POD_SPECS, document, example, pod_of
 from tests.deploy.test_chart import EVERYTHING, rendered
 from tests.deploy.test_forms import TEMPLATES, built, flink_deployment
 from tests.kit.kubectl import Manifest
@@ -46,6 +46,7 @@ def _of(container: Manifest, of_the_pod: Manifest) -> list[str]:
     ("name", "components"),
     [
         ("kubernetes", ["kubernetes/two-replicas", "receivers-as-files", "audit"]),
+        ("kubernetes", ["audit", "audit/on-kubernetes"]),
         ("kubernetes", ["kubernetes/flink-1.14"]),
         ("all-clusters", []),
         ("zookeeper-clusters", []),
@@ -56,6 +57,12 @@ def test_what_kustomize_applies_is_restricted(tmp_path: Path, name: str, compone
     pods = [pod_of(found) for found in example(tmp_path, name, *components) if found["kind"] in POD_SPECS]
     assert pods
     assert [violations(pod) for pod in pods] == [[] for _ in pods]
+
+
+def test_an_executor_is_restricted() -> None:
+    """Spark adds to its pod what it needs, and no rights."""
+    pod = pod_of(document(DEPLOY / "audit" / "on-kubernetes" / "executor.yaml"))
+    assert violations({"volumes": []} | pod) == []
 
 
 def test_what_helm_installs_is_restricted() -> None:

@@ -1,5 +1,6 @@
 """deploy/README.md: its commands, run as they stand, and the paths that it names."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests import ROOT
 from tests.deploy.manifests import CHART, DEPLOY, RECEIVERS, apply, copied
@@ -92,3 +94,15 @@ def test_what_it_names_is_there() -> None:
     asked = ["git", "check-ignore", *written]
     ignored = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     assert ignored == written
+
+
+def test_its_patch_says_where_the_audit_with_executors_is(tmp_path: Path) -> None:
+    """In the kustomization that names the components."""
+    kustomization = copied(tmp_path) / "examples" / "kubernetes" / "kustomization.yaml"
+    (patches,) = re.findall(r"^patches:\n  - patch: \|\n(?: .*\n)+", BLOCKS, re.MULTILINE)
+    (components,) = re.findall(r"^components: .*on-kubernetes\]", BLOCKS, re.MULTILINE)
+    before = YAML(typ="safe").load(kustomization.read_text())
+    kustomization.write_text(json.dumps(before | YAML(typ="safe").load(components) | YAML(typ="safe").load(patches)))
+    built = {found["metadata"]["name"]: found for found in kustomize(kustomization.parent)}
+    assert built["flink-ha-audit"]["data"]["SPOOL"] == "s3://my-bucket/spool"
+    assert built["flink-ha-audit"]["data"].keys() == {"SPOOL", "AUDIT", "EXECUTOR_IMAGE", "EXECUTORS", "AWS_REGION"}

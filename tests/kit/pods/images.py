@@ -1,6 +1,6 @@
 """The images of the pods, in one archive in the user's cache.
 
-Our sidecar's by the project's own script, Flink's from its jars, and what a pod's sandbox runs.
+Our own by the project's script, Flink's from its jars, and what a pod's sandbox runs.
 """
 
 import shutil
@@ -20,6 +20,7 @@ FLINK_VERSION: Final = "2.3.0"
 SIDECAR: Final = f"registry.example.com/flink-ha-sidecar:{sidecar.__version__}"
 NEXT_SIDECAR: Final = "registry.example.com/flink-ha-sidecar:next"
 """The same under another name."""
+AUDIT: Final = f"registry.example.com/flink-ha-sidecar-audit:{sidecar.__version__}"
 FLINK: Final = f"registry.example.com/flink:{FLINK_VERSION}"
 PAUSE: Final = "registry.example.com/pause:1"
 _SCRIPTS: Final = ROOT / "scripts" / "pods"
@@ -37,11 +38,12 @@ def build() -> None:
     assert not lacks, f"missing: {', '.join(lacks)}"
     with tempfile.TemporaryDirectory() as folder:
         builder = Builder(Path(folder), _TAG)
-        builder.build("sidecar")
+        builder.build("sidecar", "audit")
         _build_flink(builder, Path(folder) / "context")
         built = {
             SIDECAR: f"localhost/flink-ha-sidecar:{_TAG}",
             NEXT_SIDECAR: f"localhost/flink-ha-sidecar:{_TAG}",
+            AUDIT: f"localhost/flink-ha-sidecar-audit:{_TAG}",
             FLINK: f"localhost/flink:{_TAG}",
             PAUSE: f"localhost/pause:{_TAG}",
         }

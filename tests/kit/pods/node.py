@@ -114,6 +114,8 @@ class _ApiServer(_Server):
     def __init__(self, etcd: Etcd, authority: Authority, signer: tuple[Path, Path]) -> None:
         names = ("DNS:kubernetes.default.svc", "DNS:kubernetes", f"IP:{NODE_ADDRESS}", f"IP:{_SERVICES}.1")
         certificate, key = authority.issue("kube-apiserver", *names)
+        policy = sandbox() / "audit-policy.json"
+        policy.write_text(json.dumps(_AUDIT))
         tokens = sandbox() / "tokens.csv"
         tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n')
         super().__init__(
@@ -127,6 +129,7 @@ class _ApiServer(_Server):
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-cluster-ip-range={_SERVICES}.0/24",
             ),
+            *(f"--audit-policy-file={policy}", f"--audit-log-path={sandbox()}/api-audit.log"),
             *("--endpoint-reconciler-type=none", "--kubelet-preferred-address-types=InternalIP"),
             "--feature-gates=BoundServiceAccountTokenVolume=true",  # tokens as Kubernetes has had them since 1.21
         )
@@ -244,6 +247,13 @@ _NETWORK: Final = {
         }
     ],
 }
+_AUDIT: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+"""What accounts of pods asked, and whether they were allowed to."""
 # Without CAP_SYS_RESOURCE, as in many CI machines, nobody may lower an oom_score_adj, and runc would fail.
 _CONTAINERD: Final = """\
 version = 2

@@ -16,6 +16,7 @@ from threading import Event
 from typing import Final, TypeVar
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, ChangedError
@@ -183,6 +184,8 @@ class ObjectStorage(Storage):
             try:
                 self._recover(lock)
                 yield
+                if self._staging is not None and self._staging.local is None:
+                    self._delete_staged(lock.first_number)
             finally:
                 self._lock = self._staging = None
 
@@ -265,10 +268,10 @@ class ObjectStorage(Storage):
 
     def _recover(self, lock: WriterLock) -> None:
         """Complete or undo what earlier holders of the lock began."""
-        for name in self._store.children(STAGING):
-            # Numbers only grow: who stalled, and goes on, deletes nothing of its successors.
-            if name.isdecimal() and int(name) < lock.first_number:
-                self.delete(f"{STAGING}/{name}")
+        # Numbers only grow: who stalled, and goes on, deletes nothing of its successors.
+        for number in map(int, filter(str.isdecimal, self._store.children(STAGING))):
+            if number < lock.first_number:
+                self._delete_staged(number)
         missing = [path for path in lock.announced if not self._store.exists(path)]
         if missing:
             self._occupy(missing)
@@ -281,6 +284,12 @@ class ObjectStorage(Storage):
             lock.recovered([*(path for path in known if path not in past), *missing])
         for path in past:
             self._store.delete(path)
+
+    def _delete_staged(self, number: int) -> None:
+        """Delete what a holder of the lock has staged: by Hadoop, which puts objects for empty folders that our own client cannot name."""
+        super().delete(f"{STAGING}/{number:016d}")
+        with suppress(Py4JJavaError):  # another holder's is there
+            self._fs.delete(self._path(STAGING), False)  # the one for the folder that is empty now
 
     def _occupy(self, paths: Iterable[str]) -> None:
         """Put an empty file where an earlier writer may still add records: they will be ingested again, under another name."""
