@@ -1,12 +1,15 @@
-"""Ingests and compactions of a log in an object store that are killed, on a JVM that survives."""
+"""Commands that change a log in an object store and are killed, on a JVM that survives; or the store is restarted under them."""
 
 import os
 import random
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 
 import duckdb
 from pyspark.sql import SparkSession
@@ -17,23 +20,45 @@ from sidecar.audit.log.storage import PARQUET
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.verify import verify
 from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm, started
+from tests.audit.spooling import NOON
 from tests.kit.files import files_below
 
 SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
-_WORK = {"ingest": "ingest(spark, {spool!r}, {audit!r})", "compact": "compact(spark, {audit!r})"}
+_WORK = {
+    "ingest": "ingest(spark, {spool!r}, {audit!r})",
+    "compact": "compact(spark, {audit!r})",
+    "materialize": f"materialize(spark, {{audit!r}}, before=date.fromisoformat({str(NOON.date() + timedelta(days=4))!r}))",
+}
+_IMPORTS = """
+from datetime import date
+from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.materialize import materialize
+"""
 _PATIENCE = 1.25
-_SHARE_OF_COMPACTIONS = 0.4
+_SHARES = {"ingest": 0.5, "compact": 0.3, "materialize": 0.2}
+_SHARE_OF_RESTARTS = 0.15
 
 
 class RemoteRounds(Rounds):
-    """The rounds of `Rounds`, in a bucket. Some are compactions."""
+    """The rounds of `Rounds`, in a bucket. Some compact or materialize; in some, the store is killed and starts again."""
 
     def __init__(
-        self, bucket: Path, folder: Path, chance: random.Random, *, spool: str = SPOOL, audit: str = AUDIT
+        self,
+        bucket: Path,
+        folder: Path,
+        chance: random.Random,
+        *,
+        spool: str = SPOOL,
+        audit: str = AUDIT,
+        restart: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(bucket, chance)
         self._folder = folder
         self._urls = {"spool": spool, "audit": audit}
+        self._restart = restart
+        self.restarts = 0
+        """How often the store was restarted under a command."""
         self.kills = dict.fromkeys(_WORK, 0)
         """How many of each were killed at work."""
         self.failed_readers = 0
@@ -43,14 +68,22 @@ class RemoteRounds(Rounds):
     def play(self, spark: SparkSession, *, own_jvm: bool = False) -> None:
         assert not own_jvm
         is_there = bool(self.visible())
-        work = "compact" if is_there and self._chance.random() < _SHARE_OF_COMPACTIONS else "ingest"
+        work = self._chance.choices([*_SHARES], [*_SHARES.values()])[0] if is_there else "ingest"
         if work == "ingest":
             self._fill()
         script = GIVEN_JVM.format(
-            imports="from sidecar.audit.ingest.ingest import ingest\nfrom sidecar.audit.upkeep.compact import compact",
+            imports=_IMPORTS,
             work=_WORK[work].format(**self._urls),
         )
         with started(script, environment=self._environment(spark)) as process:
+            if self._restart and self._chance.random() < _SHARE_OF_RESTARTS:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(self._chance.uniform(0, self._limits[work]))
+                self._restart()
+                self.restarts += 1
+                process.wait()  # it has gone on, or ended with an error
+                end_what_it_began(spark)
+                return
             began = time.monotonic()
             try:
                 self._wait(process, 1.2 * self._limits[work])
@@ -105,4 +138,36 @@ class RemoteRounds(Rounds):
         """An ingest and a compaction that nobody kills; the log is sound then."""
         ingest(spark, self._urls["spool"], self._urls["audit"])
         compact(spark, self._urls["audit"])
-        assert verify(spark, self._urls["audit"]).findings == []
+        assert verify(spark, self._urls["audit"], deep=True).findings == []
+
+
+class PlainReader(Thread):
+    """Reads the log all the time, as one that knows nothing of us, until `stop`."""
+
+    def __init__(self, rounds: RemoteRounds) -> None:
+        super().__init__(daemon=True)
+        self._rounds = rounds
+        self._stop_reading = Event()
+        self.reads = self.failed = 0
+        self.wrong: list[str] = []
+        """What was wrong with a read."""
+
+    def run(self) -> None:
+        before: set[str] = set()
+        while not self._stop_reading.wait(0.05):
+            try:
+                ids = self._rounds.plain_ids()
+            except duckdb.Error:  # a barrier, or a file that was deleted since it was listed
+                self.failed += 1
+                continue
+            self.reads += 1
+            if len(set(ids)) != len(ids):
+                self.wrong.append(f"{len(ids) - len(set(ids))} ids twice")
+            if lost := before.difference(ids):
+                self.wrong.append(f"{len(lost)} ids lost")
+            before = set(ids)
+
+    def stop(self) -> None:
+        """Ends with the read that goes on."""
+        self._stop_reading.set()
+        self.join()

@@ -1,6 +1,7 @@
-"""Ingests and compactions in an object store, killed with -9 at random moments: `python -m tests.bench.killed_remote [ROUNDS] [SEED]`.
+"""What changes a log in an object store, killed with -9 at random moments: `python -m tests.bench.killed_remote [ROUNDS] [SEED]`.
 
-The JVM survives. After each round, our reader and a plain one (DuckDB) read the log, which another writer has not repaired yet.
+Ingests, compactions and materializations; the JVM survives. In some rounds nobody is killed, but the store is, and starts again. A plain
+reader (DuckDB) reads all the time; after each round, ours reads the log too, which another writer has not repaired yet.
 """
 
 import os
@@ -8,11 +9,13 @@ import random
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from sidecar.audit.spark.session import spark_session
 from tests.audit.killing import lending_its_jvm
-from tests.audit.remote_killing import RemoteRounds
+from tests.audit.remote_killing import PlainReader, RemoteRounds
 from tests.bench.stage import Table
 from tests.kit.s3_server import S3Server, reach
 
@@ -22,22 +25,27 @@ _LOOK_EVERY = 10
 
 def main(rounds: int, seed: int) -> None:
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, spark_session("local[2]") as spark:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         server = S3Server(Path(folder))
         server.start()
+        os.environ.update(reach(server.url))
         try:
-            os.environ.update(reach(server.url))
-            scene = RemoteRounds(server.bucket, Path(folder), random.Random(seed))
+            spark = stack.enter_context(spark_session("local[2]", object_store=True))
+            scene = RemoteRounds(server.bucket, Path(folder), random.Random(seed), restart=partial(_restart, server))
+            reader = PlainReader(scene)
             with lending_its_jvm(spark):
                 for number in range(1, rounds + 1):
                     scene.play(spark)
                     scene.assert_right(spark)
+                    if number == 1:  # there is a log to read
+                        reader.start()
                     if number % _LOOK_EVERY == 0:
                         print(
                             f"round {number}: {scene.kills}, {time.monotonic() - began:.0f} s",
                             file=sys.stderr,
                             flush=True,
                         )
+            reader.stop()
             scene.complete(spark)
             scene.assert_complete(spark)
         finally:
@@ -45,17 +53,23 @@ def main(rounds: int, seed: int) -> None:
     table = Table(
         *(
             "rounds",
-            "ingests killed at work",
-            "compactions killed at work",
+            "ingests killed",
+            "compactions killed",
+            "materializations killed",
+            "restarts of the store",
             "changes",
-            "wrong counts",
-            "plain reads that failed",
         ),
-        *("each id once at the end", "seed", "s"),
+        *("plain reads", "that failed", "wrong", "each id once at the end", "seed", "s"),
     )
-    kills = (scene.kills["ingest"], scene.kills["compact"])
-    table.row(rounds, *kills, len(scene.ids), 0, scene.failed_readers, "yes", seed, f"{time.monotonic() - began:.0f}")
+    figures = (scene.restarts, len(scene.ids), reader.reads, reader.failed, len(reader.wrong), "yes", seed)
+    table.row(rounds, *scene.kills.values(), *figures, f"{time.monotonic() - began:.0f}")
     table.end()
+    assert not reader.wrong, reader.wrong
+
+
+def _restart(server: S3Server) -> None:
+    server.kill()
+    server.start()
 
 
 if __name__ == "__main__":

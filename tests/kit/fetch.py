@@ -48,7 +48,9 @@ def _spark() -> None:
 
 
 def _s3_jars() -> None:
-    subprocess.run([str(ROOT / "scripts" / "s3-jars.sh")], check=True, stdout=subprocess.DEVNULL, timeout=_SPARK_SECONDS)
+    subprocess.run(
+        [str(ROOT / "scripts" / "s3-jars.sh")], check=True, stdout=subprocess.DEVNULL, timeout=_SPARK_SECONDS
+    )
 
 
 def _prometheus() -> None:
