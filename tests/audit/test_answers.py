@@ -16,7 +16,7 @@ from sidecar.audit.spark.session import tune
 from sidecar.audit.views.catalog import ANSWERS, answer, with_comments
 from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at
-from tests.audit.spooling import seal, session_id
+from tests.audit.spooling import episode, seal, session_id
 from tests.kit.cluster import DISPATCHER
 from tests.kit.cluster import A as FIRST
 from tests.kit.cluster import B as SECOND
@@ -516,30 +516,32 @@ def test_a_delivery_names_its_service_its_failover_and_the_date_of_its_outcome(a
 
 @cluster
 def fortnight(history: History) -> None:
-    """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday is unobserved."""
+    """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday is unobserved. An episode has no failover."""
     history.found(0, A).revoked(2.4 * DAY, A).granted(2.4 * DAY + 60, B, A, 60.0)
     history.happened(3 * DAY, "CHANGED", C, B)
     history.covered(0, 2.5 * DAY).covered(2.5 * DAY, 3 * DAY, "blind").covered(3 * DAY, 3.5 * DAY)
     history.notified(2.4 * DAY + 5, "queued").notified(2.4 * DAY + 6, "delivered", 1, queued=2.4 * DAY + 5)
     history.notified(3 * DAY, "queued").notified(3.1 * DAY, "gave_up", 9, queued=3 * DAY)
+    for number, (seconds, failovers) in enumerate(((2.4 * DAY + 60, 1), (3 * DAY, 1), (3.5 * DAY, 0))):
+        history.records.append(replace(episode(number, at(seconds)), cluster_id="fortnight", failovers=failovers))
 
 
 def test_a_week_is_one_line(ask: Ask) -> None:
     """Weeks begin on Monday, UTC."""
     columns = (
-        "CAST(week AS STRING), failovers, mean_vacant_seconds, max_vacant_seconds, availability, unobserved, "
+        "CAST(week AS STRING), episodes, leader_changes, mean_vacant_seconds, max_vacant_seconds, availability, unobserved, "
         "alerts_delivered, alerts_given_up"
     )
     assert ask("weekly_report", "fortnight", columns) == [
-        ("2025-11-17", 1, 60, 60, round(1 - 60 / (2.5 * DAY), 6), 0, 1, 0),
-        ("2025-11-24", 1, None, None, 1, 0.5, 0, 1),
+        ("2025-11-17", 1, 1, 60, 60, round(1 - 60 / (2.5 * DAY), 6), 0, 1, 0),
+        ("2025-11-24", 1, 1, None, None, 1, 0.5, 0, 1),
     ]
 
 
 def test_a_week_says_for_how_long_no_leader_worked(ask: Ask) -> None:
     """The bounds as in mttr; how many failovers have no upper one."""
     columns = (
-        "failovers, max_vacant_seconds, without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, "
+        "leader_changes, max_vacant_seconds, without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, "
         "downtime_max_seconds_at_least, downtime_max_seconds_at_most"
     )
     assert ask("weekly_report", "dead_and_published", columns) == [
