@@ -89,7 +89,7 @@ def reason(error: Exception) -> str:
         return JVM_ENDED
     java = getattr(error, "java_exception", None)
     try:
-        text = _root_cause(java) if java is not None else str(error)
+        text = _root_cause(java) if java is not None else _said(error)
     except Exception:  # noqa: BLE001  the JVM died after it had thrown the exception; Py4J raises many types
         return JVM_ENDED
     for fragment, replacement in _REASONS.items():
@@ -99,6 +99,13 @@ def reason(error: Exception) -> str:
         return JVM_ENDED
     line = next((line for line in _CLUTTER.sub("", text).splitlines() if line.strip()), type(error).__name__)
     return clean(line.strip(" ;"), _MOST_CHARACTERS)
+
+
+def _said(error: Exception) -> str:
+    """What the operating system says has a number, which no operator needs."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
 
 
 def _root_cause(java: Any) -> str:
