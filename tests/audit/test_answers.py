@@ -466,6 +466,37 @@ def test_three_changes_within_an_hour_are_flapping(ask: Ask) -> None:
     assert ask("failovers", "flaps", "component, at")[-1:] == [("job", 1)]
 
 
+HOSTS = {
+    "pekko.tcp://flink@jm-0.jm:6123/user/rpc/dispatcher_1": "jm-0.jm",
+    "akka.ssl.tcp://flink@10.1.2.3:6123/user/rpc/resourcemanager_0": "10.1.2.3",
+    "http://[2001:db8::1]:8081": "2001:db8::1",
+    "https://flink.example:443": "flink.example",
+    "pekko://flink/user/rpc/dispatcher_1": None,
+    "http://[broken": None,
+    "no address": None,
+    "": None,
+}
+"""Addresses, and the host in each."""
+
+
+@cluster
+def hosts(history: History) -> None:
+    """Each of these addresses leads for a minute, the first one again at the end."""
+    before = None
+    for number, (letter, place) in enumerate(zip("abcdef012", [*HOSTS, *HOSTS], strict=False)):
+        history.happened(60 * number, "CHANGED", session_id(letter), before, after_address=place)
+        before = session_id(letter)
+
+
+def test_the_host_of_a_leader_is_a_column(ask: Ask) -> None:
+    """In every scheme that Flink writes, without the brackets of IPv6; null if there is none."""
+    *befores, _ = leading = [*HOSTS.values(), "jm-0.jm"]
+    assert ask("leader_timeline", "hosts", "began_at, host") == [(60 * n, host) for n, host in enumerate(leading)]
+    assert ask("failovers", "hosts", "at, before_host, after_host") == [
+        (60 * n, *pair) for n, pair in enumerate(zip(befores, leading[1:], strict=True), start=1)
+    ]
+
+
 # -- alert_deliveries, weekly_report -------------------------------------------------------------------------------------
 
 
