@@ -601,6 +601,18 @@ def test_opening_changes_nothing_else_in_a_session(spark: SparkSession, spool: P
     assert [row[0] for row in days] == ["2025-11-21"]
 
 
+def test_a_session_may_have_only_the_views_that_it_needs(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """And those that they read; a name that is none is one line."""
+    seal(spool, "jm-0", 1, plain_records())
+    ingest(spark, str(spool), str(audit))
+    session = spark.newSession()
+    open_audit(session, str(audit), ["failovers"])
+    assert {table.name for table in session.catalog.listTables()} == {"failovers", "episodes"}
+    assert session.table("failovers").count() == 2
+    with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: there is no table or view nonsense$"):
+        open_audit(session, str(audit), ["failovers", "nonsense"])
+
+
 def plain_records() -> list[AnyRecord]:
     history = History("plain")
     plain(history)
