@@ -38,8 +38,6 @@ _CLOSED: Final = {
 }
 _OPEN: Final = "open the audit log"
 _CREATE: Final = "CREATE OR REPLACE TEMPORARY VIEW"
-_STORE_PLANS: Final = "spark.sql.legacy.storeAnalyzedPlanForView"
-"""Else Spark parses and analyses the text of each view again for each view that queries it, and for each that queries that one."""
 _ATTEMPTS: Final = 5
 
 
@@ -156,8 +154,7 @@ def views_script(spark: SparkSession, audit: str) -> str:
     """
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
-        tables = [_table_statement(folder, name) for name in BASE_VIEWS]
-    statements = [f"SET {_STORE_PLANS} = true", *tables]
+        statements = [_table_statement(folder, name) for name in BASE_VIEWS]
     statements += [f"{_CREATE} {name} AS TABLE {table}" for table, name in SOURCES.items()]
     statements += [_empty_statement("_carry", CARRY)]
     statements += [_empty_statement(name, with_event_date(CLOSED_TABLES[table])) for name, table in _CLOSED.items()]
@@ -165,7 +162,6 @@ def views_script(spark: SparkSession, audit: str) -> str:
     statements += [
         f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}" for name in (*_TERMS, *rest)
     ]
-    statements += [f"RESET {_STORE_PLANS}"]
     return "".join(f"{statement};\n" for statement in statements)
 
 
