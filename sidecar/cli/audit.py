@@ -1,5 +1,6 @@
 """`audit …`: the Spark pipeline."""
 
+import re
 import sys
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -27,6 +28,18 @@ def _settings(_context: click.Context, _parameter: click.Parameter, conf: tuple[
             raise click.BadParameter(f"{setting!r} is not like spark.driver.memory=2g", param_hint="--conf")
         settings[key] = value
     return settings
+
+
+def _files(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for pair in given:
+        name, _, file = pair.partition("=")
+        if not re.fullmatch(r"[a-zA-Z]\w*", name, re.ASCII) or not file:
+            raise click.BadParameter(f"{pair!r} is not like incidents=incidents.csv", param_hint="--with")
+        if name.lower() in files:
+            raise click.BadParameter(f"two files are named {name}", param_hint="--with")
+        files[name.lower()] = Path(file)
+    return files
 
 
 def _days(_context: click.Context, _parameter: click.Parameter, keep: str | None) -> int | None:
@@ -70,6 +83,15 @@ _answer_output = click.option(
     default="table",
     show_default=True,
     help="`vertical`: a line for each value, for wide rows.",
+)
+
+_own_tables = click.option(
+    "--with",
+    "files",
+    multiple=True,
+    metavar="NAME=FILE.csv",
+    callback=_files,
+    help="A table of your own to join: a CSV file whose first line names the columns; may be repeated.",
 )
 
 
@@ -122,12 +144,14 @@ def ingest(spool: str, audit_url: str, follow: bool, **spark_options: Any) -> No
 
 @audit.command()
 @_answer_output
+@_own_tables
 @click.option("--print-views", is_flag=True, help="Only print the statements that create the views, for spark-sql -i.")
 @_audit_options
 @click.argument("query", required=False)
 def sql(
     audit_url: str,
     output: Literal["table", "vertical", "json", "csv"],
+    files: dict[str, Path],
     print_views: bool,
     query: str | None,
     **spark_options: Any,
@@ -135,29 +159,36 @@ def sql(
     """Query the audit log in Spark SQL. Its tables and views: docs/audit-cookbook.md."""
     if (query is None) is not print_views:
         raise click.UsageError("give either a query or --print-views")
+    if files and print_views:
+        raise click.UsageError("--with is for a query: the script has the views of the audit log alone")
     with _session(audit_url, **spark_options) as spark:
+        from sidecar.audit.ask.own_tables import read_own_tables
         from sidecar.audit.ask.registration import views_script
         from sidecar.audit.ask.sql import render, run_sql
 
         if query is None:
             click.echo(views_script(spark, audit_url), nl=False)
             return
-        render(run_sql(spark, audit_url, query), output, sys.stdout)
+        own_tables = read_own_tables(spark, files)
+        render(run_sql(spark, audit_url, query, own_tables=own_tables), output, sys.stdout)
 
 
 @audit.command()
 @_answer_output
+@_own_tables
 @_audit_options
 def shell(
     audit_url: str,
     output: Literal["table", "vertical", "json", "csv"],
+    files: dict[str, Path],
     **spark_options: Any,
 ) -> None:
     """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
     with _session(audit_url, **spark_options) as spark:
+        from sidecar.audit.ask.own_tables import read_own_tables
         from sidecar.audit.ask.shell import Shell
 
-        shell = Shell(spark, audit_url, output, sys.stdout, sys.stderr)
+        shell = Shell(spark, audit_url, output, sys.stdout, sys.stderr, read_own_tables(spark, files))
         if sys.stdin.isatty() and sys.stdout.isatty():
             from sidecar.audit.ask.prompt import converse
 

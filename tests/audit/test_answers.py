@@ -16,7 +16,7 @@ from sidecar.audit.spark.session import tune
 from sidecar.audit.views.catalog import ANSWERS, answer, with_comments
 from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at
-from tests.audit.spooling import seal, session_id
+from tests.audit.spooling import episode, seal, session_id
 from tests.kit.cluster import DISPATCHER
 from tests.kit.cluster import A as FIRST
 from tests.kit.cluster import B as SECOND
@@ -466,6 +466,37 @@ def test_three_changes_within_an_hour_are_flapping(ask: Ask) -> None:
     assert ask("failovers", "flaps", "component, at")[-1:] == [("job", 1)]
 
 
+HOSTS = {
+    "pekko.tcp://flink@jm-0.jm:6123/user/rpc/dispatcher_1": "jm-0.jm",
+    "akka.ssl.tcp://flink@10.1.2.3:6123/user/rpc/resourcemanager_0": "10.1.2.3",
+    "http://[2001:db8::1]:8081": "2001:db8::1",
+    "https://flink.example:443": "flink.example",
+    "pekko://flink/user/rpc/dispatcher_1": None,
+    "http://[broken": None,
+    "no address": None,
+    "": None,
+}
+"""Addresses, and the host in each."""
+
+
+@cluster
+def hosts(history: History) -> None:
+    """Each of these addresses leads for a minute, the first one again at the end."""
+    before = None
+    for number, (letter, place) in enumerate(zip("abcdef012", [*HOSTS, *HOSTS], strict=False)):
+        history.happened(60 * number, "CHANGED", session_id(letter), before, after_address=place)
+        before = session_id(letter)
+
+
+def test_the_host_of_a_leader_is_a_column(ask: Ask) -> None:
+    """In every scheme that Flink writes, without the brackets of IPv6; null if there is none."""
+    *befores, _ = leading = [*HOSTS.values(), "jm-0.jm"]
+    assert ask("leader_timeline", "hosts", "began_at, host") == [(60 * n, host) for n, host in enumerate(leading)]
+    assert ask("failovers", "hosts", "at, before_host, after_host") == [
+        (60 * n, *pair) for n, pair in enumerate(zip(befores, leading[1:], strict=True), start=1)
+    ]
+
+
 # -- alert_deliveries, weekly_report -------------------------------------------------------------------------------------
 
 
@@ -516,30 +547,32 @@ def test_a_delivery_names_its_service_its_failover_and_the_date_of_its_outcome(a
 
 @cluster
 def fortnight(history: History) -> None:
-    """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday is unobserved."""
+    """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday is unobserved. An episode has no failover."""
     history.found(0, A).revoked(2.4 * DAY, A).granted(2.4 * DAY + 60, B, A, 60.0)
     history.happened(3 * DAY, "CHANGED", C, B)
     history.covered(0, 2.5 * DAY).covered(2.5 * DAY, 3 * DAY, "blind").covered(3 * DAY, 3.5 * DAY)
     history.notified(2.4 * DAY + 5, "queued").notified(2.4 * DAY + 6, "delivered", 1, queued=2.4 * DAY + 5)
     history.notified(3 * DAY, "queued").notified(3.1 * DAY, "gave_up", 9, queued=3 * DAY)
+    for number, (seconds, failovers) in enumerate(((2.4 * DAY + 60, 1), (3 * DAY, 1), (3.5 * DAY, 0))):
+        history.records.append(replace(episode(number, at(seconds)), cluster_id="fortnight", failovers=failovers))
 
 
 def test_a_week_is_one_line(ask: Ask) -> None:
     """Weeks begin on Monday, UTC."""
     columns = (
-        "CAST(week AS STRING), failovers, mean_vacant_seconds, max_vacant_seconds, availability, unobserved, "
+        "CAST(week AS STRING), episodes, leader_changes, mean_vacant_seconds, max_vacant_seconds, availability, unobserved, "
         "alerts_delivered, alerts_given_up"
     )
     assert ask("weekly_report", "fortnight", columns) == [
-        ("2025-11-17", 1, 60, 60, round(1 - 60 / (2.5 * DAY), 6), 0, 1, 0),
-        ("2025-11-24", 1, None, None, 1, 0.5, 0, 1),
+        ("2025-11-17", 1, 1, 60, 60, round(1 - 60 / (2.5 * DAY), 6), 0, 1, 0),
+        ("2025-11-24", 1, 1, None, None, 1, 0.5, 0, 1),
     ]
 
 
 def test_a_week_says_for_how_long_no_leader_worked(ask: Ask) -> None:
     """The bounds as in mttr; how many failovers have no upper one."""
     columns = (
-        "failovers, max_vacant_seconds, without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, "
+        "leader_changes, max_vacant_seconds, without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, "
         "downtime_max_seconds_at_least, downtime_max_seconds_at_most"
     )
     assert ask("weekly_report", "dead_and_published", columns) == [
@@ -566,6 +599,18 @@ def test_opening_changes_nothing_else_in_a_session(spark: SparkSession, spool: P
     assert {table.name for table in session.catalog.listTables()} == {"mine", *BASE_VIEWS, *ANSWERS}
     days = session.sql("SELECT DISTINCT CAST(day AS STRING) FROM availability").collect()
     assert [row[0] for row in days] == ["2025-11-21"]
+
+
+def test_a_session_may_have_only_the_views_that_it_needs(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """And those that they read; a name that is none is one line."""
+    seal(spool, "jm-0", 1, plain_records())
+    ingest(spark, str(spool), str(audit))
+    session = spark.newSession()
+    open_audit(session, str(audit), ["failovers"])
+    assert {table.name for table in session.catalog.listTables()} == {"failovers", "episodes"}
+    assert session.table("failovers").count() == 2
+    with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: there is no table or view nonsense$"):
+        open_audit(session, str(audit), ["failovers", "nonsense"])
 
 
 def plain_records() -> list[AnyRecord]:

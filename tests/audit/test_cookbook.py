@@ -101,6 +101,7 @@ def test_the_script_for_spark_sql_makes_every_view(spark: SparkSession, log: str
     session, opened = spark.newSession(), spark.newSession()
     for each in (session, opened):
         tune(each, ())
+    session.conf.set(*re.findall(r"spark-sql --conf (\S+)=(\S+) -i", TEXT)[0])
     open_audit(opened, log)
     script = views_script(spark, log)
     assert "--" not in script

@@ -1,5 +1,6 @@
 """The folders of spool and audit log are whatever an operator has: fresh volumes, odd names."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,12 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.registration import views_script
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.storage import INGESTING, LOCK
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.materialize import materialize
 from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import verify
-from tests.audit.conftest import YESTERDAY
+from tests.audit.conftest import YESTERDAY, Log
 from tests.audit.spooling import ids, ids_seen, seal, transition
 
 pytestmark = pytest.mark.spark
@@ -81,6 +83,29 @@ def test_names_that_mean_something_in_a_pattern_work(spark: SparkSession, tmp_pa
     assert session.table("transitions").count() == 4
     assert verify(spark, str(audit)).findings == []
     assert expire(spark, str(audit), 400, spool=str(spool)) == ExpireResult(segments=0, dates=0, not_ingested=0)
+
+
+@pytest.mark.parametrize(
+    ("write", "do_what"),
+    [
+        (lambda spark, log: ingest(spark, str(log.spool), str(log.audit)), "ingest {spool} into {audit}"),
+        (lambda spark, log: compact(spark, str(log.audit)), "compact {audit}"),
+        (lambda spark, log: materialize(spark, str(log.audit)), "materialize the answers of {audit}"),
+        (lambda spark, log: expire(spark, str(log.audit), 3), "expire old data in {audit}"),
+    ],
+)
+def test_a_log_that_cannot_be_written_is_one_line(
+    spark: SparkSession, log: Log, write: Callable[[SparkSession, Log], object], do_what: str
+) -> None:
+    """Whatever the command; nobody can make a file in /sys, root neither."""
+    for lock in (LOCK, INGESTING):
+        (log.audit / lock).unlink()
+        (log.audit / lock).symlink_to("/sys/lock")
+    with pytest.raises(AuditError) as failure:
+        write(spark, log)
+    lock = INGESTING if do_what.startswith("ingest") else LOCK
+    said = f"cannot {do_what.format(spool=log.spool, audit=log.audit)}: Permission denied: {log.audit}/{lock}"
+    assert str(failure.value) == said
 
 
 @pytest.mark.parametrize(("spool", "audit"), [("m:1", "audit"), ("spool", "m:1"), ("spool", "logs/m:1/audit")])

@@ -137,7 +137,7 @@ def test_a_view_is_found_wherever_it_is_named(spark: SparkSession, log: str, que
         ("DESCRIBE transitions kind", Asked(frozenset({"transitions"}), described=True)),
         ("SHOW COLUMNS IN mttr", Asked(frozenset({"mttr"}), described=True)),
         ("DESCRIBE SELECT * FROM mttr", Asked(frozenset({"mttr"}), described=False)),
-        ("EXPLAIN SELECT * FROM mttr", Asked(frozenset({"mttr"}), described=False)),
+        ("EXPLAIN SELECT * FROM mttr", Asked(frozenset({"mttr"}), described=False, explained=True)),
         ("SELECT 1", Asked(frozenset(), described=False)),
         ("SHOW TABLES", Asked(None, described=True)),
         ("SHOW VIEWS LIKE 'm*'", Asked(None, described=True)),

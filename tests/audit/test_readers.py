@@ -1,5 +1,6 @@
 """docs/audit-readers.md: its examples run, and print what it says; in a bucket, other readers count right or fail."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -8,17 +9,24 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.bucket.replacement import BARRIER
+from sidecar.audit.log.closed_tables import CLOSED_TABLES
+from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
 from tests import ROOT
+from tests.audit.conftest import reach_anew
 from tests.audit.recorded import records
 from tests.audit.spooling import seal
+from tests.kit.audit_schema import TABLES, tables
 
 pytestmark = pytest.mark.spark
 
 TEXT = (ROOT / "docs" / "audit-readers.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", TEXT, re.DOTALL)
+NAMES = ["duckdb", "nested", "bucket of duckdb", "pyarrow", "bucket of pyarrow", "bucket of spark"]
+LOGGED = {**BASE_VIEWS, **CLOSED_TABLES}
 BUCKET = "s3://bucket/audit/transitions"
 
 
@@ -41,16 +49,32 @@ def in_bucket(log: Path, bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_example_has_its_output() -> None:
     """None is shown that is not run."""
-    assert len(EXAMPLES) == TEXT.count("```python") == 4
+    assert len(EXAMPLES) == TEXT.count("```python") == len(NAMES)
 
 
-@pytest.mark.parametrize(("example", "output"), EXAMPLES, ids=["duckdb", "nested", "pyarrow", "bucket"])
+@pytest.mark.parametrize(("example", "output"), EXAMPLES, ids=NAMES)
 def test_an_example_prints_what_it_says(
-    log: Path, in_bucket: Path, example: str, output: str, capsys: pytest.CaptureFixture[str]
+    log: Path, example: str, output: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As it is written, with the audit log's path in its place."""
+    if "s3://" in example:
+        request.getfixturevalue("in_bucket")
+        reach_anew(request.getfixturevalue("spark"))
     exec(compile(example.replace("<audit>", str(log)), "example", "exec"), {})  # noqa: S102  our own document
     assert capsys.readouterr().out == output
+
+
+def test_the_tables_of_athena_are_those_of_the_log(spark: SparkSession) -> None:
+    """Made from the code, and Spark's parser, which knows Hive's DDL, makes of each statement the table with these columns."""
+    statements = [*tables()]
+    assert TABLES.read_text(encoding="utf-8") == "".join(f"{statement};\n\n" for statement in statements)
+    parser = spark._jsparkSession.sessionState().sqlParser()  # plans have no Python API
+    plans = {name: parser.parsePlan(text) for name, text in zip(["", *LOGGED], statements, strict=True)}
+    assert plans.pop("").nodeName() == "CreateNamespace"
+    for name, plan in plans.items():
+        assert (plan.nodeName(), plan.tableSpec().external()) == ("CreateTable", True)
+        made = StructType.fromJson(json.loads(plan.tableSchema().json()))
+        assert made.simpleString() == with_event_date(LOGGED[name]).simpleString()
 
 
 def test_a_reader_of_a_bucket_fails_at_what_is_not_there(in_bucket: Path) -> None:

@@ -203,12 +203,14 @@ def test_a_week_agrees_with_the_weekly_report(quarter_session: SparkSession, qua
         "SELECT * FROM weekly_report WHERE week = '2025-11-24' AND cluster_id IN ('payments', 'clicks')"
     )
     rows = {row.cluster_id: row for row in week.collect()}
-    assert {name: row.n for name, row in found.changes.items()} == {name: row.failovers for name, row in rows.items()}
+    assert {name: row.n for name, row in found.changes.items()} == {
+        name: row.leader_changes for name, row in rows.items()
+    }
     for name, sums in found.available_by_cluster.items():
         assert sums.led / (sums.led + sums.vacant) == pytest.approx(rows[name].availability, abs=1e-12)
     monday = 2.5 * DAY  # after noon of 2025-11-21
     own = [cluster.id for cluster, _ in happened(monday, monday + 7 * DAY) if cluster.id in rows]
-    assert (found.total.n, own) == (1, ["payments"])
+    assert (found.total.n, own) == (sum(row.episodes for row in rows.values()), ["payments"]) == (1, ["payments"])
     page = render(found)
     assert "2025-11-24 00:00</time> to <time>2025-11-30 23:59</time> UTC · <bdi>clicks, payments" in page
     assert "Within this period, 12 components and jobs changed their leader, 1 of them outside of any failover;" in page
@@ -248,7 +250,10 @@ def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSessio
     ("query", "tables"),
     [
         ("SELECT * FROM alert_deliveries WHERE event_date >= '2025-11-24'", {"notifications"}),
-        ("SELECT alerts_delivered, failovers FROM weekly_report WHERE week >= '2025-11-24'", {"notifications"}),
+        (
+            "SELECT episodes, leader_changes FROM weekly_report WHERE week >= '2025-11-24'",
+            {"episodes", "notifications"},
+        ),
         ("SELECT at, episode_id FROM failovers WHERE event_date >= '2025-11-24'", set()),
     ],
 )

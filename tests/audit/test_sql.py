@@ -60,6 +60,16 @@ def test_a_wide_row_is_a_line_for_each_value(spark: SparkSession, log: str) -> N
     assert asked(spark, log, "SELECT id FROM evidence", "vertical") == "(0 rows)\n"
 
 
+@pytest.mark.parametrize("output", ["table", "vertical"])
+def test_a_plan_is_lines(spark: SparkSession, log: str, output: Output) -> None:
+    """As Spark made them; what would command the terminal is shown. Programs get it as one text."""
+    query = r"EXPLAIN SELECT id FROM transitions WHERE id = '\u001b[2J'"
+    lines = asked(spark, log, query, output).splitlines()
+    assert lines[0] == "== Physical Plan =="
+    assert any(r"\u001b[2J" in line and "Filter" in line for line in lines[1:])
+    assert json.loads(asked(spark, log, query, "json"))["plan"].startswith("== Physical Plan ==\n")
+
+
 def test_json_is_one_object_a_line(spark: SparkSession, log: str) -> None:
     """Structs and maps are objects, instants RFC 3339 to the microsecond, and no column is left out for being null."""
     query = """

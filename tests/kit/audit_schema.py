@@ -1,4 +1,7 @@
-"""docs/audit-schema.md, made from the records and the views. `python -m tests.kit.audit_schema` writes it; a test holds it to the code."""
+"""docs/audit-schema.md and docs/audit-tables.sql, made from the records and the views.
+
+`python -m tests.kit.audit_schema` writes them; tests hold them to the code.
+"""
 
 import re
 import tempfile
@@ -20,6 +23,7 @@ from sidecar.core.records import PositionRecord, Record
 from tests import ROOT
 
 PAGE: Final = ROOT / "docs" / "audit-schema.md"
+TABLES: Final = ROOT / "docs" / "audit-tables.sql"
 _ENVELOPE: Final = ("type", *(field.encode_name for field in fields(Record)), EVENT_DATE)
 _BEGIN: Final = """\
 # The schema of the audit log
@@ -36,6 +40,20 @@ Made from the code by `python -m tests.kit.audit_schema`. `DESCRIBE NAME` in `au
 def page(session: SparkSession) -> str:
     """The whole page. An audit log is open in the session, which one does not matter."""
     return _BEGIN + "".join([*_contents(), *_tables(), *_views(session), *_materialized(session)])
+
+
+def tables() -> Iterator[str]:
+    """The statements that make external tables of the log for Athena, in the DDL of Hive."""
+    yield "CREATE DATABASE IF NOT EXISTS flink_ha"
+    for name, schema in {**BASE_VIEWS, **CLOSED_TABLES}.items():
+        columns = ",\n".join(f"  `{field.name}` {field.dataType.simpleString()}" for field in schema)
+        yield (
+            f"CREATE EXTERNAL TABLE flink_ha.{name} (\n{columns}\n)\n"
+            f"PARTITIONED BY (`{EVENT_DATE}` date)\n"
+            f"STORED AS PARQUET\nLOCATION 's3://BUCKET/PREFIX/{name}/'\n"
+            f"TBLPROPERTIES (\n  'projection.enabled' = 'true',\n  'projection.{EVENT_DATE}.type' = 'date',\n"
+            f"  'projection.{EVENT_DATE}.format' = 'yyyy-MM-dd',\n  'projection.{EVENT_DATE}.range' = '2020-01-01,NOW'\n)"
+        )
 
 
 def _contents() -> Iterator[str]:
@@ -107,3 +125,4 @@ if __name__ == "__main__":
         (Path(audit) / "transitions").mkdir()
         open_audit(spark, audit)
         PAGE.write_text(page(spark), encoding="utf-8")
+        TABLES.write_text("".join(f"{statement};\n\n" for statement in tables()), encoding="utf-8")

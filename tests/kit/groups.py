@@ -132,6 +132,8 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "audit/test_hdfs",
         "audit/test_bucket_changes",
         "audit/test_object_store",
+        "audit/test_readers.py::test_a_reader_of_a_bucket",
+        "audit/test_readers.py::test_an_example_prints_what_it_says[bucket",
     ),
     "versions of Flink beside 2.3.0, and the judgement of Flink's own listener": (
         "deploy/test_forms.py::test_flink_makes_its_pods_from_the_template[1",

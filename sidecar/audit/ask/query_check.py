@@ -16,6 +16,8 @@ from sidecar.audit.audit_error import AuditError
 from sidecar.audit.spark.session import own_session
 from sidecar.core.sanitize import clean
 
+NO_FILES: Final = "a query reads no files (--with NAME=FILE.csv makes a table of one)"
+"""That is so on purpose, whatever Spark says of a path."""
 _ACCEPTED: Final = "SELECT, WITH, VALUES, TABLE, EXPLAIN, SHOW and DESCRIBE"
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
 _NAMES: Final = {"UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedView"}
@@ -66,6 +68,8 @@ class Asked(NamedTuple):
     """The tables and views that it names, in lower case. None: all, because it lists what exists, as SHOW TABLES does."""
     described: bool
     """Whether it asks for metadata: columns and comments, no rows."""
+    explained: bool = False
+    """Whether it asks for Spark's plan, one text of many lines."""
 
 
 def query_session(spark: SparkSession) -> SparkSession:
@@ -88,7 +92,7 @@ def check_query(session: SparkSession, query: str) -> Asked:
     Raises AuditError when the statement is not a query, and Spark's exception when Spark cannot parse it.
     """
     named = set[str]()
-    lists_names = described = False
+    lists_names = described = explained = False
     for found in _nodes(session, _parsed(session, query)):
         node, name = found.node, found.name
         metadata = name in _ALLOWED.commands
@@ -102,12 +106,13 @@ def check_query(session: SparkSession, query: str) -> Asked:
         elif found.is_plan and not metadata and not _is_in(_ALLOWED.parsed, found):
             problem = f"it is a command, or a part of it ({name}) is not of a query; accepted are {_ACCEPTED}"
             raise AuditError(f"cannot run the query: {problem}")
+        explained |= name == "ExplainCommand"
         if metadata and name not in _INNER_PLANS:
             described = True
             children = node.children()
             kinds = {children.apply(number).getClass().getSimpleName() for number in range(children.size())}
             lists_names |= kinds.isdisjoint(_NAMES)
-    return Asked(None if lists_names else frozenset(named), described)
+    return Asked(None if lists_names else frozenset(named), described, explained)
 
 
 def answer(session: SparkSession, query: str) -> DataFrame:
@@ -153,7 +158,7 @@ def _own_name(node: Any) -> str:
     *qualified, name = _parts(node)
     if qualified:
         raise AuditError(
-            f"cannot run the query: {_written(node)} is no table or view of the audit log: their names have no dot"
+            f"cannot run the query: {_written(node)} is no table or view of the audit log: their names have no dot, and {NO_FILES}"
         )
     return name
 

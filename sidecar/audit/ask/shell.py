@@ -12,6 +12,7 @@ from typing import Final, TextIO, TypeVar
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from sidecar.audit.ask.own_tables import OwnTable
 from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.ask.registration import register_views
 from sidecar.audit.ask.sql import OUTPUTS, Output, QueryResult, render, run_sql
@@ -58,7 +59,15 @@ def is_complete(text: str) -> bool:
 class Shell:
     """Executes statements and commands. Answers go to `answers`, everything else to `messages`."""
 
-    def __init__(self, spark: SparkSession, audit: str, output: Output, answers: TextIO, messages: TextIO) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        audit: str,
+        output: Output,
+        answers: TextIO,
+        messages: TextIO,
+        own_tables: Sequence[OwnTable] = (),
+    ) -> None:
         """Raises AuditError when there is no audit log at `audit`."""
         with failing_to(f"open the audit log {audit}"):
             audit_folder(spark, audit, "open the audit log")
@@ -68,6 +77,7 @@ class Shell:
         """Whether it was told to leave."""
         self._spark, self._audit, self._output = spark, audit, output
         self._answers, self._messages = answers, messages
+        self._own_tables = own_tables
         self._timing = False
         self._pending = ""
         self._recent = RecentLeadership()
@@ -96,7 +106,7 @@ class Shell:
         *complete, self._pending = split(self._pending + text)
         for statement in complete:
             if not is_blank(statement):
-                self._answer(partial(run_sql, self._spark, self._audit, statement, self._recent))
+                self._query(statement)
 
     def columns(self, names: Collection[str]) -> dict[str, list[tuple[str, str, str]]]:
         """The columns of these tables and views: names, types and comments."""
@@ -118,7 +128,10 @@ class Shell:
             case (("\\?" | "\\h" | "\\help"), _):
                 self._messages.write(HELP)
             case "\\d", "":
-                self._answer(lambda: _listing(("name", "kind", "about"), catalog()))
+                own = [(table.name, "file", str(table.file)) for table in self._own_tables]
+                self._answer(lambda: _listing(("name", "kind", "about"), [*catalog(), *own]))
+            case "\\d", named if named.lower() in {table.name for table in self._own_tables}:
+                self._query(f"DESCRIBE {named}")
             case "\\d", named if named.lower() in {known.name for known in catalog()}:
                 view = named.lower()
                 self._say(comments(view).about)
@@ -136,6 +149,9 @@ class Shell:
                 self._fail(f"\\o needs one of {', '.join(OUTPUTS)}")
             case _:
                 self._fail(f"there is no command {clean(line)}; \\? lists them")
+
+    def _query(self, statement: str) -> None:
+        self._answer(partial(run_sql, self._spark, self._audit, statement, self._recent, self._own_tables))
 
     def _set_output(self, output: Output) -> None:
         self._output = output

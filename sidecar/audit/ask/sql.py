@@ -3,13 +3,14 @@
 import csv
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC
 from itertools import chain, islice
 from typing import Any, Final, Literal, TextIO, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -27,14 +28,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sidecar.audit.ask.own_tables import OwnTable
+from sidecar.audit.ask.query_check import NO_FILES, check_query, query_session
 from sidecar.audit.ask.query_check import answer as answer_of
-from sidecar.audit.ask.query_check import check_query, query_session
 from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.ask.registration import leadership_reads, register_views
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
 from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.core.counted import counted
-from sidecar.core.sanitize import escaped
+from sidecar.core.sanitize import clean, escaped
 
 Output = Literal["table", "vertical", "json", "csv"]
 OUTPUTS: Final[Sequence[Output]] = get_args(Output)
@@ -69,18 +71,36 @@ class QueryResult(Struct, frozen=True):
     """Which columns are numbers."""
     rows: Iterator[list[Plain]]
     """Fetched lazily, so that an answer may exceed the memory; fetching may raise AuditError. Instants are RFC 3339."""
+    is_plan: bool = False
+    """Whether it is one text of many lines, Spark's plan of a query."""
 
 
-def run_sql(spark: SparkSession, audit: str, query: str, recent: RecentLeadership | None = None) -> QueryResult:
+def run_sql(
+    spark: SparkSession,
+    audit: str,
+    query: str,
+    recent: RecentLeadership | None = None,
+    own_tables: Collection[OwnTable] = (),
+) -> QueryResult:
     """Query the audit log at `audit` (a path or any URL that Spark supports), in a session of its own.
 
-    The query can read only the views. Queries with the same `recent` compute the recent leadership once. Raises AuditError when there is no
-    audit log, when it is more than a query, or when Spark rejects it.
+    The query can read only the views and `own_tables`. Queries with the same `recent` compute the recent leadership once. Raises AuditError
+    when there is no audit log, when it is more than a query, or when Spark rejects it.
     """
 
     def ask() -> DataFrame:
+        for table in own_tables:
+            table.register(session)
         register_views(session, audit, asked.views, commented=asked.described, recent=kept)
-        return answer_of(session, query)
+        try:
+            return answer_of(session, query)
+        except AnalysisException as error:
+            if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+                raise
+            name = clean((error.getMessageParameters() or {}).get("relationName"))
+            raise AuditError(
+                f"cannot run the query: the table or view {name} cannot be found; SHOW TABLES lists them, and {NO_FILES}"
+            ) from error
 
     with failing_to("run the query"):
         session = query_session(spark)
@@ -94,15 +114,18 @@ def run_sql(spark: SparkSession, audit: str, query: str, recent: RecentLeadershi
             columns=[field.name for field in fields],
             numeric=[isinstance(field.dataType, NumericType) for field in fields],
             rows=_rows(answer, ask),
+            is_plan=asked.explained,
         )
 
 
 def render(result: QueryResult, output: Output, stream: TextIO) -> None:
     """Write a result as `table`, `vertical` (a line for each value), `json`, one object per line, or as `csv` with a header.
 
-    A null is `null`, in `csv` it is empty.
+    A null is `null`, in `csv` it is empty. For people, a plan is the lines that Spark makes of it.
     """
-    if result.columns:
+    if result.is_plan and output in {"table", "vertical"}:
+        stream.writelines(escaped(_text(plan), keep="\n") for (plan,) in result.rows)
+    elif result.columns:
         _RENDERERS[output](result, stream)
 
 

@@ -10,6 +10,8 @@
 -- * at: When the new leader was first observed.
 -- * before_address: The previous leader's address. Null: not known.
 -- * after_address: The new leader's address.
+-- * before_host: The host in `before_address`. Null: not known.
+-- * after_host: The host in `after_address`. Null: not known.
 -- * before_session_id: The previous leader session id.
 -- * after_session_id: The new leader session id.
 -- * vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most: as in transitions
@@ -24,6 +26,8 @@ SELECT
   at,
   failed_over.before_address,
   failed_over.after_address,
+  :host(failed_over.before_address) AS before_host,
+  :host(failed_over.after_address) AS after_host,
   failed_over.before_session_id,
   failed_over.after_session_id,
   failed_over.vacant_seconds,

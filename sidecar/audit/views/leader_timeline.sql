@@ -7,6 +7,7 @@
 -- * ended_at: When it was first observed that it no longer led. Null: the term is not over, as far as the log knows.
 -- * seconds: From `began_at` to `ended_at`. Null if that is null.
 -- * address: The leader's address.
+-- * host: The host in `address`. Null: there is none in it.
 -- * session_id: The leader session id.
 -- * how_it_began: `GRANTED` after a vacancy, `CHANGED` without one, `DISCOVERED` if it led already when an observer connected.
 -- * how_it_ended: `REVOKED`, vacant afterwards. `CHANGED`, another leader followed. `RETIRED`, its job ended. `DISCOVERED`, it ended unobserved
@@ -22,6 +23,7 @@ SELECT
   ended_at,
   (unix_micros(ended_at) - unix_micros(began_at)) / 1e6D AS seconds,
   address,
+  :host(address) AS host,
   session_id,
   how_it_began,
   how_it_ended,

@@ -1,11 +1,13 @@
 -- What are the figures of each week, for each cluster?
 --
--- `failovers` counts rows of that view: one failed JobManager is one for each component. Alerts count in the week of their outcome. A condition
--- on `week` reads only the files of those weeks.
+-- One failed JobManager is one episode, and one change of leader for each component. An episode counts in the week in which it was recorded, right
+-- after it was over, an alert in the week of its outcome. A condition on `week` reads only the files of those weeks.
 --
 -- * week: The Monday of the week, in UTC.
 -- * cluster_id: as in transitions
--- * failovers: How many there were.
+-- * episodes: How many failovers there were: episodes with at least one change of leader.
+-- * leader_changes: How many changes of leader there were, of all components and jobs: the rows of `failovers`. The figures of seconds are over
+--   these.
 -- * mean_vacant_seconds: Mean time without a published leader, in seconds. Null: none is known, here and below.
 -- * max_vacant_seconds: Maximum of the same.
 -- * without_downtime, downtime_mean_seconds_at_least, downtime_mean_seconds_at_most, downtime_max_seconds_at_least, downtime_max_seconds_at_most:
@@ -17,16 +19,21 @@
 WITH figures AS (
   SELECT
     cluster_id, trunc(day, 'WEEK') AS week, led_seconds, vacant_seconds, unobserved_seconds,
-    CAST(NULL AS STRUCT<vacant: DOUBLE, down_at_least: DOUBLE, down_at_most: DOUBLE>) AS failover, 0L AS delivered, 0L AS gave_up
+    CAST(NULL AS STRUCT<vacant: DOUBLE, down_at_least: DOUBLE, down_at_most: DOUBLE>) AS change, 0L AS episodes, 0L AS delivered,
+    0L AS gave_up
   FROM availability
   UNION ALL
   SELECT
     cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D,
-    struct(vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most), 0L, 0L
+    struct(vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most), 0L, 0L, 0L
   FROM failovers
   UNION ALL
+  SELECT cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, 1L, 0L, 0L
+  FROM episodes
+  WHERE failovers > 0
+  UNION ALL
   SELECT
-    cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL,
+    cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, 0L,
     CASE WHEN outcome = 'delivered' THEN 1L ELSE 0L END, CASE WHEN outcome = 'gave_up' THEN 1L ELSE 0L END
   FROM alert_deliveries
   WHERE event_date IS NOT NULL
@@ -34,14 +41,15 @@ WITH figures AS (
 SELECT
   week,
   cluster_id,
-  count(failover) AS failovers,
-  avg(failover.vacant) AS mean_vacant_seconds,
-  max(failover.vacant) AS max_vacant_seconds,
-  count_if(failover IS NOT NULL AND failover.down_at_most IS NULL) AS without_downtime,
-  avg(failover.down_at_least) AS downtime_mean_seconds_at_least,
-  avg(failover.down_at_most) AS downtime_mean_seconds_at_most,
-  max(failover.down_at_least) AS downtime_max_seconds_at_least,
-  max(failover.down_at_most) AS downtime_max_seconds_at_most,
+  sum(episodes) AS episodes,
+  count(change) AS leader_changes,
+  avg(change.vacant) AS mean_vacant_seconds,
+  max(change.vacant) AS max_vacant_seconds,
+  count_if(change IS NOT NULL AND change.down_at_most IS NULL) AS without_downtime,
+  avg(change.down_at_least) AS downtime_mean_seconds_at_least,
+  avg(change.down_at_most) AS downtime_mean_seconds_at_most,
+  max(change.down_at_least) AS downtime_max_seconds_at_least,
+  max(change.down_at_most) AS downtime_max_seconds_at_most,
   sum(led_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds), 0) AS availability,
   sum(unobserved_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds) + sum(unobserved_seconds), 0) AS unobserved,
   sum(delivered) AS alerts_delivered,

@@ -1,0 +1,326 @@
+CREATE DATABASE IF NOT EXISTS flink_ha;
+
+CREATE EXTERNAL TABLE flink_ha.transitions (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `component` string,
+  `job_id` string,
+  `kind` string,
+  `pattern` string,
+  `before_session_id` string,
+  `before_address` string,
+  `after_session_id` string,
+  `after_address` string,
+  `last_known_session_id` string,
+  `last_known_address` string,
+  `same_leader` boolean,
+  `same_process` boolean,
+  `unobserved` bigint,
+  `vacant_seconds` double,
+  `downtime_seconds_at_least` double,
+  `downtime_seconds_at_most` double,
+  `view` string,
+  `reason` string,
+  `written_at` timestamp,
+  `position` struct<path:string,czxid:bigint,mzxid:bigint,version:bigint,ephemeral_owner:bigint,uid:string,resource_version:string,holder_identity:string,acquire_time:string>,
+  `episode_id` string,
+  `unobserved_at_least` bigint,
+  `elections` bigint,
+  `contenders` bigint,
+  `store_reelected` boolean,
+  `returned` boolean,
+  `split` boolean
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/transitions/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.coverage (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `from` timestamp,
+  `to` timestamp,
+  `state` string
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/coverage/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.contentions (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `component` string,
+  `contenders` bigint,
+  `contenders_before` bigint
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/contentions/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.notifications (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `alert` string,
+  `fingerprint` string,
+  `receiver` string,
+  `destination` string,
+  `reason` string,
+  `outcome` string,
+  `attempt` bigint,
+  `possible_duplicate` boolean,
+  `detail` string,
+  `delivery_id` string,
+  `queued_at` timestamp,
+  `episode_id` string,
+  `silence_id` string,
+  `service` string,
+  `component` string,
+  `job_id` string
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/notifications/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.episodes (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `opened_at` timestamp,
+  `closed_at` timestamp,
+  `cause` string,
+  `confidence` string,
+  `facts` array<string>,
+  `components` array<string>,
+  `jobs_affected` bigint,
+  `jobs_ended` bigint,
+  `jobs_missing` bigint,
+  `jobs_total` bigint,
+  `vacant_seconds` double,
+  `vacant_seconds_by_component` map<string,double>,
+  `downtime_seconds_at_least` double,
+  `downtime_seconds_at_most` double,
+  `before_session_id` string,
+  `before_address` string,
+  `before_pod` string,
+  `after_session_id` string,
+  `after_address` string,
+  `after_pod` string,
+  `planned` boolean,
+  `failovers` bigint
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/episodes/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.annotations (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `episode_id` string,
+  `reason` string,
+  `author` string,
+  `planned` boolean
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/annotations/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.evidence (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `episode_id` string,
+  `occasion` string,
+  `kind` string,
+  `subject` string,
+  `outcome` string,
+  `detail` string,
+  `file` string,
+  `size_bytes` bigint,
+  `sha256` string,
+  `attributes` map<string,string>,
+  `asked_at` timestamp
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/evidence/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.quarantine (
+  `id` string,
+  `file` string,
+  `line` string,
+  `times` bigint,
+  `reason` string,
+  `at` timestamp
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/quarantine/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.leadership (
+  `cluster_id` string,
+  `component` string,
+  `job_id` string,
+  `state` string,
+  `began_at` timestamp,
+  `ended_at` timestamp,
+  `how_it_began` string,
+  `how_it_ended` string,
+  `address` string,
+  `session_id` string,
+  `before_address` string,
+  `before_session_id` string,
+  `vacant_seconds` double,
+  `downtime_seconds_at_least` double,
+  `downtime_seconds_at_most` double,
+  `returned` boolean,
+  `split` boolean,
+  `episode_id` string
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/leadership/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.failovers (
+  `cluster_id` string,
+  `component` string,
+  `job_id` string,
+  `at` timestamp,
+  `before_address` string,
+  `after_address` string,
+  `before_session_id` string,
+  `after_session_id` string,
+  `vacant_seconds` double,
+  `downtime_seconds_at_least` double,
+  `downtime_seconds_at_most` double,
+  `kind` string,
+  `episode_id` string
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/failovers/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.availability_days (
+  `cluster_id` string,
+  `component` string,
+  `led` bigint,
+  `vacant` bigint,
+  `lasted` bigint,
+  `known` bigint
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/availability_days/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
