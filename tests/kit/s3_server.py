@@ -88,6 +88,7 @@ class Line(Endpoint):
                 onward.shutdown(socket.SHUT_WR)
 
         with suppress(OSError), client, socket.create_connection(self._target, _ANSWER_SECONDS) as onward:
+            onward.settimeout(None)  # clients keep connections, and use them later
             forwarding = threading.Thread(target=forward, daemon=True)
             forwarding.start()
             while (data := onward.recv(65536)) and not (self.loses_answers and putting.is_set()):

@@ -1,0 +1,74 @@
+"""What a question about a month reads of a log in an object store: `python -m tests.bench.remote_question [ROWS] [DATES] [FOLDER]`.
+
+Whole commands, each with its own Spark; bytes are those that the S3 server, which is on this machine, has sent. FOLDER: a checkout of an
+older version, which copied what it read, without and with a cache; the question is asked with it, too.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from datetime import date, timedelta
+from pathlib import Path
+
+from tests.bench.audit_spool import fill
+from tests.bench.stage import Table
+from tests.kit.s3_server import Line, S3Server, reach
+
+_ROWS, _DATES = 1_000_000, 365
+_FIRST = date(2025, 1, 1)
+_SPOOL, _AUDIT = "--spool=s3://bucket/spool", "--audit=s3://bucket/audit"
+
+
+def main(rows: int, dates: int, older: str | None) -> None:
+    end = _FIRST + timedelta(days=dates)
+    failovers = f"SELECT count(*), max(downtime_seconds_at_most) FROM failovers WHERE event_date >= '{end - timedelta(days=30)}'"  # noqa: S608  our own dates
+    steps = [
+        ("ingest", ["ingest", _SPOOL, _AUDIT]),
+        ("compact, materialize", ["compact", _AUDIT, f"--before={end}"]),
+        ("`failovers` of a month", ["sql", _AUDIT, failovers]),
+        ("the same, from one question of a shell to the next", ["shell", _AUDIT]),
+        ("all transitions: `count(DISTINCT id)`", ["sql", _AUDIT, "SELECT count(DISTINCT id) FROM transitions"]),
+    ]
+    table = Table(f"{rows:,} transitions, {dates} dates", "s", "MB sent by the store")
+    with tempfile.TemporaryDirectory() as folder:
+        server = S3Server(Path(folder))
+        server.start()
+        fill(server.bucket / "spool", rows, _FIRST, dates)
+        try:
+            with Line(server) as line:
+                environment = os.environ | reach(line.url)
+                for name, command in steps:
+                    asked = f"{failovers};\n" if command[0] == "shell" else ""
+                    once = _run(line, command, environment, asked) if asked else (0.0, 0.0)
+                    seconds, megabytes = _run(line, command, environment, 2 * asked)
+                    table.row(name, f"{seconds - once[0]:.1f}", f"{megabytes - once[1]:.1f}")
+                if older:
+                    cache = f"--cache={folder}/cache"
+                    for name, options in (("a copy", []), ("a copy, kept", [cache]), ("from the kept copy", [cache])):
+                        seconds, megabytes = _run(line, ["sql", _AUDIT, *options, failovers], environment, folder=older)
+                        table.row(f"`failovers` of a month, by {name}", f"{seconds:.1f}", f"{megabytes:.1f}")
+        finally:
+            server.kill()
+    table.end()
+
+
+def _run(
+    line: Line, command: list[str], environment: Mapping[str, str], asked: str = "", folder: str | None = None
+) -> tuple[float, float]:
+    """Seconds, and megabytes that the store has sent. `folder`: with the code that is there."""
+    sent, begin = line.sent, time.monotonic()
+    run = [sys.executable, "-m", "sidecar", "audit", *command]
+    subprocess.run(run, env=environment, check=True, input=asked, text=True, stdout=sys.stderr, cwd=folder)
+    return time.monotonic() - begin, (line.sent - sent) / 1e6
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    main(
+        int(arguments[0]) if arguments else _ROWS,
+        int(arguments[1]) if len(arguments) > 1 else _DATES,
+        next(iter(arguments[2:]), None),
+    )
