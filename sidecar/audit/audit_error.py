@@ -38,13 +38,10 @@ _REASONS = {
 """Messages for operators, by the fragments of Spark's messages that they replace."""
 
 _OF_THE_STORE: Final = (
-    "software.amazon.awssdk.",
-    "org.apache.hadoop.fs.s3a.",
-    "org.apache.hadoop.ipc.",
-    "java.net.",
-    "javax.net.ssl.",
+    *("software.amazon.awssdk.", "org.apache.hadoop.fs.s3a.", "org.apache.hadoop.ipc.", "javax.net.ssl."),
+    *("java.net.Connect", "java.net.NoRouteToHost", "java.net.Socket", "java.net.UnknownHost"),
 )
-"""The packages of Java's exceptions that say something about a store, or the way to it, and nothing about a file."""
+"""How the names of Java's exceptions begin that say something about a store, or the way to it, and nothing about a file."""
 
 _OF_THE_MACHINE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 """Errors of the operating system that any file would cause."""

@@ -33,7 +33,7 @@ from sidecar.audit.ask.query_check import NO_FILES, check_query, query_session
 from sidecar.audit.ask.query_check import answer as answer_of
 from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.ask.registration import leadership_reads, register_views
-from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, failing_to
+from sidecar.audit.audit_error import AuditError, failing_to, is_unreadable_file
 from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.core.counted import counted
 from sidecar.core.sanitize import clean, escaped
@@ -135,7 +135,7 @@ def retried(read: Callable[[], _T]) -> _T:
         try:
             return read()
         except Exception as error:
-            if not attempts_left or FILE_UNREADABLE not in str(error):
+            if not attempts_left or not is_unreadable_file(error):
                 raise
             time.sleep(_PAUSE_SECONDS)
     raise AssertionError("the last attempt returns or raises")
