@@ -18,16 +18,18 @@ from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.storage import PARQUET
 from sidecar.audit.upkeep.compact import compact
+from sidecar.audit.upkeep.materialize import materialize
 from sidecar.audit.upkeep.verify import verify
-from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm, started
+from tests.audit.killing import GIVEN_JVM, Rounds, end_what_it_began, given_jvm, lending_its_jvm, started
 from tests.audit.spooling import NOON
 from tests.kit.files import files_below
 
 SPOOL, AUDIT = "s3://bucket/spool", "s3://bucket/audit"
+_CLOSED_BEFORE = NOON.date() + timedelta(days=4)
 _WORK = {
     "ingest": "ingest(spark, {spool!r}, {audit!r})",
     "compact": "compact(spark, {audit!r})",
-    "materialize": f"materialize(spark, {{audit!r}}, before=date.fromisoformat({str(NOON.date() + timedelta(days=4))!r}))",
+    "materialize": f"materialize(spark, {{audit!r}}, before=date.fromisoformat({str(_CLOSED_BEFORE)!r}))",
 }
 _IMPORTS = """
 from datetime import date
@@ -134,10 +136,19 @@ class RemoteRounds(Rounds):
 
     _seen: frozenset[str] | set[str] = frozenset()
 
+    def play_all(self, spark: SparkSession, rounds: int) -> None:
+        """So many rounds, right after each of them; then nobody is killed."""
+        with lending_its_jvm(spark):
+            for _ in range(rounds):
+                self.play(spark)
+                self.assert_right(spark)
+        self.complete(spark)
+
     def complete(self, spark: SparkSession) -> None:
-        """An ingest and a compaction that nobody kills; the log is sound then."""
+        """What nobody kills: an ingest, and what `audit compact` does: it removes what killed commands have left. The log is sound then."""
         ingest(spark, self._urls["spool"], self._urls["audit"])
         compact(spark, self._urls["audit"])
+        materialize(spark, self._urls["audit"], before=_CLOSED_BEFORE)
         assert verify(spark, self._urls["audit"], deep=True).findings == []
 
 

@@ -25,7 +25,6 @@ from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import VerifyResult, verify
 from sidecar.cli.audit import audit as audit_command
 from tests.audit.conftest import Log
-from tests.audit.killing import lending_its_jvm
 from tests.audit.recorded import records as recorded
 from tests.audit.remote_killing import RemoteRounds
 from tests.audit.spooling import NOON, coverage, ids, ids_seen, ids_seen_without_spark, seal, transition
@@ -224,11 +223,7 @@ def test_killed_again_and_again_each_id_is_there_once(spark: SparkSession, folde
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201  shown when it fails
     rounds = HdfsRounds(folder, tmp_path, random.Random(seed))
-    with lending_its_jvm(spark):
-        for _ in range(3):
-            rounds.play(spark)
-            rounds.assert_right(spark)
-    rounds.complete(spark)
+    rounds.play_all(spark, 3)
     assert rounds.plain_ids() == sorted(rounds.ids)
 
 

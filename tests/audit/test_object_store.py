@@ -31,7 +31,6 @@ from sidecar.audit.upkeep.verify import VerifyResult, verify
 from sidecar.cli.audit import audit
 from sidecar.object_store import ObjectStore
 from tests.audit.conftest import Log, reach_anew
-from tests.audit.killing import lending_its_jvm
 from tests.audit.recorded import records as recorded
 from tests.audit.remote_killing import RemoteRounds
 from tests.audit.spooling import NOON, coverage, ids, ids_seen, seal, transition
@@ -193,11 +192,7 @@ def test_killed_again_and_again_each_id_is_there_once(spark: SparkSession, tmp_p
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201  shown when it fails
     rounds = RemoteRounds(bucket, tmp_path, random.Random(seed))
-    with lending_its_jvm(spark):
-        for _ in range(4):
-            rounds.play(spark)
-            rounds.assert_right(spark)
-    rounds.complete(spark)
+    rounds.play_all(spark, 4)
     rounds.assert_complete(spark)
 
 
