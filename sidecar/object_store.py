@@ -16,7 +16,8 @@ from msgspec import Struct
 from obstore.exceptions import AlreadyExistsError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
-_ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""Variables that name the endpoint."""
 _CHUNK: Final = 8 << 20
 _PART: Final = 1 << 20
 
@@ -79,7 +80,7 @@ class ObjectStore:
 
         `options`: of obstore, in place of what the environment says. Connects to nothing. Raises OSError.
         """
-        for variable in _ENDPOINTS:
+        for variable in ENDPOINTS:
             if not os.environ.get(variable, "https://").startswith(("https://", "http://")):
                 raise OSError(f"{variable} must begin with https:// or http://")
         # Not every store that speaks S3 deletes several objects in one request.

@@ -2,13 +2,17 @@
 
 import errno
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sidecar.core.errors import OperatorError
 from sidecar.core.sanitize import clean
 
+_T = TypeVar("_T")
+
+_ATTEMPTS: Final = 5
 FILE_UNREADABLE: Final = "FAILED_READ_FILE"
 """Spark's error class for a file that cannot be read. A retry may succeed: a compaction may be replacing the file."""
 
@@ -77,6 +81,18 @@ def failing_to(do_what: str) -> Iterator[None]:
         raise
     except Exception as error:  # PySpark, Py4J and the operating system raise many types
         raise AuditError(f"cannot {do_what}: {reason(error)}") from error
+
+
+def retried(read: Callable[[], _T], pause: float = 1.0) -> _T:
+    """The result of `read`, which reads the audit log; retries, after a pause in seconds, when files were replaced meanwhile."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return read()
+        except Exception as error:
+            if not attempts_left or not is_unreadable_file(error):
+                raise
+            time.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def is_unreadable_file(error: Exception) -> bool:

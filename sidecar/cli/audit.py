@@ -108,7 +108,7 @@ def _session(
 
     Import audit modules inside it: only the session reports a missing Spark in one line.
     """
-    from sidecar.audit.log.workload import run_of_ingest, run_of_materialization, run_over
+    from sidecar.audit.log.workload import folder_of, run_of_ingest, run_of_materialization, run_over
     from sidecar.audit.spark.session import spark_session
 
     if spool is not None:
@@ -117,7 +117,7 @@ def _session(
         run = run_of_materialization(audit_url)
     else:
         run = run_over(audit_url)
-    in_store = any(url and "://" in url and not url.startswith("file:") for url in (audit_url, spool, expired))
+    in_store = any(url is not None and folder_of(url) is None for url in (audit_url, spool, expired))
     return spark_session(master, conf, run=run, object_store=in_store)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from sidecar.audit.ask.recent import RecentLeadership
-from sidecar.audit.audit_error import failing_to, is_unreadable_file
+from sidecar.audit.audit_error import failing_to, retried
 from sidecar.audit.log.audit_log import audit_folder, dates_of
 from sidecar.audit.log.closed_tables import (
     CARRY,
@@ -30,7 +30,7 @@ from sidecar.audit.views.catalog import ANSWERS, comments
 from sidecar.audit.views.definition import create, define, definition
 
 _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
-"""What the answers are made of, in order: about the dates that are not closed (`closed.py`), or all if none is."""
+"""What the answers are made of, in order: about the dates that are not closed (`closed_tables`), or all if none is."""
 _CLOSED: Final = {
     "_closed_leadership": "leadership",
     "_closed_failovers": "failovers",
@@ -38,7 +38,6 @@ _CLOSED: Final = {
 }
 _OPEN: Final = "open the audit log"
 _CREATE: Final = "CREATE OR REPLACE TEMPORARY VIEW"
-_ATTEMPTS: Final = 5
 
 
 def register_views(
@@ -61,16 +60,13 @@ def register_views(
         folder = audit_folder(spark, audit, _OPEN)
         wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *ANSWERS} if named is None else _with_dependencies(named)
         shown = wanted if named is None else {*named} if commented else set[str]()
-        for attempts_left in reversed(range(_ATTEMPTS)):
-            try:
-                with folder.reading() as now:
-                    manifest = read_manifest(now)
-                    _register(spark, now, wanted, unclosed(manifest) if from_scratch else manifest, shown, recent)
-                break
-            except Exception as error:
-                # Files that a manifest names are deleted when a newer one has replaced it.
-                if not attempts_left or not is_unreadable_file(error):
-                    raise
+
+        def register() -> None:
+            with folder.reading() as now:
+                manifest = read_manifest(now)
+                _register(spark, now, wanted, unclosed(manifest) if from_scratch else manifest, shown, recent)
+
+        retried(register, pause=0)  # files that a manifest names are deleted when a newer one has replaced it
 
 
 def _register(

@@ -2,11 +2,10 @@
 
 import csv
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC
-from itertools import chain, islice
-from typing import Any, Final, Literal, TextIO, TypeVar, get_args
+from itertools import chain, islice, repeat
+from typing import Any, Final, Literal, TextIO, get_args
 
 import msgspec
 from msgspec import Struct
@@ -33,17 +32,14 @@ from sidecar.audit.ask.query_check import NO_FILES, check_query, query_session
 from sidecar.audit.ask.query_check import answer as answer_of
 from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.ask.registration import leadership_reads, register_views
-from sidecar.audit.audit_error import AuditError, failing_to, is_unreadable_file
+from sidecar.audit.audit_error import AuditError, failing_to, retried
 from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.core.counted import counted
 from sidecar.core.sanitize import clean, escaped
 
 Output = Literal["table", "vertical", "json", "csv"]
 OUTPUTS: Final[Sequence[Output]] = get_args(Output)
-_T = TypeVar("_T")
 
-_ATTEMPTS: Final = 5
-_PAUSE_SECONDS: Final = 1.0
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 """Spreadsheets interpret a cell that begins with one of these as a formula."""
 _CSV_END: Final = "\r\n"
@@ -129,22 +125,10 @@ def render(result: QueryResult, output: Output, stream: TextIO) -> None:
         _RENDERERS[output](result, stream)
 
 
-def retried(read: Callable[[], _T]) -> _T:
-    """The result of `read`, which reads the audit log; retries when a compaction replaced files meanwhile."""
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        try:
-            return read()
-        except Exception as error:
-            if not attempts_left or not is_unreadable_file(error):
-                raise
-            time.sleep(_PAUSE_SECONDS)
-    raise AssertionError("the last attempt returns or raises")
-
-
 def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plain]]:
     """The rows of an answer; asks again if the first row cannot be read."""
     converters = [_converter(field.dataType) for field in answer.schema.fields]
-    answers = chain([answer], (ask() for _ in range(_ATTEMPTS)))
+    answers = chain([answer], (ask() for _ in repeat(None)))
 
     def begin() -> tuple[list[Row], Iterator[Row]]:
         rows = next(answers).toLocalIterator()

@@ -1,4 +1,4 @@
-"""Ingests spool segments: Structured Streaming finds the new segments, `tables.Writer` adds each record once."""
+"""Ingests spool segments: Structured Streaming finds the new segments, `Writer` adds each record once."""
 
 import logging
 from collections import Counter
@@ -146,7 +146,8 @@ class _Batches:
 
     def run(self, found: SpoolListing, stop: Event) -> None:
         """Ingest what is new until `stop` is set. No batch is running when this returns or raises."""
-        self._reset()
+        self._ended.clear()
+        self.failure = None
         for part in batches_of(found.objects, _BATCH_BYTES):
             if stop.is_set():
                 return
@@ -168,10 +169,6 @@ class _Batches:
             query.stop()  # interrupts a running batch
             with self._working:
                 pass
-
-    def _reset(self) -> None:
-        self._ended.clear()
-        self.failure = None
 
     def _start(self, roots: Sequence[str]) -> StreamingQuery:
         """Start a stream of the paths of segments. A batch reads their content, so that a damaged segment does not fail the stream."""

@@ -78,7 +78,7 @@ CARRY: Final = _schema(
     " episode_id string, state string, writing string, best_at timestamp, confirmed_at timestamp, ended_at timestamp,"
     " before leader, new_term boolean"
 )
-"""What of the time until the end of a date matters afterwards (`views/_carry_on.sql`)."""
+"""What of the time until the end of a date matters afterwards (`views/terms/_carry_on.sql`)."""
 
 
 def read_manifest(audit: Storage) -> Manifest:

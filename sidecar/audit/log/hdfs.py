@@ -104,8 +104,7 @@ class HdfsStorage(ObjectStorage):
         self._hdfs = HdfsStore(spark, url)
         super().__init__(spark, url, self._hdfs)
 
-    @property
-    def staging(self) -> Storage:
+    def _made_staging(self) -> Storage:
         return HdfsStorage(self._spark, self._staging_url)
 
     def drop(self, folder: str) -> None:

@@ -23,13 +23,13 @@ _HUGE_DATES_BYTES: Final = 100_000_000
 
 def run_over(url: str) -> Run:
     """A run that reads some of what is at this URL; taken to be large where that is not a folder on this machine."""
-    folder = _folder(url)
+    folder = folder_of(url)
     return Run.LARGE if folder is None else _run(_sizes(folder))
 
 
 def run_of_ingest(spool: str, audit: str) -> Run:
     """A run that reads every segment in a spool that the audit log does not have."""
-    folder, log = _folder(spool), _folder(audit)
+    folder, log = folder_of(spool), folder_of(audit)
     if folder is None or log is None:
         return Run.LARGE
     return _run_of_new(_sizes(folder, _ingested(folder, log)), _HUGE_SPOOL_BYTES, log)
@@ -37,7 +37,7 @@ def run_of_ingest(spool: str, audit: str) -> Run:
 
 def run_of_materialization(audit: str) -> Run:
     """A run that reads every record of the dates that are not closed."""
-    log = _folder(audit)
+    log = folder_of(audit)
     return Run.LARGE if log is None else _run_of_new(_sizes_of_open_dates(log), _HUGE_DATES_BYTES, log)
 
 
@@ -89,7 +89,7 @@ def _decoded(files: Iterable[Path], kind: type[_T]) -> Iterator[_T]:
             yield msgspec.json.decode(file.read_bytes(), type=kind)
 
 
-def _folder(url: str) -> str | None:
+def folder_of(url: str) -> str | None:
     """The absolute path of the folder on this machine; None if it is elsewhere."""
     if url.startswith("file:"):
         url = unquote(url.removeprefix("file:").removeprefix("//"))

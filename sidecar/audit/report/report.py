@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from sidecar import __version__
 from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.ask.registration import register_views
-from sidecar.audit.ask.sql import retried
-from sidecar.audit.audit_error import AuditError, failing_to
+from sidecar.audit.audit_error import AuditError, failing_to, retried
 from sidecar.audit.log.audit_log import audit_folder
 from sidecar.audit.log.schema import BASE_VIEWS
 from sidecar.audit.report.report_data import VIEWS, Findings, find

@@ -14,7 +14,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.object_store import ObjectStore
+from sidecar.object_store import ENDPOINTS, ObjectStore
 
 SCHEMES: Final = ("s3", "s3a", "gs", "abfs", "abfss")
 """`s3a` is another name of `s3`."""
@@ -41,7 +41,6 @@ _SETTINGS: Final = {
     # It would ask a store that is too busy for longer than anybody waits.
     "retry.throttle.limit": "8",
 }
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _SOMEWHERE: Final = "us-east-1"
 """Stores that are not Amazon's take any region, but the client wants one."""
@@ -132,7 +131,7 @@ def _check_connector(spark: SparkSession, hadoop: Any, url: str) -> None:
 def _configure(hadoop: Any, bucket: str) -> None:
     """Tell Hadoop's connector what the environment says. What Spark was given for it stays."""
     settings = dict(_SETTINGS)
-    if endpoint := _first(_ENDPOINTS):
+    if endpoint := _first(ENDPOINTS):
         virtual = os.environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower() == "true"
         settings |= {"endpoint": endpoint, "path.style.access": str(not virtual).lower()}
     if region := _first(_REGIONS) or (endpoint and _SOMEWHERE):

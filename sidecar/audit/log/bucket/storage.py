@@ -63,11 +63,13 @@ class ObjectStorage(Storage):
     def staging(self) -> Storage:
         """Where Spark puts files first: on this machine, if all of Spark is here, else below the log, for the holder of the lock."""
         if self._staging is None:
-            if self._is_here:
-                self._staging = LocalStorage(self._spark, f"file:{self._scratch}/staging-{uuid4()}")
-            else:
-                self._staging = ObjectStorage(self._spark, self._staging_url)
+            self._staging = self._made_staging()
         return self._staging
+
+    def _made_staging(self) -> Storage:
+        if self._is_here:
+            return LocalStorage(self._spark, f"file:{self._scratch}/staging-{uuid4()}")
+        return ObjectStorage(self._spark, self._staging_url)
 
     @property
     def _staging_url(self) -> str:
@@ -277,11 +279,11 @@ class ObjectStorage(Storage):
             self._occupy(missing)
         moment = self._moment()
         _in_parallel(lambda one: settle(self._store, moment.found, *one), moment.barriers.items())
-        young = datetime.now(UTC) - _STALLED
-        known = [path for path in lock.occupied if path in moment.found]
-        past = [path for path in known if moment.found[path].modified < young]
+        long_ago = datetime.now(UTC) - _STALLED
+        occupied = [path for path in lock.occupied if path in moment.found]
+        past = [path for path in occupied if moment.found[path].modified < long_ago]
         if lock.announced or past:
-            lock.recovered([*(path for path in known if path not in past), *missing])
+            lock.recovered([*(path for path in occupied if path not in past), *missing])
         for path in past:
             self._store.delete(path)
 

@@ -5,7 +5,7 @@ the next one has changed the lock; whoever finds that it exists has lost it. Tha
 
 A holder adds one every ten seconds. One that has not for thirty, by the clock of whoever waits, may be replaced; one whose process is
 known to have ended on this machine, at once. A holder that only stalled must not add files later: it announces their names in the lock
-before it adds them, and its successor occupies them (`publication`).
+before it adds them, and its successor occupies them (`storage`).
 """
 
 import logging
