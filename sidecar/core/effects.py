@@ -5,6 +5,7 @@ from msgspec import Struct
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
+from sidecar.core.pictures import PictureRequest
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord
 
@@ -46,4 +47,10 @@ class Gather(Struct, frozen=True):
     capture: Capture
 
 
-Effect = Append | Send | Gather | Publish | NamePod | ReadSilences | Quarantined
+class TakePicture(Struct, frozen=True):
+    """Ask Flink's REST server. The answer is a `PictureTaken`."""
+
+    request: PictureRequest
+
+
+Effect = Append | Send | Gather | Publish | NamePod | ReadSilences | TakePicture | Quarantined

@@ -9,8 +9,10 @@ from sidecar.core.evidence import EvidenceItem
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.moment import Moment
+from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
+from sidecar.core.process_end import LogEnd, PodStatus, ProcessEnd, SeenEvent
 
 
 class ConnectionState(StrEnum):
@@ -223,6 +225,50 @@ class PodDisrupted(SeenInCluster, frozen=True):
     node: str | None = None
 
 
+class PodObserved(SeenInCluster, frozen=True):
+    """One of the cluster's JobManager pods, whenever its status changes."""
+
+    pod: PodStatus
+    gone: bool = False
+    """The pod was removed: this is its last status."""
+
+
+class EventObserved(SeenInCluster, frozen=True):
+    """An Event of Kubernetes that may say why a JobManager ended."""
+
+    event: SeenEvent
+
+
+class ProcessEnded(SeenInCluster, frozen=True):
+    """One of the cluster's JobManagers on this machine, or in this pod, ended."""
+
+    end: ProcessEnd
+
+
+class LogEndRead(SeenInCluster, frozen=True):
+    """The end of a JobManager's log was read after its end. `pod_uid` None: of the JobManager beside this sidecar."""
+
+    log: LogEnd
+    pod_uid: str | None = None
+
+
+class HostRestarted(SeenInCluster, frozen=True):
+    """The machine of this sidecar was started anew since the sidecar last ran: another boot id."""
+
+    booted_at: int
+    """Wall microseconds."""
+
+
+class PictureTaken(SeenInCluster, frozen=True):
+    """A request for a picture was answered. `picture` None: it could not be taken, because of `problem`."""
+
+    address: str
+    """The REST server that was asked."""
+    picture: Picture | None
+    problem: str | None = None
+    """One line for people."""
+
+
 class DeliverySettled(Observed, frozen=True):
     """An attempt to deliver ended. `detail` is one line for people, without secrets."""
 
@@ -280,6 +326,8 @@ FinderObservation = ClusterObservation | ClusterFound | ClusterRemoved | Cluster
 
 PlanObservation = DeploymentObserved | DeploymentUnreadable | PodDisrupted
 """Every observation of what is meant to happen to a cluster."""
+EndObservation = PodObserved | EventObserved | ProcessEnded | LogEndRead | HostRestarted
+"""Every observation of how a JobManager's process ended."""
 
 
 def is_trace(observation: "Observation") -> bool:
@@ -297,6 +345,8 @@ Observation = (
     | PodNamed
     | SilencesRead
     | PlanObservation
+    | EndObservation
+    | PictureTaken
     | DeliverySettled
     | EvidenceGathered
     | Started

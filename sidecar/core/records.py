@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 10
+SCHEMA: Final = 11
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -275,5 +275,86 @@ class Evidence(Record, frozen=True, kw_only=True, tag="evidence"):
     """When the capture was requested."""
 
 
-AnyRecord = TransitionRecord | Coverage | Contention | Notification | EpisodeRecord | Annotation | Evidence
+class Death(Record, frozen=True, kw_only=True, tag="death"):
+    """Why the process of the JobManager that lost its leadership ended, as far as this observer knows: one row for each failover of each
+    observer. `episodes.cause` says what the store shows; this says what else shows it.
+    """
+
+    episode_id: str
+    """The failover (`episodes.id`)."""
+    reason: str
+    """`oom_killed`, `heap_exhausted`, `killed`, `exited`, `evicted`, `liveness_probe`, `drained`, `preempted`, `node_lost`, `replaced`,
+    `deleted`, `disk_full`, `rebooted` or `unknown`: docs/deaths.md."""
+    confidence: str
+    """`high`: no other known reason leaves these facts. `medium`: another one may. `none`: `unknown`."""
+    facts: list[str]
+    """The facts it rests on, a sentence each."""
+    exit_code: int | None
+    """The exit code of the process: 128 and the number of the signal, if one killed it. Null: not known."""
+    limit_bytes: int | None
+    """The memory limit in force when it ended, in bytes. Null: none, or not known."""
+    ended_at: Timestamp | None
+    """When the process ended, by the kernel of its machine or by the kubelet (in whole seconds). Null: not known."""
+    address: str | None
+    """The address of the leader that ended."""
+    pod: str | None
+    """The name of its pod. Null: not known."""
+    fault: str | None = None
+    """The first error at the end of its log: later ones are consequences. Null: none, or no log was read."""
+
+
+class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
+    """Whether a job came back after a failover, or (`job_id` null) the cluster as a whole: a row for each job of each failover of each
+    observer, written when the assessment ends. It needs `flink_rest` among the evidence.
+    """
+
+    episode_id: str
+    """The failover (`episodes.id`)."""
+    verdict: str
+    """Of the whole failover: `recovered`, `degraded` (some of it is back), `lost` (a job is missing or lost its state) or `unproven`."""
+    reasons: list[str]
+    """Why it is not `recovered`, a sentence each: in the row of the cluster of the failover, in that of a job of that job."""
+    job_id: str | None
+    """The job, 32 hex digits, as it was before. Null: the row of the cluster."""
+    name: str | None
+    """The job's name. Null: the row of the cluster."""
+    state: str | None
+    """The job's state (Flink's `JobStatus`) when the assessment ended. Null: the row of the cluster, or Flink does not know the job."""
+    outcome: str | None
+    """`running`, `missing`, `resurrected` (it had ended, and runs again), `ended` or `unproven`. Null: the row of the cluster."""
+    restored_from: str | None = None
+    """`latest` (the last completed checkpoint), `older`, `savepoint` or `nothing`. Null: not known, or the row of the cluster."""
+    checkpoint_id: int | None = None
+    """The checkpoint or savepoint it was restored from. Null: none, or not known."""
+    checkpoints_behind: int | None = None
+    """By how many that is older than the last completed one that was known. Null: not known."""
+    reprocessed_seconds: float | None = None
+    """Seconds of work before the failure that are done again: from the trigger of that checkpoint. Null: not known."""
+    restarts: int | None = None
+    """How often the job was restarted during the assessment. Null: not known."""
+    task_managers_before: int | None = None
+    """Registered TaskManagers before. Null: not known, or the row of a job."""
+    task_managers_after: int | None = None
+    """How many of them registered with the new leader. Null: not known, or the row of a job."""
+    task_managers_missing: list[str] = []
+    """Those that did not, by their resource ids: the first hundred. Empty in rows of jobs."""
+    dead_at: Timestamp | None = None
+    """When the previous leader's process ended. Null: not known."""
+    opened_at: Timestamp
+    """When the first component was observed to have lost its leader."""
+    led_at: Timestamp | None = None
+    """When every component of the cluster had a leader again. Null: not while it was assessed."""
+    dispatcher_led_at: Timestamp | None = None
+    """When the dispatcher had. Null: not known."""
+    running_at: Timestamp | None = None
+    """When all tasks of the job (or of all jobs) were seen running. Null: not while it was assessed."""
+    checkpointed_at: Timestamp | None = None
+    """When the job (or the last one of all) completed its first checkpoint after that. Null: not while it was assessed."""
+    running_after_seconds: float | None = None
+    """Seconds from `dead_at`, or else `opened_at`, to `running_at`. Null: not known."""
+
+
+AnyRecord = (
+    TransitionRecord | Coverage | Contention | Notification | EpisodeRecord | Annotation | Evidence | Death | Recovery
+)
 """Every record type."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules, silences
-from sidecar.core.cluster import cluster_step, evidence_requests, planned, plans, removal
+from sidecar.core.cluster import cluster_step, deaths, evidence_requests, planned, plans, recovery, removal
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
@@ -28,11 +28,13 @@ from sidecar.core.observations import (
     DeliverySettled,
     DeploymentObserved,
     DeploymentUnreadable,
+    EndObservation,
     EvidenceGathered,
     FinderObservation,
     HandoverRead,
     NotProcessed,
     Observation,
+    PictureTaken,
     PlanObservation,
     PodDisrupted,
     PodNamed,
@@ -75,7 +77,13 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
             return _observe(policy, state, observation)
 
 
-def _observe(policy: Policy, state: State, observation: FinderObservation | PlanObservation | NotProcessed) -> Step:
+def _observe(
+    policy: Policy,
+    state: State,
+    observation: FinderObservation | PlanObservation | EndObservation | PictureTaken | NotProcessed,
+) -> Step:
+    if isinstance(observation, EndObservation | PictureTaken):
+        return _inform(policy, state, observation)
     if isinstance(observation, DeploymentObserved | DeploymentUnreadable | PodDisrupted):
         return _plan(policy, state, observation)
     if isinstance(observation, ClusterFound | ClusterRemoved | ClustersListed):
@@ -142,6 +150,18 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     if operated is None or operated.deployment is None or len(state.unclaimed) >= MOST_UNCLAIMED:
         return replace(state, unclaimed=_without(state.unclaimed, name)), []
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
+
+
+def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken) -> Step:
+    """The state after an observation from outside of the store: of how a JobManager ended, or of what Flink's REST server says."""
+    name = observation.cluster_id
+    if (cluster := state.clusters.get(name)) is None:
+        return state, []
+    if isinstance(observation, PictureTaken):
+        outcome = recovery.observe(policy, name, cluster, observation)
+    else:
+        outcome = deaths.observe(policy, name, cluster, observation)
+    return _take(policy, state, name, outcome, observation.at)
 
 
 def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | HandoverRead) -> Step:

@@ -6,6 +6,7 @@ Addresses and job ids come from the store and are untrusted: control characters 
 from typing import Final
 
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.cluster.outcome_lines import death_line, recovery_line
 from sidecar.core.moment import SECOND, bounds
 from sidecar.core.pods import spelled
 from sidecar.core.records import (
@@ -13,9 +14,11 @@ from sidecar.core.records import (
     AnyRecord,
     Contention,
     Coverage,
+    Death,
     EpisodeRecord,
     Evidence,
     Notification,
+    Recovery,
     TransitionRecord,
 )
 from sidecar.core.sanitize import clean
@@ -92,6 +95,10 @@ def _line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of reco
             return annotation_line(record)
         case Evidence():
             return evidence_line(record)
+        case Death():
+            return f"{death_line(record)} [{record.episode_id}]"
+        case Recovery():
+            return f"{recovery_line(record)} [{record.episode_id}]"
 
 
 def contention_line(contention: Contention) -> str:

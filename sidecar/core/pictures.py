@@ -1,0 +1,123 @@
+"""What Flink's REST server said of a cluster at one moment: jobs, checkpoints, TaskManagers. Bounded and untrusted.
+
+`cluster.recovery` compares the last picture before a failover with those after it.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+MOST_JOBS: Final = 5_000
+"""Of one picture. The others are counted."""
+MOST_TASK_MANAGERS: Final = 2_000
+MOST_CHECKPOINTS: Final = 5
+"""Completed ones remembered of a job, the latest."""
+
+ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
+"""Flink's globally terminal job states."""
+
+
+class Checkpoint(Struct, frozen=True):
+    """A completed checkpoint. Times are wall microseconds, by the JobManager's clock."""
+
+    id: int
+    triggered_at: int
+    ended_at: int
+    size: int | None = None
+    path: str | None = None
+    is_savepoint: bool = False
+
+
+class Restored(Struct, frozen=True):
+    """From what the running JobMaster restored a job."""
+
+    id: int
+    at: int
+    """Wall microseconds, by the JobManager's clock."""
+    is_savepoint: bool = False
+    path: str | None = None
+
+
+class Checkpoints(Struct, frozen=True):
+    """What the running JobMaster says of a job's checkpoints: it counts from its own start."""
+
+    read_at: int
+    """When it was asked (wall microseconds)."""
+    completed: tuple[Checkpoint, ...] = ()
+    """The latest, oldest first."""
+    restored: Restored | None = None
+    """None: it started without state."""
+    first_id: int | None = None
+    """The lowest id that this JobMaster triggered, completed or not. None: none yet, or no longer known."""
+    interval: int | None = None
+    """Microseconds. None: not known, or checkpointing is off."""
+    shortest: int | None = None
+    """The shortest time that a checkpoint took (microseconds). None: none completed."""
+    enabled: bool = True
+
+    @property
+    def latest(self) -> Checkpoint | None:
+        return self.completed[-1] if self.completed else None
+
+
+class Job(Struct, frozen=True):
+    """A job. Times are wall microseconds, by the JobManager's clock."""
+
+    id: str
+    name: str
+    state: str
+    """Flink's `JobStatus`."""
+    started_at: int
+    changed_at: int
+    """When its state last changed, as far as Flink says."""
+    running_tasks: int = 0
+    total_tasks: int = 0
+    checkpoints: Checkpoints | None = None
+    """None: not read."""
+    restarts: int | None = None
+    """How often its JobMaster restarted it. None: not read."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all of its tasks run."""
+        return self.state == "RUNNING" and self.running_tasks >= self.total_tasks > 0
+
+
+class TaskManager(Struct, frozen=True):
+    """A registered TaskManager."""
+
+    id: str
+    """Its resource id: the pod's name in Flink's native integration, else host, port and a random part."""
+    address: str = ""
+    """Host and port of its RPC endpoint."""
+
+
+class Picture(Struct, frozen=True):
+    """A cluster, as the leading REST server described it. All that could be read at once; a failed request leaves no picture."""
+
+    at: int
+    """When it was taken (wall microseconds, by our clock)."""
+    leader: str
+    """The address of the REST server that was asked, as it was published."""
+    jobs: tuple[Job, ...] = ()
+    jobs_beyond: int = 0
+    task_managers: tuple[TaskManager, ...] | None = None
+    """None: not read."""
+    task_managers_beyond: int = 0
+    slots_total: int | None = None
+    slots_free: int | None = None
+    applications: tuple[tuple[str, str], ...] | None = None
+    """Names and states (Flink 2.3 and newer). None: this Flink has none, or they could not be read."""
+    flink_version: str | None = None
+
+
+class PictureRequest(Struct, frozen=True):
+    """A request for a picture of one cluster. One at a time of each cluster; each is answered."""
+
+    cluster_id: str
+    address: str
+    """The leading REST server's address as it published it, untrusted."""
+    first: tuple[str, ...] = ()
+    """The jobs whose checkpoints are asked for first."""
+    thorough: bool = False
+    """A failover is assessed: more requests than usual are allowed."""

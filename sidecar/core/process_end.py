@@ -1,0 +1,107 @@
+"""What was observed of the end of a JobManager's process: by the kernel, in its pod, in Events, in its log.
+
+These are facts, bounded and untrusted where others can write them. `cluster.deaths` concludes from them why the process ended.
+"""
+
+from msgspec import Struct
+
+
+class ContainerEnd(Struct, frozen=True):
+    """How the main container of a pod ended last: its `terminated` state. Times are wall microseconds. None: not in the status."""
+
+    exit_code: int
+    reason: str
+    """`OOMKilled`, `Error`, `Completed`, …"""
+    signal: int | None = None
+    message: str = ""
+    """The termination message: with `FallbackToLogsOnError` the end of the log."""
+    started_at: int | None = None
+    finished_at: int | None = None
+
+
+class PodStatus(Struct, frozen=True):
+    """One JobManager's pod at one moment. Times are wall microseconds."""
+
+    uid: str
+    name: str
+    address: str
+    """Its IP address. Empty: none yet, or none any more."""
+    node: str = ""
+    delete_at: int | None = None
+    """When its grace period ends: `deletionTimestamp`. None: it is not being deleted."""
+    grace_seconds: int | None = None
+    phase: str = ""
+    reason: str = ""
+    """Of a failed pod: `Evicted`, `Preempting`, `NodeShutdown`, …"""
+    message: str = ""
+    disruption: str | None = None
+    """The reason of its condition `DisruptionTarget`: `EvictionByEvictionAPI`, `PreemptionByScheduler`, `DeletionByTaintManager`, …"""
+    cordoned: bool | None = None
+    """Whether its node is unschedulable. None: not known."""
+    restarts: int = 0
+    """How often the main container was restarted in place."""
+    running_since: int | None = None
+    last_end: ContainerEnd | None = None
+    limit_bytes: int | None = None
+    """The memory limit of the main container: the one in force if the status has it (a pod can be resized), else that of its spec."""
+    image: str = ""
+    revision: str = ""
+    """The label `pod-template-hash` or `controller-revision-hash`: differs after a change of the pod's template."""
+
+
+class SeenEvent(Struct, frozen=True):
+    """An Event of Kubernetes about a JobManager's pod, its node or the cluster's FlinkDeployment."""
+
+    about: str
+    """The kind of the object: `Pod`, `Node`, `FlinkDeployment`."""
+    name: str
+    uid: str
+    reason: str
+    message: str
+    at: int
+    """When it last happened (wall microseconds)."""
+
+
+class Pressure(Struct, frozen=True):
+    """Of the minute before: the share of time (percent) in which some task waited for it. None: the kernel does not say."""
+
+    cpu: float | None = None
+    memory: float | None = None
+    io: float | None = None
+
+
+class ProcessEnd(Struct, frozen=True):
+    """The end of a process that was watched: exact to the millisecond. Times are wall microseconds. None: not known."""
+
+    pid: int
+    ended_at: int
+    exit_code: int | None = None
+    """As a shell has it: 128 and the number of the signal, if one killed it."""
+    signal: int | None = None
+    oom_kills: int | None = None
+    """How many processes of its cgroup the kernel killed for memory at that moment."""
+    limit_bytes: int | None = None
+    """The memory limit of its cgroup at that moment. None: none, or not known."""
+    pressure: Pressure = Pressure()
+    full_disk: str | None = None
+    """The folder without space: of its log, its working or its temporary folder."""
+    crash_file: str | None = None
+    """The name of the `hs_err_pid*.log` that the JVM wrote."""
+    crash_problem: str | None = None
+    """The line of it that names the problem."""
+    last_pause: float | None = None
+    """Seconds of the longest pause in the last minute of the GC log."""
+
+
+class LogEnd(Struct, frozen=True):
+    """The end of a JobManager's log."""
+
+    source: str
+    """The file, or the pod."""
+    first_fault: str | None
+    """The first line of an error in it: later ones are consequences. None: there is none."""
+    fault_at: int | None = None
+    """Its time (wall microseconds, by the writer's clock). None: the line has none that can be read."""
+    exception: str | None = None
+    """The class of its exception: `java.lang.OutOfMemoryError`."""
+    last_line: str = ""
