@@ -5,7 +5,8 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Rule, Trigger
-from sidecar.core.views.explain import find, in_words
+from sidecar.core.views.episode_words import in_words
+from sidecar.core.views.explain import find
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, fail_over, watching
