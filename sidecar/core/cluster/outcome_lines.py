@@ -100,7 +100,7 @@ def task_managers_line(recovery: Recovered) -> str:
 
 def job_line(job: Recovery) -> str:
     """`job orders (ff595cc2): runs again after 12 s, restored from its latest checkpoint 41, 3.2 s of work done again`."""
-    return f"job {clean(job.name or '')} ({clean(job.job_id, 8)}): {', '.join(_of_job(job))}"
+    return f"job {clean(job.name or '')} ({clean((job.job_id or '')[:8])}): {', '.join(_of_job(job))}"
 
 
 def _of_job(job: Recovery) -> Iterator[str]:

@@ -77,7 +77,7 @@ def in_words(found: Sequence[Stage]) -> Iterator[str]:
 
 def slowest(found: Sequence[Stage]) -> tuple[Sequence[Stage], str]:
     """The stages of the cluster and of the slowest jobs, and the other jobs in words. Nothing if all that is known is who led."""
-    if _LED >= {stage.stage for stage in found}:
+    if {stage.stage for stage in found} <= _LED:
         return [], ""
     jobs = list(dict.fromkeys(stage.job_id for stage in found if stage.job_id))
     shown = {None, *jobs[:MOST_JOBS]}
