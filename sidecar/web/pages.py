@@ -20,7 +20,7 @@ from sidecar.core.views.explain import Explanation
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
-from sidecar.web import prose
+from sidecar.web import prose, stage_picture
 from sidecar.web.pictures import of_cluster, of_episode
 from sidecar.web.recent import Recent
 from sidecar.web.routes import RANGES, Shown
@@ -119,6 +119,7 @@ def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snap
         failover=failover,
         drawn=of_episode(explained, failover, snapshot),
         facts=list(facts(explained)),
+        stages=stage_picture.drawn(explained.stages),
         next=_next_step(failover),
         cause=failover.cause if failover else None,
         transitions=_shown(explained.transitions),

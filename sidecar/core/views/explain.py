@@ -27,8 +27,10 @@ MOST_KEPT: Final = 1000
 """Most transitions of jobs, of cluster components, notifications, annotations, pieces of evidence, recoveries of jobs that run and of
 others kept of one episode.
 """
-MOST_BYTES_KEPT: Final = 1 << 20
-"""Of each of these, as JSON: also records whose texts are very long leave room for the others in memory, and in one answer."""
+MOST_BYTES_KEPT: Final = 5 << 18
+"""Of each of these (of all recoveries together), as JSON: also records whose texts are very long leave room for the others in memory, and
+in one answer.
+"""
 _LEAST: Final = 4
 """The shortest prefix of an id that identifies an episode."""
 
@@ -130,16 +132,17 @@ class _Found:
                 self.death = best_death(filter(None, (self.death, record)))
             case Recovery():
                 self.jobs += record.job_id is not None
-                if record.job_id is None or self._has_room((Recovery, record.outcome == "running"), record):
+                if record.job_id is None or self._has_room((Recovery, record.outcome == "running"), record, Recovery):
                     self.recoveries.append(record)
 
-    def _has_room(self, kind: object, record: AnyRecord) -> bool:
-        """Whether the record is kept: it is among the first of its kind."""
+    def _has_room(self, kind: object, record: AnyRecord, together: object = None) -> bool:
+        """Whether the record is kept: it is among the first of its kind, and of those that share its bytes."""
+        sharing = together or kind
         self._count[kind] += 1
-        if self._count[kind] > MOST_KEPT or self._bytes[kind] > MOST_BYTES_KEPT:
+        if self._count[kind] > MOST_KEPT or self._bytes[sharing] > MOST_BYTES_KEPT:
             return False
-        self._bytes[kind] += len(json.encode(record))
-        return self._bytes[kind] <= MOST_BYTES_KEPT
+        self._bytes[sharing] += len(json.encode(record))
+        return self._bytes[sharing] <= MOST_BYTES_KEPT
 
 
 def _episode_of(record: AnyRecord) -> str | None:

@@ -22,7 +22,7 @@ WORDS: Final = {
     "seen_dead": "its end was observed",
     "no_leader": "no leader",
     "elected": "a leader was elected",
-    "dispatcher": "the dispatcher has a leader",
+    "dispatcher": "the dispatcher leads",
     "running": "runs",
     "checkpointed": "first checkpoint",
 }
