@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND, seconds
 from sidecar.core.pods import spelled
@@ -29,7 +30,7 @@ ENDINGS: Final = {
 """What a JobManager did, by the reason of its death."""
 
 
-def death_line(death: Death) -> str:
+def death_line(death: Death | DeathVerdict) -> str:
     """`JobManager jm-a was OOM-killed (exit 137, limit 1600 MiB)`."""
     who = death.pod or spelled(death.address, None)
     details = [
