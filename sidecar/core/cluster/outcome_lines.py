@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.counted import counted
 from sidecar.core.moment import micros, seconds
 from sidecar.core.pods import spelled
@@ -40,7 +41,7 @@ MOST_NAMED: Final = 5
 """TaskManagers in a line."""
 
 
-def death_line(death: Death) -> str:
+def death_line(death: Death | DeathVerdict) -> str:
     """`JobManager jm-a was OOM-killed (exit 137, limit 1600 MiB)`."""
     who = death.pod or spelled(death.address, None)
     details = [

@@ -49,6 +49,7 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         pods=cluster.pods,
         operated=plans.unread(cluster.operated, now),
         disruptions=cluster.disruptions,
+        ends=cluster.ends,
     )
 
 
