@@ -4,7 +4,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ from sidecar.core.records import (
     TransitionRecord,
 )
 from sidecar.core.state import State
-from sidecar.core.views import episode_view
+from sidecar.core.views import episode_view, unrecorded
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
@@ -147,8 +147,9 @@ def episodes(state_dir: Path, number: int, *, unreviewed: bool = False) -> list[
 def explain(state_dir: Path, name: str) -> Explanation:
     """The episode whose id begins with `name`; LAST: the newest one. Raises JournalError, UnknownEpisodeError."""
     with closing(_reader(state_dir)) as journal:
-        in_progress = episode_view.in_progress(Snapshot(Clock()(), journal.state()))
-    return find(records(state_dir), _id_of(state_dir, name), {each.id: each for each in in_progress})
+        snapshot = Snapshot(Clock()(), journal.state())
+    in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
+    return find(chain(records(state_dir), unrecorded.deaths(snapshot)), _id_of(state_dir, name), in_progress)
 
 
 def _id_of(state_dir: Path, name: str) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from threading import BoundedSemaphore
 from typing import Final
 
 from msgspec import Struct
 
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification, TransitionRecord
-from sidecar.core.views import episode_view
+from sidecar.core.views import episode_view, unrecorded
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.episode_words import in_words
 from sidecar.core.views.explain import Explanation, find
@@ -86,8 +87,9 @@ class Queries:
     def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
         """The episode whose id begins with `name`. Raises UnknownEpisodeError."""
         with self._reading() as journal:
-            in_progress = {each.id: each for each in episode_view.in_progress(self._snapshot())}
-            explained = find(journal.remembered(), name, in_progress)
+            snapshot = self._snapshot()
+            in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
+            explained = find(chain(journal.remembered(), unrecorded.deaths(snapshot)), name, in_progress)
         episode = episode_view.closed(explained.episode) if explained.episode else explained.failover
         return explained, episode and episode_view.with_outcome(episode, explained.outcome)
 

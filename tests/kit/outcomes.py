@@ -20,7 +20,7 @@ def death(episode: EpisodeRecord, **other: Any) -> Death:
     fields: dict[str, Any] = {
         "reason": "oom_killed",
         "confidence": "high",
-        "facts": ["The kubelet reports OOMKilled with exit code 137."],
+        "facts": ["Its container's state is OOMKilled, exit code 137, memory limit 1600 MiB."],
         "exit_code": 137,
         "limit_bytes": 1600 << 20,
         "ended_at": after(episode, -4),

@@ -13,7 +13,8 @@ from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at
 from sidecar.core.records import EpisodeRecord
-from sidecar.core.views.outcome import Outcome
+from sidecar.core.views import unrecorded
+from sidecar.core.views.outcome import Outcome, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 
 
@@ -88,6 +89,7 @@ def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], s
     """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
     known = {episode.id for episode in recorded}
     opened = (episode for episode in in_progress(snapshot) if episode.id not in known)
+    outcomes = {**outcomes, **outcomes_of(unrecorded.deaths(snapshot), outcomes)}
     return [with_outcome(each, outcomes.get(each.id, Outcome())) for each in (*opened, *map(closed, recorded))]
 
 

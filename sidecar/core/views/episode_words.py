@@ -87,8 +87,7 @@ def _of_evidence(evidence: Evidence) -> Fact:
 
 
 def _died(death: Death) -> Fact:
-    fault = [f"first error in its log: {clean(death.fault)}"] if death.fault else []
-    return "died", [death_line(death), *map(clean, death.facts), *fault]
+    return "died", [death_line(death), *map(clean, death.facts)]
 
 
 def _jobs(recovery: RecoveryView) -> Iterator[str]:

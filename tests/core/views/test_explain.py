@@ -96,8 +96,7 @@ def test_a_failover_says_why_the_process_died_and_what_came_back() -> None:
     assert (
         """\
 died       JobManager jm-a-0 was OOM-killed (exit 137, limit 1600 MiB)
-           The kubelet reports OOMKilled with exit code 137.
-           first error in its log: java.lang.OutOfMemoryError: Java heap space
+           Its container's state is OOMKilled, exit code 137, memory limit 1600 MiB.
 leader     jm-a:6123 → jm-b:6123
 """
         in said
