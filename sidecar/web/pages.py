@@ -153,7 +153,8 @@ def _latest(snapshot: Snapshot, recent: Recent, only: str | None) -> list[Episod
 def _next_step(failover: EpisodeView | None) -> str | None:
     if failover is None or failover.cause not in set(Cause):
         return None
-    return advice.next_step(Cause(failover.cause), advice.process(failover.before_address, failover.before_pod))
+    before = advice.process(failover.before_address, failover.before_pod)
+    return advice.next_step(Cause(failover.cause), before, failover.death_reason)
 
 
 def _job_names(explained: Explanation) -> Mapping[str, str]:

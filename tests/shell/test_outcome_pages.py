@@ -185,7 +185,10 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     line = "JobManager jm-a-0 was OOM-killed (exit 137, limit 1600 MiB)"
     assert f"died {line}" in read(site, f"/episodes/{opened.id}")
     assert f"died       {line}" in command("explain", "last", "--state-dir", str(tmp_path)).stdout
-    assert "process: oom_killed (high)" in read(site)
+    page = read(site)
+    assert "process: oom_killed (high)" in page
+    assert "no leader for 1 s, JobManager jm-a was OOM-killed" in page
+    assert "Raise the JobManager's memory limit" in page
     assert site.data(f"/api/v1/episodes/{opened.id}")["death"]["reason"] == "oom_killed"
     flink.elect(B)
     sidecar.sees_changes().waits(60)
