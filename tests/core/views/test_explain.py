@@ -1,7 +1,9 @@
 """A failover in words: what the page, `GET /api/v1/episodes/ID` and the command `explain` say of it."""
 
 from itertools import takewhile
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Rule, Trigger
@@ -111,3 +113,24 @@ stages     +0.0 s    the process ended
            +14 s     Enrich orders: runs
            +16 s     Enrich orders: first checkpoint"""
     )
+
+
+@pytest.mark.parametrize(
+    ("jobs", "line"),
+    [
+        ({"jobs_affected": 0}, "none of 5 was observed to fail over"),
+        ({"jobs_ended": 1}, "4 of 5 failed over, 1 ended in it"),
+        ({"jobs_ended": 1, "jobs_lost": None}, "4 of 5 failed over, 1 ended in it"),
+        (
+            {"jobs_ended": 3, "jobs_lost": 2, "jobs_missing": 1},
+            (
+                "4 of 5 failed over, 2 lost with the leaders' ConfigMap, which was deleted, 1 ended in it, "
+                "1 still without a leader"
+            ),
+        ),
+    ],
+)
+def test_a_job_that_was_lost_with_its_config_map_has_not_ended(jobs: dict[str, Any], line: str) -> None:
+    """Flink does not know it any more. Records of older versions do not tell these apart."""
+    counts = {"jobs_affected": 4, "jobs_total": 5, "jobs_lost": 0} | jobs
+    assert f"\njobs       {line}" in words(replace(failed_over(), **counts))
