@@ -46,6 +46,15 @@ def death_line(death: Death | DeathVerdict) -> str:
     return f"JobManager {clean(who)} {ENDINGS.get(death.reason, clean(death.reason))}{more}"
 
 
+def succession_line(death: DeathVerdict, after: str | None, vacant_seconds: float | None) -> str:
+    """The same, and who followed: `…; jm-b took over after 0.5 s`. `after`: the next leader's pod or `host:port`; None: there is none."""
+    if after is None:
+        return death_line(death)
+    who = f"{clean(after)} took over" if after != (death.pod or spelled(death.address, None)) else "it led again"
+    waited = "" if vacant_seconds is None else f" after {seconds(round(vacant_seconds * SECOND))}"
+    return f"{death_line(death)}; {who}{waited}"
+
+
 def recovery_line(recovery: Recovery) -> str:
     """The verdict about the cluster with its reasons, or what became of one job."""
     if recovery.job_id is None:
