@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster import ends, failover_in_progress
 from sidecar.core.cluster.causes import Cause, Confidence
-from sidecar.core.cluster.death_verdict import DeathFacts, DeathVerdict, verdict
+from sidecar.core.cluster.death_verdict import DeathFacts, DeathReason, DeathVerdict, verdict
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.ends import Beside, ContainerEnded, Ends, KnownPod
 from sidecar.core.cluster.episodes import Episode
@@ -89,6 +89,13 @@ def death_of(cluster: ClusterState, episode: Episode) -> DeathVerdict | None:
     return verdict(facts)
 
 
+def name_of(cluster: ClusterState, address: str) -> str | None:
+    """The name of the pod at a leader's address, by what is known of pods from anywhere. None: not known."""
+    named = name_at(cluster.pods, address)
+    pods = [pod.status.name for pod in ends.pods_at(cluster.ends, address) if pod.gone_at is None]
+    return named or (pods[0] if len(pods) == 1 else None)
+
+
 def is_due(cluster: ClusterState, now: Moment) -> bool:
     """Whether the last failover's death is to be recorded."""
     episode = cluster.last_episode
@@ -96,7 +103,11 @@ def is_due(cluster: ClusterState, now: Moment) -> bool:
         return False
     waited = now.steady - episode.closed_at.steady
     found = death_of(cluster, episode) if waited < ends.KEPT else None
-    return found is not None and (waited >= RECORDED_AFTER or found.confidence is Confidence.HIGH)
+    if found is None:
+        return False
+    # That nothing but a signal ended it is concluded from what was not observed, and that may still come.
+    is_sure = found.confidence is Confidence.HIGH and found.reason is not DeathReason.KILLED
+    return is_sure or waited >= RECORDED_AFTER
 
 
 def record(draft: Draft) -> None:
@@ -132,7 +143,7 @@ def _facts(cluster: ClusterState, episode: Episode) -> DeathFacts:
     log = _nearest(logs, opened)
     fault = log.fault if log and log.fault != ends.Fault() else container.fault if container else None
     in_kubernetes = episode.facts.store is Store.KUBERNETES
-    name = pod.status.name if pod else name_at(cluster.pods, address)
+    name = pod.status.name if pod else name_of(cluster, address)
     return DeathFacts(
         opened,
         address,

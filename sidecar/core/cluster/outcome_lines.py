@@ -74,6 +74,15 @@ class Recovered(Protocol):
     def task_managers_missing(self) -> Sequence[str]: ...
 
 
+def succession_line(death: DeathVerdict, after: str | None, vacant_seconds: float | None) -> str:
+    """The same, and who followed: `…; jm-b took over after 0.5 s`. `after`: the next leader's pod or `host:port`; None: there is none."""
+    if after is None:
+        return death_line(death)
+    who = f"{clean(after)} took over" if after != (death.pod or spelled(death.address, None)) else "it led again"
+    waited = "" if vacant_seconds is None else f" after {seconds(micros(vacant_seconds))}"
+    return f"{death_line(death)}; {who}{waited}"
+
+
 def recovery_line(recovery: Recovery) -> str:
     """The verdict about the cluster with its reasons, or what became of one job."""
     return f"recovery: {cluster_line(recovery)}" if recovery.job_id is None else job_line(recovery)

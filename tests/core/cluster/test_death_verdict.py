@@ -38,7 +38,14 @@ def ago(seconds: float) -> Moment:
 
 def pod(deleted: float | None = None, gone: float | None = None, **status: Any) -> dict[str, Any]:
     """The leader's pod. `deleted`, `gone`: so long before."""
-    always: dict[str, Any] = {"uid": "u", "name": "jm-a", "address": "10.0.0.1", "node": "n", "phase": "Running", "revision": "r1"}
+    always: dict[str, Any] = {
+        "uid": "u",
+        "name": "jm-a",
+        "address": "10.0.0.1",
+        "node": "n",
+        "phase": "Running",
+        "revision": "r1",
+    }
     known = PodStatus(**always | {"limit_bytes": LIMIT, "grace_seconds": None if deleted is None else 30} | status)
     when = [None if each is None else ago(each) for each in (deleted, gone)]
     return {"pod": KnownPod(OPENED, known, (), *when), "in_pod": True, "name": "jm-a"}

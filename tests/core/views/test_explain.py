@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.core.views.episode_words import in_words
 from sidecar.core.views.explain import find
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.kit.cluster import B
-from tests.kit.core_sidecar import Sidecar, fail_over, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, leased, watching
 from tests.kit.outcomes import oom_with_a_lost_job
 
 
@@ -134,3 +135,15 @@ def test_a_job_that_was_lost_with_its_config_map_has_not_ended(jobs: dict[str, A
     """Flink does not know it any more. Records of older versions do not tell these apart."""
     counts = {"jobs_affected": 4, "jobs_total": 5, "jobs_lost": 0} | jobs
     assert f"\njobs       {line}" in words(replace(failed_over(), **counts))
+
+
+def test_the_record_says_how_many_jobs_were_lost() -> None:
+    """With the leaders' ConfigMap, which somebody deleted."""
+    flink, sidecar = leased()
+    flink.config_maps.delete()
+    sidecar.sees_changes().waits(40)
+    flink.elect(B, *CLUSTER_COMPONENTS)
+    sidecar.sees_changes().watches(100)
+    [episode] = sidecar.episodes()
+    assert (episode.jobs_ended, episode.jobs_lost) == (1, 1)
+    assert "jobs       1 of 1 failed over, 1 lost with the leaders' ConfigMap, which was deleted" in words(episode)
