@@ -298,6 +298,7 @@ class ContainerEnded(_Bounded, frozen=True):
     reason: _NameOrNone
     limit_bytes: _Bytes | None = None
     fault: Fault | None = None
+    seen_at: _Wall | None = None
 
 
 class KnownPod(_Bounded, frozen=True):

@@ -297,6 +297,8 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     """The memory limit in force when it ended, in bytes. Null: none, or not known."""
     ended_at: Timestamp | None
     """When the process ended, by the kernel of its machine or by the kubelet (in whole seconds). Null: not known."""
+    seen_at: Timestamp | None = None
+    """When that was first observed: by the kernel at once, by the pod's status when it says so. Null: not known."""
     address: str | None
     """The address of the leader that ended."""
     pod: str | None

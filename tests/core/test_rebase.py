@@ -67,9 +67,9 @@ OTHER_NUMBERS = {
     Intent: {"after"},
     Restart: {"after"},
     PodStatus: {"delete_at", "grace_seconds", "restarts", "created_at", "running_since", "limit_bytes"},
-    ContainerEnded: {"exit_code", "limit_bytes"},
+    ContainerEnded: {"exit_code", "limit_bytes", "seen_at"},
     ProcessEnd: {"pid", "ended_at", "exit_code", "signal", "oom_kills", "limit_bytes"},
-    DeathVerdict: {"exit_code", "limit_bytes", "ended_at"},
+    DeathVerdict: {"exit_code", "limit_bytes", "ended_at", "seen_at"},
     Silence: {"starts_at", "ends_at", "expired_at", "hid"},
     Fewer: {"contended"},
 }

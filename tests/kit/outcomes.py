@@ -24,6 +24,7 @@ def death(episode: EpisodeRecord, **other: Any) -> Death:
         "exit_code": 137,
         "limit_bytes": 1600 << 20,
         "ended_at": after(episode, -4),
+        "seen_at": after(episode, -1.5),
         "address": episode.before_address,
         "pod": "jm-a-0",
         "fault": "java.lang.OutOfMemoryError: Java heap space",

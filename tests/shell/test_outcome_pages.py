@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sidecar import history
-from sidecar.core.moment import SECOND
+from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import PodObserved
 from sidecar.core.process_end import ContainerEnd, PodStatus
 from sidecar.core.records import Death, EpisodeRecord
@@ -49,8 +49,8 @@ def test_the_page_of_a_failover_says_why_it_died_and_what_came_back(site: Site, 
     )
     assert "recovery lost, 2 of 3 TaskManagers registered again" in page
     assert (
-        "How it came back the process ended 0.0 s no leader 4.0 s a leader was elected 6.0 s the dispatcher leads 6.0 s "
-        "Enrich orders 14 s 0.0 s 4.0 s 8.0 s 12 s 16 s" in page
+        "How it came back the process ended 0.0 s its end was observed 2.5 s no leader 4.0 s a leader was elected 6.0 s "
+        "the dispatcher leads 6.0 s Enrich orders 14 s 0.0 s 4.0 s 8.0 s 12 s 16 s" in page
     )
     assert "TaskManagers that did not register again: flink-taskmanager-1-3 ." in page
     lost, ran = "0" * 31 + "1", "ff595cc2c737b4d30a69e740b7002d50"
@@ -65,7 +65,7 @@ def test_the_picture_of_stages_has_a_sentence_for_each_row(site: Site, episode: 
     """For who does not see it; and a span is where it was."""
     page = site.get(f"/episodes/{episode.id}")[1]
     assert 'aria-label="Enrich orders: runs after 14 s, first checkpoint after 16 s"' in page
-    assert '<rect class="vacant" x="0.0%" width="25.0%" y="5" height="14"/>' in page
+    assert '<rect class="vacant" x="0.0%" width="15.62%" y="5" height="14"/>' in page
 
 
 def test_a_failover_with_hundreds_of_jobs_is_a_small_page(site: Site, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_api_has_both(site: Site, tmp_path: Path, episode: EpisodeRecord) ->
     assert found["recovery"]["verdict"] == "lost"
     assert [job["outcome"] for job in found["recovery"]["jobs"]] == ["missing", "running"]
     assert [stage["stage"] for stage in found["stages"]] == [
-        *("dead", "no_leader", "elected", "dispatcher", "running", "checkpointed")
+        *("dead", "seen_dead", "no_leader", "elected", "dispatcher", "running", "checkpointed")
     ]
     keys = ("phase", "death_reason", "death_confidence", "recovery_verdict", "reviewed")
     assert [[each[key] for key in keys] for each in site.data("/api/v1/episodes")] == [
@@ -176,6 +176,7 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     flink.vacate()
     sidecar.sees_changes().waits(1)
     end = ContainerEnd(137, "OOMKilled", finished_at=sidecar.now - 3 * SECOND)
+    seen = sidecar.now
     sidecar.observe(PodObserved(sidecar.moment, CLUSTER, replace(pod, last_end=end)))
     remember(tmp_path, sidecar)
     show(site, sidecar)
@@ -194,3 +195,4 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     sidecar.sees_changes().waits(60)
     [recorded] = [record for record in sidecar.records if isinstance(record, Death)]
     assert (recorded.episode_id, recorded.reason) == (opened.id, "oom_killed")
+    assert (recorded.ended_at, recorded.seen_at) == (timestamp(end.finished_at or 0), timestamp(seen))

@@ -68,6 +68,8 @@ class DeathVerdict(Struct, frozen=True):
     limit_bytes: int | None = None
     ended_at: int | None = None
     """Wall microseconds."""
+    seen_at: int | None = None
+    """When that was first observed (wall microseconds): by the kernel at once, by the pod's status when it says so."""
     fault: str | None = None
     """The first error at the end of its log."""
     address: str = ""
@@ -111,6 +113,12 @@ class DeathFacts(Struct, frozen=True):
         """The kernel's time is exact, the kubelet's is in whole seconds."""
         end = self.process or self.container
         return end.at if end else None
+
+    @property
+    def seen_at(self) -> int | None:
+        """When its end was first observed (wall microseconds)."""
+        seen = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
+        return min((at for at in seen if at is not None), default=None)
 
     @property
     def says_ended(self) -> bool:
@@ -161,6 +169,7 @@ def verdict(facts: DeathFacts) -> DeathVerdict:
         exit_code=facts.exit_code,
         limit_bytes=_limit(facts),
         ended_at=facts.ended.wall if facts.ended else None,
+        seen_at=facts.seen_at,
         fault=facts.fault.text if facts.fault else None,
         address=facts.address,
         pod=facts.name,

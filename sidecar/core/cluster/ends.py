@@ -93,6 +93,8 @@ class ContainerEnded(Struct, frozen=True):
     """The memory limit that was in force."""
     fault: Fault | None = None
     """Of its termination message."""
+    seen_at: int | None = None
+    """When it was first observed (wall microseconds). None: not known."""
 
 
 class KnownPod(Struct, frozen=True):
@@ -208,7 +210,7 @@ def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -
     fault = fault_of(log_end(pod, end.message)) if end.message else None
     if fault and _HEAP.search(end.message):  # the JVM's own last line of it is no entry of a log
         fault = replace(fault, heap=True)
-    return ContainerEnded(ended, end.exit_code, clean(end.reason, 64), limit, fault)
+    return ContainerEnded(ended, end.exit_code, clean(end.reason, 64), limit, fault, at.wall)
 
 
 def _with_end(known: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[ContainerEnded, ...]:

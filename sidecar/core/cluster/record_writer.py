@@ -172,6 +172,7 @@ class RecordWriter:
             exit_code=death.exit_code,
             limit_bytes=death.limit_bytes,
             ended_at=None if death.ended_at is None else timestamp(death.ended_at),
+            seen_at=None if death.seen_at is None else timestamp(death.seen_at),
             address=death.address or None,
             pod=death.pod,
             fault=death.fault,

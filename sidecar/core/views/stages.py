@@ -110,4 +110,5 @@ def _recovered(recovery: RecoveryView | None) -> dict[str, Timestamp]:
 
 
 def _died(death: Death | None) -> dict[str, Timestamp]:
-    return {"dead": death.ended_at} if death and death.ended_at else {}
+    known = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
+    return {name: at for name, at in known.items() if at}

@@ -111,6 +111,7 @@ recovery   lost, 2 of 3 TaskManagers registered again (not flink-taskmanager-1-3
            job Nightly report (00000000): is missing
            job Enrich orders (ff595cc2): runs again after 14 s, restored from its latest checkpoint 41, 3.2 s of work done again
 stages     +0.0 s    the process ended
+           +2.5 s    its end was observed
            +14 s     Enrich orders: runs
            +16 s     Enrich orders: first checkpoint"""
     )

@@ -27,6 +27,7 @@ def test_a_failover_from_the_death_to_the_first_checkpoint() -> None:
     job = recovery(episode, THE_JOB.job_id)
     assert found([*records, death(episode), recovery(episode), job], episode) == [
         ("dead", 0.0),
+        ("seen_dead", 2.5),
         ("no_leader", 4.0),
         ("elected", 6.0),
         ("dispatcher", 6.0),
@@ -39,7 +40,7 @@ def test_what_is_not_known_is_left_out() -> None:
     """When the process died; when a job that never ran would have had a checkpoint."""
     records, episode = failed_over()
     job = recovery(episode, THE_JOB.job_id, running_at=None, checkpointed_at=None, dead_at=None)
-    assert found([*records, death(episode, ended_at=None), job], episode) == [
+    assert found([*records, death(episode, ended_at=None, seen_at=None), job], episode) == [
         ("no_leader", 0.0),
         ("elected", 2.0),
         ("dispatcher", 2.0),
@@ -67,7 +68,10 @@ def test_who_loses_its_leadership_first_and_dies_then_is_shown_in_this_order() -
     """As when its ConfigMap is deleted: the first of both is the beginning."""
     records, episode = failed_over()
     late = after(episode, 0.5)
-    assert found([*records, death(episode, ended_at=late)], episode)[:2] == [("no_leader", 0.0), ("dead", 0.5)]
+    assert found([*records, death(episode, ended_at=late, seen_at=None)], episode)[:2] == [
+        ("no_leader", 0.0),
+        ("dead", 0.5),
+    ]
 
 
 def test_of_many_jobs_the_slowest_are_shown() -> None:
