@@ -75,7 +75,8 @@ def _of_job(running: Stage, following: Sequence[Stage], led: float, whole: float
     bars, title = [_bar("led1", led, running.seconds, whole)], f"{label(running)} after {after}"
     if following and following[0].stage == "checkpointed":
         bars.append(_bar("led2", running.seconds, following[0].seconds, whole, thin=True))
-        title = f"{title}, first checkpoint after {_spoken(following[0].seconds)}"
+        checkpointed = _spoken(following[0].seconds)
+        after, title = f"{after}, checkpoint {checkpointed}", f"{title}, first checkpoint after {checkpointed}"
     return StageRow(name, after, title, bars)
 
 

@@ -50,7 +50,7 @@ def test_the_page_of_a_failover_says_why_it_died_and_what_came_back(site: Site, 
     assert "recovery lost, 2 of 3 TaskManagers registered again" in page
     assert (
         "How it came back the process ended 0.0 s its end was observed 2.5 s no leader 4.0 s a leader was elected 6.0 s "
-        "the dispatcher leads 6.0 s Enrich orders 14 s 0.0 s 4.0 s 8.0 s 12 s 16 s" in page
+        "the dispatcher leads 6.0 s Enrich orders 14 s, checkpoint 16 s 0.0 s 4.0 s 8.0 s 12 s 16 s" in page
     )
     assert "TaskManagers that did not register again: flink-taskmanager-1-3 ." in page
     lost, ran = "0" * 31 + "1", "ff595cc2c737b4d30a69e740b7002d50"
