@@ -279,7 +279,8 @@ def adopt(
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
     cluster = succession.take_over(cluster, handover.observer, now)
-    cluster = replace(cluster, pods=merged(cluster.pods, known.pods if known else {}))
+    if known:  # what was observed before the handover was read
+        cluster = replace(cluster, pods=merged(cluster.pods, known.pods), ends=ends.merged(known.ends, cluster.ends))
     if known and (operated := known.operated):  # read before the handover was
         cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
     own = handover.observer == policy.observer

@@ -43,6 +43,7 @@ EVERYTHING: Values = {
     "events": True,
     "flinkDeployments": True,
     "nodeDrains": True,
+    "deaths": True,
     "labels": {"team": "streaming"},
     "annotations": {"example.com/owner": "streaming"},
     "podLabels": {"sidecar.istio.io/inject": "false"},
@@ -120,6 +121,7 @@ FEATURES = [
     ("events", "events"),
     ("flinkDeployments", "flink-deployments"),
     ("nodeDrains", "node-drains"),
+    ("deaths", "deaths"),
 ]
 
 

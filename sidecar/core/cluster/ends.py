@@ -295,10 +295,21 @@ def after(ends: Ends, moment: Moment) -> Ends:
 
 
 def merged(ends: Ends, others: Ends) -> Ends:
-    """With what another sidecar observed beside its JobManager; the same object if nothing is new."""
+    """With what another sidecar observed; the same object if nothing is new."""
+    pods = {**others.pods, **ends.pods}
+    for uid in ends.pods.keys() & others.pods.keys():
+        ended = others.pods[uid].ends
+        for end in ends.pods[uid].ends:
+            ended = _with_end(ended, end)
+        pods[uid] = replace(
+            ends.pods[uid], ends=ended, deleted_at=others.pods[uid].deleted_at or ends.pods[uid].deleted_at
+        )
     parts = {
+        "pods": _pods(pods),
+        "signs": _latest({*ends.signs, *others.signs}, MOST_SIGNS),
+        "operator": _latest({*ends.operator, *others.operator}, MOST_ENDS),
         "processes": _latest({*ends.processes, *others.processes}, MOST_ENDS),
-        "logs": _latest({*ends.logs, *(log for log in others.logs if not log.pod_uid)}, MOST_ENDS),
+        "logs": _latest({*ends.logs, *others.logs}, MOST_ENDS),
         "reboots": _latest({*ends.reboots, *others.reboots}, MOST_ENDS),
     }
     return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
