@@ -111,6 +111,23 @@ def test_each_status_of_a_pod_is_observed_until_it_is_gone(read: Read, namespace
     assert (last.uid, last.reason, last.message) == (first.uid, "Evicted", "The node was low on resource: memory.")
 
 
+@pytest.mark.parametrize("cordoned", [True, False])
+def test_whether_the_node_of_a_pod_that_is_deleted_is_cordoned(
+    kubernetes: Kubernetes, read: Read, namespace: Namespace, cordoned: bool
+) -> None:
+    """Asked when the deletion is observed; the pod has it to its end."""
+    name = f"node-{uuid4()}"
+    kubernetes.server.ask("POST", "/api/v1/nodes", {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}})
+    namespace.run_pod("jm", "10.1.2.3", labels=NATIVE, node=name)
+    recorder = read("orders")
+    wait_for("the pod", lambda: recorder.latest("jm"))
+    namespace.delete_pod("jm")
+    wait_for("the answer", lambda: [pod for pod, _ in recorder.pods("jm") if pod.cordoned is cordoned])
+    namespace.show_pod("jm", containerStatuses=container(lastState=terminated(143, "Error")))
+    wait_for("the next status", lambda: (pod := recorder.latest("jm")) and pod.last_end)
+    assert [pod.cordoned for pod, _ in recorder.pods("jm")][-1] is cordoned
+
+
 def test_a_pod_that_is_gone_when_all_is_listed_again_is_gone(
     kubernetes: Kubernetes, read: Read, namespace: Namespace
 ) -> None:

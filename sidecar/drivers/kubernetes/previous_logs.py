@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from queue import Empty, Full, Queue
+from queue import Full, Queue
 from typing import Final, NamedTuple
 
 from sidecar.core.first_fault import log_end
@@ -45,28 +45,31 @@ class PreviousLogs:
         self._api = api
         self._clock = clock
         self._report = report
-        self._waiting: Queue[EndedContainer] = Queue(_WAITING)
+        self._waiting: Queue[EndedContainer | None] = Queue(_WAITING)
         self._refused_until = 0.0
         self._stopping = threading.Event()
         self.thread = ServiceThread(self._run, "kubernetes-logs")
 
     def read(self, ended: EndedContainer) -> None:
         """Read the end of its log soon; never blocks."""
-        with suppress(Full):
-            self._waiting.put_nowait(ended)
+        self._put(ended)
 
     def cut(self) -> None:
         """Ask the thread to end. May be called repeatedly."""
         self._stopping.set()
+        self._put(None)
         self._api.cut()
+
+    def _put(self, ended: EndedContainer | None) -> None:
+        with suppress(Full):
+            self._waiting.put_nowait(ended)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            with suppress(Empty):
-                ended = self._waiting.get(timeout=1.0)
-                if time.monotonic() >= self._refused_until:
-                    self._try(ended)
-                    self._api.reopen()  # containers end seldom: no connection is kept
+            ended = self._waiting.get()
+            if ended and time.monotonic() >= self._refused_until:
+                self._try(ended)
+                self._api.reopen()  # containers end seldom: no connection is kept
 
     def _try(self, ended: EndedContainer) -> None:
         problem: ApiError | None = None
