@@ -371,7 +371,7 @@ def _is_taken(policy: Policy, member: Member, *, own: bool) -> bool:
 def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> ClusterState:
     """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
     deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
-    of_ends = cluster.ends
+    of_ends = ends.restarted(cluster.ends)
     if cluster_id not in policy.deaths:
         logs = tuple(log for log in of_ends.logs if not log.pod_uid)
         of_ends = replace(of_ends, pods={}, signs=(), operator=(), logs=logs)
