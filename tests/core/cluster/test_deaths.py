@@ -117,7 +117,8 @@ def test_what_is_not_sure_is_recorded_after_a_while() -> None:
     assert deaths(pods.sidecar) == []
     pods.sidecar.watches(RECORDED_AFTER // SECOND)
     assert (the_death(pods.sidecar).reason, the_death(pods.sidecar).confidence) == ("killed", "medium")
-    pods.says("Started", "Started container")
+    for reason in ("Created", "Started"):
+        pods.says(reason, f"{reason} container")
     assert len(deaths(pods.sidecar)) == 1
     assert judged(pods.sidecar) == pods.sidecar.state.clusters[CLUSTER].last_episode.death  # type: ignore[union-attr]
 
@@ -127,7 +128,8 @@ def test_an_event_that_comes_in_time_decides() -> None:
     pods = Pods()
     pods.ends(137, "Error")
     pods.fails_over()
-    pods.says("Started", "Started container")
+    for reason in ("Created", "Started"):
+        pods.says(reason, f"{reason} container")
     assert deaths(pods.sidecar) == [], "an Event that says otherwise may still come"
     pods.sidecar.watches(RECORDED_AFTER // SECOND)
     assert (the_death(pods.sidecar).reason, the_death(pods.sidecar).confidence) == ("killed", "high")
@@ -345,7 +347,7 @@ def test_the_order_of_observations_does_not_matter() -> None:
             pods.sidecar.observe(seen[number])
         cluster = pods.sidecar.state.clusters[CLUSTER]
         found.add(judged(pods.sidecar).reason)  # type: ignore[union-attr]
-        assert cluster.ends.signs[-1].sign == "other"
+        assert cluster.ends.signs[-1].sign == "restarted"
     assert found == {DeathReason.LIVENESS_PROBE}
 
 
@@ -357,7 +359,8 @@ def test_what_is_remembered_is_bounded() -> None:
         pods.shows(replace(RUNNING, uid=name, name=name, message="x" * 10_000))
         pods.ends(number, "Error", message="y" * 10_000)
         pods.says(f"Reason{number}", "z" * 10_000, uid=name)
-        pods.says("Killing", "z" * 10_000, uid=name)
+        pods.says("Started", "z" * 10_000, uid=name)
+        pods.says("Killing", f"Stopping {'z' * 10_000}", uid=name)
         pods.sidecar.observe(ProcessEnded(pods.sidecar.moment, CLUSTER, ProcessEnd(number, pods.sidecar.now)))
         pods.sidecar.now += SECOND
     ends = pods.sidecar.state.clusters[CLUSTER].ends
