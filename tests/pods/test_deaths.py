@@ -51,13 +51,13 @@ def verdicts(cluster: FlinkPods, fault: Callable[[Pod], object]) -> list[Json]:
     """What the sidecars record of the leader's end."""
     await_settled(cluster)
     await_renewals(cluster)
-    known = {death["id"] for death in deaths(cluster)}
+    known = {death["episode_id"] for death in deaths(cluster)}
     before, leader = cluster.truth.now, cluster.leader()
     fault(leader)
     wait_for("another leader", lambda: cluster.truth.replaced_since(before), POD_SECONDS)
 
     def new() -> list[Json]:
-        return [death for death in deaths(cluster) if death["id"] not in known]
+        return [death for death in deaths(cluster) if death["episode_id"] not in known]
 
     if cluster.form.rights:
         wait_for("a death", new, POD_SECONDS)

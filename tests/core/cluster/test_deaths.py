@@ -385,6 +385,19 @@ def test_the_next_sidecar_knows_the_facts_of_the_end(lost: str) -> None:
     assert (death.fault is None) == (lost == "disk")
 
 
+def test_what_is_recorded_is_not_recorded_by_the_next_sidecar() -> None:
+    """It has the facts, and knows that it is."""
+    pods = Pods()
+    pods.ends()
+    pods.fails_over()
+    assert the_death(pods.sidecar)
+    pods.sidecar.is_replaced(3)
+    pods.sidecar.connects()
+    pods.sidecar.watches(60)
+    assert len(deaths(pods.sidecar)) == 1
+    assert judged(pods.sidecar)
+
+
 def test_a_sidecar_that_does_not_read_pods_takes_none_over() -> None:
     """Anybody may write a handover: what its reader could not have observed is left out."""
     pods = Pods()
