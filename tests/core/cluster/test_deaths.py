@@ -252,6 +252,15 @@ def test_a_machine_that_was_started_again_ended_its_jobmanager() -> None:
     assert (the_death(sidecar).reason, the_death(sidecar).confidence) == ("rebooted", "high")
 
 
+def test_a_machine_that_was_started_long_before_did_not_end_it() -> None:
+    """Its JobManager has led since."""
+    flink, sidecar = watching(policy=BESIDE)
+    sidecar.observe(HostRestarted(sidecar.moment, CLUSTER, sidecar.now - 400 * SECOND))
+    _moves(flink, sidecar)
+    sidecar.waits(30)
+    assert the_death(sidecar).reason == "unknown"
+
+
 def _moves(flink: Flink, sidecar: Sidecar) -> None:
     flink.vacate()
     sidecar.sees_changes().waits(2)
