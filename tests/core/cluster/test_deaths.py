@@ -399,7 +399,7 @@ def test_what_is_recorded_is_not_recorded_by_the_next_sidecar() -> None:
     pods = Pods()
     pods.ends()
     pods.fails_over()
-    assert the_death(pods.sidecar)
+    assert the_death(pods.sidecar).reason == "oom_killed"
     pods.sidecar.is_replaced(3)
     pods.sidecar.connects()
     pods.sidecar.watches(60)
