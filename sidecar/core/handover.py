@@ -279,7 +279,8 @@ def adopt(
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
     cluster = succession.take_over(cluster, handover.observer, now)
-    cluster = replace(cluster, pods=merged(cluster.pods, known.pods if known else {}))
+    if known:  # what was observed before the handover was read
+        cluster = replace(cluster, pods=merged(cluster.pods, known.pods), ends=ends.merged(known.ends, cluster.ends))
     if known and (operated := known.operated):  # read before the handover was
         cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
     own = handover.observer == policy.observer
@@ -370,7 +371,7 @@ def _is_taken(policy: Policy, member: Member, *, own: bool) -> bool:
 def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> ClusterState:
     """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
     deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
-    of_ends = cluster.ends
+    of_ends = ends.restarted(cluster.ends)
     if cluster_id not in policy.deaths:
         logs = tuple(log for log in of_ends.logs if not log.pod_uid)
         of_ends = replace(of_ends, pods={}, signs=(), operator=(), logs=logs)

@@ -36,7 +36,7 @@ RECORDED_AFTER: Final = 20 * SECOND
 _BEFORE: Final = 180 * SECOND
 """How long before the loss of its leadership a JobManager may have ended: Flink's session timeout, or its lease."""
 _BOOTED: Final = 600 * SECOND
-"""The same for a machine that has to start again first."""
+"""The same for a machine that had to start again first, if the loss was not observed."""
 _AFTER: Final = 60 * SECOND
 """How long afterwards: it shuts down, and a node is not heard of for a while."""
 
@@ -129,7 +129,7 @@ def _facts(cluster: ClusterState, episode: Episode) -> DeathFacts:
     if last and last.id != episode.id:  # what ended before this leader led is not its end
         since = max(since, last.moved_at.steady)
     until = episode.opened_at.steady + _AFTER
-    opened = episode.opened_at
+    opened, booted = episode.opened_at, _BOOTED - _BEFORE if episode.facts.unseen else 0
     pod, container = _pod(known, address, opened, since, until)
     process = _nearest(_beside(known.processes, address, since, until), opened)
     if process and container and abs(process.at.steady - container.at.steady) > _ROUNDED:
@@ -158,7 +158,7 @@ def _facts(cluster: ClusterState, episode: Episode) -> DeathFacts:
         ),
         newcomers=_newcomers(known, pod) if pod else (),
         fault=fault,
-        reboot=_nearest(_beside(known.reboots, address, since + _BEFORE - _BOOTED, until + _AFTER), opened),
+        reboot=_nearest(_beside(known.reboots, address, since - booted, until + _AFTER), opened),
     )
 
 

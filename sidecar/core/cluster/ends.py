@@ -48,8 +48,10 @@ class Sign(StrEnum):
     NODE_NOT_READY = "node_not_ready"
     TAINTED = "tainted"
     """It is deleted because of a taint of its node."""
-    OTHER = "other"
-    """Nothing of its end; it shows that Events can be read."""
+    RESTARTED = "restarted"
+    """The kubelet starts a container of it. Nothing of an end; it shows that the kubelet's Events of that time are recorded."""
+    NONE = "none"
+    """Nothing of all that."""
 
 
 class OperatorReason(StrEnum):
@@ -68,6 +70,7 @@ _BY_REASON: Final = {
     "Preempting": Sign.PREEMPTED,
     "NodeNotReady": Sign.NODE_NOT_READY,
     "TaintManagerEviction": Sign.TAINTED,
+    **dict.fromkeys(("Pulled", "Created", "Started", "BackOff"), Sign.RESTARTED),
 }
 
 
@@ -117,6 +120,7 @@ class PodSign(Struct, frozen=True):
     uid: str
     sign: Sign
     text: str = ""
+    """For people; of RESTARTED the reason."""
 
 
 class OperatorEvent(Struct, frozen=True):
@@ -232,11 +236,15 @@ def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
             operator=_latest({*ends.operator, OperatorEvent(happened, OperatorReason(event.reason), text)}, MOST_ENDS),
         )
     sign = PodSign(happened, event.uid, _sign(event), text)
-    known = {*ends.signs, sign}
-    if sign.sign is Sign.OTHER:
-        others = [each for each in known if each.sign is Sign.OTHER and each.uid == sign.uid]
-        known = (known - {*others}) | {replace(max(others, key=lambda each: each.at), text="")}
-    return replace(ends, signs=_latest(known, MOST_SIGNS))
+    if sign.sign is Sign.NONE:
+        return ends
+    known = {*ends.signs}
+    if sign.sign is Sign.RESTARTED:  # the last one of each kind
+        sign = replace(sign, text=event.reason)
+        alike = [each for each in known if (each.uid, each.text) == (sign.uid, sign.text)]
+        known -= {*alike}
+        sign = max((sign, *alike), key=lambda each: each.at)
+    return replace(ends, signs=_latest({*known, sign}, MOST_SIGNS))
 
 
 def _sign(event: SeenEvent) -> Sign:
@@ -245,8 +253,8 @@ def _sign(event: SeenEvent) -> Sign:
             return Sign.LIVENESS_PROBE
         if "failed startup probe" in event.message:
             return Sign.STARTUP_PROBE
-        return Sign.STOPPING if event.message.startswith("Stopping") else Sign.OTHER
-    return _BY_REASON.get(event.reason, Sign.OTHER)
+        return Sign.STOPPING if event.message.startswith("Stopping") else Sign.NONE
+    return _BY_REASON.get(event.reason, Sign.NONE)
 
 
 def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) -> Ends:
@@ -297,10 +305,21 @@ def after(ends: Ends, moment: Moment) -> Ends:
 
 
 def merged(ends: Ends, others: Ends) -> Ends:
-    """With what another sidecar observed beside its JobManager; the same object if nothing is new."""
+    """With what another sidecar observed; the same object if nothing is new."""
+    pods = {**others.pods, **ends.pods}
+    for uid in ends.pods.keys() & others.pods.keys():
+        ended = others.pods[uid].ends
+        for end in ends.pods[uid].ends:
+            ended = _with_end(ended, end)
+        pods[uid] = replace(
+            ends.pods[uid], ends=ended, deleted_at=others.pods[uid].deleted_at or ends.pods[uid].deleted_at
+        )
     parts = {
+        "pods": _pods(pods),
+        "signs": _latest({*ends.signs, *others.signs}, MOST_SIGNS),
+        "operator": _latest({*ends.operator, *others.operator}, MOST_ENDS),
         "processes": _latest({*ends.processes, *others.processes}, MOST_ENDS),
-        "logs": _latest({*ends.logs, *(log for log in others.logs if not log.pod_uid)}, MOST_ENDS),
+        "logs": _latest({*ends.logs, *others.logs}, MOST_ENDS),
         "reboots": _latest({*ends.reboots, *others.reboots}, MOST_ENDS),
     }
     return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)

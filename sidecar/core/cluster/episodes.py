@@ -99,7 +99,7 @@ class Episode(Struct, frozen=True):
     recorded: Verdict | None = None
     """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
     closed_at: Moment | None = None
-    """None: it is open, or was closed by an earlier version."""
+    """None: it is open, or nothing of it is left to be recorded."""
     death: DeathVerdict | None = None
     """Why the leader of before ended, once that is recorded."""
 

@@ -72,6 +72,9 @@ CAUSES: Final = {
     Cause.NODE_DRAIN: CauseAdvice(
         "the pod of {before} was evicted from its node", "Check that the next JobManager pod can be scheduled."
     ),
+    Cause.OPERATOR_RESTART: CauseAdvice(
+        "the operator restarted the cluster", "Read the operator's event, and the log of the job before the restart."
+    ),
     Cause.UNKNOWN: CauseAdvice(
         "", "Read the facts and the transitions of the failover, and the logs of both JobManagers."
     ),

@@ -73,8 +73,8 @@ def newcomer(revision: str, image: str = "flink:2") -> dict[str, Any]:
 
 POD: Final = pod()
 DELETED: Final = pod(deleted=7)
-READ: Final = event(Sign.OTHER, at=3)
-"""Events can be read, and none says anything."""
+READ: Final = {"signs": tuple(PodSign(ago(3), "u", Sign.RESTARTED, reason) for reason in ("Created", "Started"))}
+"""The kubelet's Events are recorded, and none says anything of an end."""
 PROBED: Final = event(Sign.LIVENESS_PROBE, at=6)
 HEAP: Final = log("java.lang.OutOfMemoryError: Java heap space", heap=True)
 FULL: Final = log("java.io.IOException: No space left on device", no_space=True)
@@ -94,6 +94,8 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     # kill -9, and what looks like it
     (POD | container(137) | READ, R.KILLED, HIGH),
     (POD | container(137), R.KILLED, MEDIUM),
+    (POD | container(137) | event(Sign.RESTARTED, at=3), R.KILLED, MEDIUM),  # the kubelet may have dropped others
+    (POD | container(143) | event(Sign.RESTARTED, at=3), R.UNKNOWN, NONE),
     (pod(deleted=35) | container(137), R.DELETED, MEDIUM),
     (POD | container(137, UNKNOWN_END), R.UNKNOWN, NONE),
     ({"in_pod": True} | process(137, oom_kills=0), R.KILLED, MEDIUM),
@@ -278,7 +280,7 @@ def test_an_exit_code_that_says_otherwise_is_never_an_oom_kill(seen: dict[str, A
 
 def test_the_order_of_events_does_not_matter() -> None:
     """They are facts about moments."""
-    signs = (*event(Sign.OTHER)["signs"], *PROBED["signs"], *event(Sign.STOPPING)["signs"])
+    signs = (*READ["signs"], *PROBED["signs"], *event(Sign.STOPPING)["signs"])
     seen = facts(**(POD | container(143)))
     assert {verdict(replace(seen, signs=order)) for order in permutations(signs)} == {
         verdict(replace(seen, signs=signs))

@@ -117,7 +117,8 @@ def test_what_is_not_sure_is_recorded_after_a_while() -> None:
     assert deaths(pods.sidecar) == []
     pods.sidecar.watches(RECORDED_AFTER // SECOND)
     assert (the_death(pods.sidecar).reason, the_death(pods.sidecar).confidence) == ("killed", "medium")
-    pods.says("Started", "Started container")
+    for reason in ("Created", "Started"):
+        pods.says(reason, f"{reason} container")
     assert len(deaths(pods.sidecar)) == 1
     assert judged(pods.sidecar) == pods.sidecar.state.clusters[CLUSTER].last_episode.death  # type: ignore[union-attr]
 
@@ -127,7 +128,8 @@ def test_an_event_that_comes_in_time_decides() -> None:
     pods = Pods()
     pods.ends(137, "Error")
     pods.fails_over()
-    pods.says("Started", "Started container")
+    for reason in ("Created", "Started"):
+        pods.says(reason, f"{reason} container")
     assert deaths(pods.sidecar) == [], "an Event that says otherwise may still come"
     pods.sidecar.watches(RECORDED_AFTER // SECOND)
     assert (the_death(pods.sidecar).reason, the_death(pods.sidecar).confidence) == ("killed", "high")
@@ -250,6 +252,15 @@ def test_a_machine_that_was_started_again_ended_its_jobmanager() -> None:
     assert (the_death(sidecar).reason, the_death(sidecar).confidence) == ("rebooted", "high")
 
 
+def test_a_machine_that_was_started_long_before_did_not_end_it() -> None:
+    """Its JobManager has led since."""
+    flink, sidecar = watching(policy=BESIDE)
+    sidecar.observe(HostRestarted(sidecar.moment, CLUSTER, sidecar.now - 400 * SECOND))
+    _moves(flink, sidecar)
+    sidecar.waits(30)
+    assert the_death(sidecar).reason == "unknown"
+
+
 def _moves(flink: Flink, sidecar: Sidecar) -> None:
     flink.vacate()
     sidecar.sees_changes().waits(2)
@@ -345,7 +356,7 @@ def test_the_order_of_observations_does_not_matter() -> None:
             pods.sidecar.observe(seen[number])
         cluster = pods.sidecar.state.clusters[CLUSTER]
         found.add(judged(pods.sidecar).reason)  # type: ignore[union-attr]
-        assert cluster.ends.signs[-1].sign == "other"
+        assert cluster.ends.signs[-1].sign == "restarted"
     assert found == {DeathReason.LIVENESS_PROBE}
 
 
@@ -357,7 +368,8 @@ def test_what_is_remembered_is_bounded() -> None:
         pods.shows(replace(RUNNING, uid=name, name=name, message="x" * 10_000))
         pods.ends(number, "Error", message="y" * 10_000)
         pods.says(f"Reason{number}", "z" * 10_000, uid=name)
-        pods.says("Killing", "z" * 10_000, uid=name)
+        pods.says("Started", "z" * 10_000, uid=name)
+        pods.says("Killing", f"Stopping {'z' * 10_000}", uid=name)
         pods.sidecar.observe(ProcessEnded(pods.sidecar.moment, CLUSTER, ProcessEnd(number, pods.sidecar.now)))
         pods.sidecar.now += SECOND
     ends = pods.sidecar.state.clusters[CLUSTER].ends
@@ -380,6 +392,19 @@ def test_the_next_sidecar_knows_the_facts_of_the_end(lost: str) -> None:
     death = the_death(pods.sidecar)
     assert (death.reason, death.confidence, death.exit_code) == ("heap_exhausted", "high", 239)
     assert (death.fault is None) == (lost == "disk")
+
+
+def test_what_is_recorded_is_not_recorded_by_the_next_sidecar() -> None:
+    """It has the facts, and knows that it is."""
+    pods = Pods()
+    pods.ends()
+    pods.fails_over()
+    assert the_death(pods.sidecar).reason == "oom_killed"
+    pods.sidecar.is_replaced(3)
+    pods.sidecar.connects()
+    pods.sidecar.watches(60)
+    assert len(deaths(pods.sidecar)) == 1
+    assert judged(pods.sidecar)
 
 
 def test_a_sidecar_that_does_not_read_pods_takes_none_over() -> None:
