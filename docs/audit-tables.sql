@@ -151,6 +151,7 @@ CREATE EXTERNAL TABLE flink_ha.episodes (
   `components` array<string>,
   `jobs_affected` bigint,
   `jobs_ended` bigint,
+  `jobs_lost` bigint,
   `jobs_missing` bigint,
   `jobs_total` bigint,
   `vacant_seconds` double,

@@ -30,6 +30,7 @@ from sidecar.drivers import (
 from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
+from sidecar.own_hosts import own_hosts
 from sidecar.ports import LedgerStore
 from sidecar.reloading import Reloader
 from sidecar.settings import LedgerMode, Settings
@@ -55,7 +56,7 @@ CLAIM_SECONDS: Final = 20.0
 _CLAIM_PAUSE: Final = 0.2
 _FIXED: Final = (
     *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
-    *("deployments", "drains"),
+    *("deployments", "drains", "deaths", "own_hosts"),
     *("silence_documents", "longest_silence"),
 )
 """The parts of the policy that a reload does not change."""
@@ -136,7 +137,7 @@ def _build(
     loaded: Callable[[], Settings],
     owner_died: Callable[[], None],
 ) -> Reloader:
-    policy = settings.policy()
+    policy = replace(settings.policy(), own_hosts=own_hosts(settings.own_pod))
     stopping.add("the journal", journal.close)
     state = journal.open()
     clock = Clock(state.alive)

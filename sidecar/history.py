@@ -4,20 +4,30 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from sidecar.clock import Clock
-from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component
 from sidecar.core.moment import Timestamp, timestamp
-from sidecar.core.records import Annotation, AnyRecord, Contention, EpisodeRecord, Notification, TransitionRecord
+from sidecar.core.records import (
+    Annotation,
+    AnyRecord,
+    Contention,
+    EpisodeRecord,
+    Notification,
+    Recovery,
+    TransitionRecord,
+)
 from sidecar.core.state import State
-from sidecar.core.views import episode_view
+from sidecar.core.views import episode_view, unrecorded
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
+from sidecar.core.views.outcome import needs_review, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import FILE, JournalError, JournalReader, append
 
@@ -84,6 +94,8 @@ def _components(record: AnyRecord) -> Collection[str]:
             return (component,)
         case EpisodeRecord():
             return record.components
+        case Recovery(job_id=str()):
+            return (Component.JOB,)
     return ()
 
 
@@ -119,21 +131,25 @@ def following(state_dir: Path, wanted: Wanted, after: int) -> Iterator[AnyRecord
             time.sleep(_FOLLOW_PAUSE)
 
 
-def episodes(state_dir: Path, number: int) -> list[EpisodeView]:
-    """The last `number` failovers: those in progress, then the newest first. Raises JournalError."""
+def episodes(state_dir: Path, number: int, *, unreviewed: bool = False) -> list[EpisodeView]:
+    """The last `number` failovers: those in progress, then the newest first; `unreviewed`: only those that nobody has annotated. Raises
+    JournalError.
+    """
     with closing(_reader(state_dir)) as journal:
-        recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, number)]
-        state = journal.state()
-    known = {episode.id for episode in recorded}
-    in_progress = episode_view.in_progress(Snapshot(Clock()(), state))
-    return [*(each for each in in_progress if each.id not in known), *recorded][:number]
+        newest = journal.newest()
+        known = outcomes_of(journal.outcomes(0, newest))
+        recorded = journal.newest_first(EpisodeRecord, 0, newest)
+        wanted = (episode for episode in recorded if not unreviewed or needs_review(episode, known))
+        found = episode_view.latest(list(islice(wanted, number)), known, Snapshot(Clock()(), journal.state()))
+    return [episode for episode in found if not (unreviewed and episode.reviewed)][:number]
 
 
 def explain(state_dir: Path, name: str) -> Explanation:
     """The episode whose id begins with `name`; LAST: the newest one. Raises JournalError, UnknownEpisodeError."""
     with closing(_reader(state_dir)) as journal:
-        in_progress = episode_view.in_progress(Snapshot(Clock()(), journal.state()))
-    return find(records(state_dir), _id_of(state_dir, name), {each.id: each for each in in_progress})
+        snapshot = Snapshot(Clock()(), journal.state())
+    in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
+    return find(chain(records(state_dir), unrecorded.deaths(snapshot)), _id_of(state_dir, name), in_progress)
 
 
 def _id_of(state_dir: Path, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
-from sidecar.core.observations import ClusterObservation, FinderObservation, PlanObservation
+from sidecar.core.observations import ClusterObservation, EndObservation, FinderObservation, PlanObservation
 from sidecar.core.pods import Pod
 
 FinderObserver = Callable[[FinderObservation], None]
@@ -17,12 +17,15 @@ Observer = Callable[[ClusterObservation], None]
 """Accepts one observation. Blocks while the inbox is full: a driver calls it only in its own thread, never in a library's callback."""
 
 
-PlanObserver = Callable[[PlanObservation], None]
-"""As `Observer`, for what is meant to happen to clusters."""
+PlanObserver = Callable[[PlanObservation | EndObservation], None]
+"""As `Observer`, for what is meant to happen to clusters, and how their JobManagers ended."""
 
 
 class PlanSource(Protocol):
-    """Observes what is meant to happen to clusters, read-only. It is optional: where it fails, only that is not known."""
+    """Observes what is meant to happen to clusters, and how their JobManagers ended, read-only.
+
+    It is optional: where it fails, only that is not known.
+    """
 
     def start(self, observer: PlanObserver) -> None:
         """As of LeaderRetrievalDriver."""

@@ -17,6 +17,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ClusterObservation,
     ClustersListed,
+    EndObservation,
     FinderObservation,
     NothingFound,
     PlanObservation,
@@ -194,11 +195,13 @@ def _all_proven(cluster: ClusterState, since: int) -> bool:
 
 def _observations(
     clusters: Sequence[ClusterSettings], clock: Clock, finder: AnyFinderSettings | None = None
-) -> Generator[FinderObservation | PlanObservation | None, None, None]:
+) -> Generator[FinderObservation | PlanObservation | EndObservation | None, None, None]:
     """The observations of the drivers, and None now and then if there are none."""
-    inbox: SimpleQueue[FinderObservation | PlanObservation] = SimpleQueue()  # wakes us sooner than a Queue
+    inbox: SimpleQueue[FinderObservation | PlanObservation | EndObservation] = (
+        SimpleQueue()
+    )  # wakes us sooner than a Queue
 
-    def put(observation: FinderObservation | PlanObservation) -> None:
+    def put(observation: FinderObservation | PlanObservation | EndObservation) -> None:
         while inbox.qsize() >= _INBOX:  # the terminal is slow: make the driver wait
             time.sleep(_FULL_PAUSE)
         inbox.put(observation)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from sidecar.core.views.episode_view import EpisodeView
 
 _MOST: Final = 50
-_TYPES: Final = ("transition", "episode", "contention", "coverage", "notification", "annotation", "evidence")
+_TYPES: Final = (
+    *("transition", "episode", "contention", "coverage", "notification", "annotation", "evidence", "death", "recovery"),
+)
 _KINDS: Final = (*_TYPES, *(kind.value for kind in Kind))
 _COMPONENTS: Final = tuple(component.value for component in Component)
 _which_sidecar = options(CONFIG, STATE_DIR, cluster_options)
@@ -88,23 +90,26 @@ def timeline(
     click.option(
         "--last", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="The number of failovers."
     ),
+    click.option("--unreviewed", is_flag=True, help="Only failovers that nobody has annotated."),
     output("text", "wide", "json", "yaml"),
     _which_sidecar,
 )
-def episodes(last: int, output: str, config: Path | None, state_dir: Path | None, **overrides: Any) -> None:
+def episodes(
+    last: int, unreviewed: bool, output: str, config: Path | None, state_dir: Path | None, **overrides: Any
+) -> None:
     """Print the last failovers, the newest first.
 
-    Those in progress come before all others.
+    Those in progress come before all others. A failover is open for review until somebody annotates it.
     """
     from sidecar import history
 
-    found = history.episodes(_state_dir(config, state_dir, overrides), last)
+    found = history.episodes(_state_dir(config, state_dir, overrides), last, unreviewed=unreviewed)
     if output in {"json", "yaml"}:
         print_document(found, output)
     elif found:
         _print_episodes(found, columns() if output == "text" else None)
     else:
-        print_line("no failover is recorded")
+        print_line("every recorded failover has been reviewed" if unreviewed else "no failover is recorded")
 
 
 @click.command()
@@ -117,7 +122,7 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
     With the facts behind the cause. EPISODE is `last`, or the first characters of an id that `episodes` shows.
     """
     from sidecar import history
-    from sidecar.core.views.explain import in_words
+    from sidecar.core.views.episode_words import in_words
 
     explained = history.explain(_state_dir(config, state_dir, overrides), episode)
     if output == "json":
@@ -172,27 +177,35 @@ def _moment(text: str) -> Timestamp:
 
 
 def _print_episodes(found: "Sequence[EpisodeView]", width: int | None) -> None:
-    """VACANT is the time without a published leader, DOWN the bounds of the time without a working one."""
-    header = ["ID", "CLUSTER", "BEGAN (UTC)", "VACANT", "DOWN", "CAUSE"]
+    """VACANT is the time without a published leader, DOWN the bounds of the time without a working one. CAUSE has the reason of the
+    process's death, where it is known and there is no room for both.
+    """
+    header, judged = ["ID", "CLUSTER", "BEGAN (UTC)", "VACANT", "DOWN", "CAUSE"], False
     if width is None:
-        header += ["CONFIDENCE", "PLANNED", "JOBS", "LEADER"]
-    print_table([header, *(_row(each, wide=width is None) for each in found)], width=width, flexible=[1])
+        header += ["CONFIDENCE", "PLANNED", "JOBS", "LEADER", "DIED", "RECOVERY", "REVIEWED"]
+    elif judged := any(each.recovery_verdict for each in found):
+        header.append("RECOVERY")
+    rows = (_row(each, wide=width is None, judged=judged) for each in found)
+    print_table([header, *rows], width=width, flexible=[1, 5])
 
 
-def _row(each: "EpisodeView", *, wide: bool) -> list[str]:
+def _row(each: "EpisodeView", *, wide: bool, judged: bool) -> list[str]:
     began = each.opened_at[:19].replace("T", " ")
     at_least, at_most = each.downtime_seconds_at_least, each.downtime_seconds_at_most
     down = "" if at_least is None else lasted(at_least, at_most).replace("at least", "≥")
     vacant = "" if each.vacant_seconds is None else seconds(micros(each.vacant_seconds))
     vacant = vacant if each.phase == "CLOSED" else _PHASES[each.phase]
+    died, recovery = each.death_reason or "", each.recovery_verdict or ""
     if not wide:
-        return [each.id[:8], each.cluster_id, began[5:], vacant, down, each.cause]
-    planned = "" if each.planned is None else "yes" if each.planned else "no"
+        cause = died if died not in {"", "unknown"} else each.cause
+        return [each.id[:8], each.cluster_id, began[5:], vacant, down, cause, *([recovery] if judged else [])]
+    planned, reviewed = ("" if value is None else "yes" if value else "no" for value in (each.planned, each.reviewed))
     leader = spelled(each.before_address, each.before_pod)
     if each.after_address:
         leader = move(leader, spelled(each.after_address, each.after_pod))
     jobs = f"{each.jobs_affected}/{each.jobs_total}"
-    return [each.id, each.cluster_id, began, vacant, down, each.cause, each.confidence, planned, jobs, leader]
+    outcome = died, recovery, reviewed
+    return [each.id, each.cluster_id, began, vacant, down, each.cause, each.confidence, planned, jobs, leader, *outcome]
 
 
 _PHASES: Final = {"OPEN": "no leader", "LEADER_BACK": "jobs"}

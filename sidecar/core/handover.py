@@ -8,7 +8,7 @@ observe itself are left out, its alerts get their labels from the reader's own r
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -17,7 +17,8 @@ from sidecar.core import handover_document as document
 from sidecar.core import handover_schema as schema
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
-from sidecar.core.cluster import episodes, plans, succession
+from sidecar.core.cluster import ends, episodes, plans, succession
+from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated, Plan
@@ -41,6 +42,9 @@ KEPT: Final = 7 * 24 * 3600 * SECOND
 """One that is older is not taken over."""
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clocks of two nodes may differ."""
+
+
+_S = TypeVar("_S", bound=Struct)
 
 
 class Handover(Struct, frozen=True):
@@ -68,7 +72,14 @@ class Handover(Struct, frozen=True):
             if "observer" not in member.alert.labels
         }
         failovers = _progress(self.cluster.episode), _progress(self.cluster.last_episode)
-        return components, failovers, alerts, {host: pod.name for host, pod in self.cluster.pods.items()}
+        return components, failovers, alerts, {host: pod.name for host, pod in self.cluster.pods.items()}, self._ends()
+
+    def _ends(self) -> object:
+        """What is known of the ends of JobManagers: as coarse as two sidecars see it alike."""
+        known = self.cluster.ends
+        pods = {(uid, len(pod.ends), pod.deleted_at is None, pod.gone_at is None) for uid, pod in known.pods.items()}
+        signs = {(each.uid, each.sign) for each in known.signs}
+        return pods, signs, {each.reason for each in known.operator}, {each.end.ended_at for each in known.processes}
 
     @property
     def leaders(self) -> int:
@@ -125,8 +136,28 @@ def _document(
         {host: pod for host, pod in pods.items() if pod},
         bounded(schema.Operated, cluster.operated),
         {uid: each for uid, each in disruptions.items() if each},
+        _ends(cluster.ends),
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
+    )
+
+
+def _ends(known: Ends) -> schema.Ends | None:
+    """What is known of the ends of JobManagers, without what its schema does not allow."""
+    if known == NOTHING:
+        return None
+    pods = {uid: bounded(schema.KnownPod, pod) for uid, pod in known.pods.items()}
+
+    def within(kind: type[_S], values: Iterable[object]) -> tuple[_S, ...]:
+        return tuple(each for value in values if (each := bounded(kind, value)))
+
+    return schema.Ends(
+        {uid: pod for uid, pod in pods.items() if pod},
+        within(schema.PodSign, known.signs),
+        within(schema.OperatorEvent, known.operator),
+        within(schema.ProcessEnded, known.processes),
+        within(schema.LogRead, known.logs),
+        within(schema.Rebooted, known.reboots),
     )
 
 
@@ -194,6 +225,7 @@ def _cluster(found: schema.Document) -> ClusterState:
         pods=merged({}, pods),
         operated=unbounded(Operated, found.operated, unread_since=alive) if found.operated else None,
         disruptions=plans.latest(disruptions),
+        ends=unbounded(Ends, found.ends) if found.ends else NOTHING,
     )
 
 
@@ -241,12 +273,14 @@ def adopt(
     if known and is_watched(known):
         theirs = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
         cluster = succession.informed(known, theirs.episode, handover.observer)
-        if (pods := merged(known.pods, handover.cluster.pods)) is not known.pods:
-            cluster = replace(cluster, pods=pods)
+        pods, of_ends = merged(known.pods, handover.cluster.pods), ends.merged(known.ends, theirs.ends)
+        if pods is not known.pods or of_ends is not known.ends:
+            cluster = replace(cluster, pods=pods, ends=of_ends)
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
     cluster = succession.take_over(cluster, handover.observer, now)
-    cluster = replace(cluster, pods=merged(cluster.pods, known.pods if known else {}))
+    if known:  # what was observed before the handover was read
+        cluster = replace(cluster, pods=merged(cluster.pods, known.pods), ends=ends.merged(known.ends, cluster.ends))
     if known and (operated := known.operated):  # read before the handover was
         cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
     own = handover.observer == policy.observer
@@ -337,6 +371,10 @@ def _is_taken(policy: Policy, member: Member, *, own: bool) -> bool:
 def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> ClusterState:
     """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
     deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
+    of_ends = ends.restarted(cluster.ends)
+    if cluster_id not in policy.deaths:
+        logs = tuple(log for log in of_ends.logs if not log.pod_uid)
+        of_ends = replace(of_ends, pods={}, signs=(), operator=(), logs=logs)
 
     def known(episode: Episode | None) -> Episode | None:
         if episode is None:
@@ -346,6 +384,8 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         )
         if facts.intent and not (drains if facts.intent.plan is Plan.DRAIN else deployments):
             facts = replace(facts, intent=None)
+        if cluster_id not in policy.deaths:
+            facts = replace(facts, restart=None)
         return replace(episode, facts=facts)
 
     return replace(
@@ -354,6 +394,7 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         last_episode=known(cluster.last_episode),
         operated=cluster.operated if deployments else None,
         disruptions=cluster.disruptions if drains else {},
+        ends=of_ends,
     )
 
 

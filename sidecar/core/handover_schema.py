@@ -10,6 +10,8 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.cluster.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
+from sidecar.core.cluster.ends import MOST_PODS as MOST_ENDED_PODS
 from sidecar.core.cluster.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Reconciliation
@@ -38,6 +40,12 @@ _Text = Annotated[str, Meta(pattern=r"^[ -~]{0,1000}\Z")]
 _Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
 """The only text that a message may have from a handover, beside names: without blanks, it says little else."""
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
+_NameOrNone = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,253}\Z")]
+_Hosts = Annotated[tuple[_Address, ...], Meta(max_length=MOST_HOSTS)]
+_Wall = Annotated[int, Meta(ge=0, le=LATEST)]
+_Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Code = Annotated[int, Meta(ge=-(2**31), le=2**31)]
+_Share = Annotated[float, Meta(ge=0, le=100)]
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
 _IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
 _JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
@@ -156,6 +164,13 @@ class Intent(_Bounded, frozen=True):
     of: Annotated[str, Meta(pattern=r"^(node )?[A-Za-z0-9_.-]{1,253}\Z")] | None = None
 
 
+class Restart(_Bounded, frozen=True):
+    """Without its text."""
+
+    reason: OperatorReason
+    after: _Steady
+
+
 class Facts(_Bounded, frozen=True):
     orderly: bool = False
     left: _Count = 0
@@ -180,6 +195,7 @@ class Facts(_Bounded, frozen=True):
     succeeded: bool = False
     removed: bool = False
     intent: Intent | None = None
+    restart: Restart | None = None
     operated: bool = False
 
 
@@ -195,6 +211,7 @@ class Episode(_Bounded, frozen=True):
     jobs_lost: _Count = 0
     longest_ended: _Duration | None = None
     after: LeaderInformation | None = None
+    closed_at: Moment | None = None
 
 
 class Standby(_Bounded, frozen=True):
@@ -245,6 +262,112 @@ class Operated(_Bounded, frozen=True):
     ended: Moment | None = None
     unwanted_since: Moment | None = None
     wanted_since: Moment | None = None
+
+
+class PodStatus(_Bounded, frozen=True):
+    """Without its message."""
+
+    uid: _Name
+    name: _Name
+    address: _Address
+    node: _NameOrNone = ""
+    delete_at: _Wall | None = None
+    grace_seconds: _Count | None = None
+    phase: _NameOrNone = ""
+    reason: _NameOrNone = ""
+    disruption: _Name | None = None
+    cordoned: bool | None = None
+    restarts: _Count = 0
+    created_at: _Wall | None = None
+    running_since: _Wall | None = None
+    limit_bytes: _Bytes | None = None
+    image: _Address = ""
+    revision: _NameOrNone = ""
+
+
+class Fault(_Bounded, frozen=True):
+    """Without its text."""
+
+    heap: bool = False
+    no_space: bool = False
+
+
+class ContainerEnded(_Bounded, frozen=True):
+    at: Moment
+    exit_code: _Code
+    reason: _NameOrNone
+    limit_bytes: _Bytes | None = None
+    fault: Fault | None = None
+    seen_at: _Wall | None = None
+
+
+class KnownPod(_Bounded, frozen=True):
+    at: Moment
+    status: PodStatus
+    ends: Annotated[tuple[ContainerEnded, ...], Meta(max_length=MOST_ENDS)] = ()
+    deleted_at: Moment | None = None
+    gone_at: Moment | None = None
+
+
+class PodSign(_Bounded, frozen=True):
+    """Without its text."""
+
+    at: Moment
+    uid: _Name
+    sign: Sign
+
+
+class OperatorEvent(_Bounded, frozen=True):
+    """Without its text."""
+
+    at: Moment
+    reason: OperatorReason
+
+
+class Pressure(_Bounded, frozen=True):
+    cpu: _Share | None = None
+    memory: _Share | None = None
+    io: _Share | None = None
+
+
+class ProcessEnd(_Bounded, frozen=True):
+    """Without the names of files and what is in them."""
+
+    pid: _Count
+    ended_at: _Wall
+    exit_code: _Code | None = None
+    signal: _Code | None = None
+    oom_kills: _Count | None = None
+    limit_bytes: _Bytes | None = None
+    pressure: Pressure = Pressure()
+    last_pause: _Seconds | None = None
+
+
+class ProcessEnded(_Bounded, frozen=True):
+    at: Moment
+    hosts: _Hosts
+    end: ProcessEnd
+
+
+class LogRead(_Bounded, frozen=True):
+    at: Moment
+    hosts: _Hosts
+    fault: Fault
+    pod_uid: _Name | None = None
+
+
+class Rebooted(_Bounded, frozen=True):
+    at: Moment
+    hosts: _Hosts
+
+
+class Ends(_Bounded, frozen=True):
+    pods: Annotated[dict[_Name, KnownPod], Meta(max_length=MOST_ENDED_PODS)] = {}
+    signs: Annotated[tuple[PodSign, ...], Meta(max_length=MOST_SIGNS)] = ()
+    operator: Annotated[tuple[OperatorEvent, ...], Meta(max_length=MOST_ENDS)] = ()
+    processes: Annotated[tuple[ProcessEnded, ...], Meta(max_length=MOST_ENDS)] = ()
+    logs: Annotated[tuple[LogRead, ...], Meta(max_length=MOST_ENDS)] = ()
+    reboots: Annotated[tuple[Rebooted, ...], Meta(max_length=MOST_ENDS)] = ()
 
 
 class AlertLabels(_Bounded, frozen=True):
@@ -327,5 +450,6 @@ class Document(_Bounded, frozen=True):
     pods: Annotated[dict[_Text, Pod], Meta(max_length=MOST_PODS)] = {}
     operated: Operated | None = None
     disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
+    ends: Ends | None = None
     groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()

@@ -8,6 +8,7 @@ from msgspec import Struct, json
 
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
 from sidecar.core.alerting.silences import Documents, Silence, Silences
+from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
@@ -36,6 +37,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "pod": (tuple[str, str], Pod),
     "operated": (str, Operated),
     "disruption": (tuple[str, str], Disruption),
+    "ends": (str, Ends),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -82,6 +84,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
             yield from _diff("operated", _one(name, old and old.operated), _one(name, new and new.operated))
             disruptions = old.disruptions if old else {}, new.disruptions if new else {}
             yield from _diff("disruption", *disruptions, prefix=name)
+            yield from _diff("ends", _ends(name, old), _ends(name, new))
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -111,6 +114,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             pods={host: pod for (cluster, host), pod in found["pod"].items() if cluster == name},
             operated=found["operated"].get(name),
             disruptions={uid: each for (cluster, uid), each in found["disruption"].items() if cluster == name},
+            ends=found["ends"].get(name, Ends()),
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])
@@ -145,6 +149,10 @@ def _one(name: str, value: _S | None) -> Mapping[str, _S]:
 
 def _silences(documents: Documents) -> Mapping[tuple[str, str], Silence]:
     return {(name, key): silence for name, each in documents.items() for key, silence in each.known.items()}
+
+
+def _ends(name: str, cluster: ClusterState | None) -> Mapping[str, Ends]:
+    return {name: cluster.ends} if cluster and cluster.ends != NOTHING else {}
 
 
 def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:

@@ -69,6 +69,11 @@ def seconds(micros: int) -> str:
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
+def lag(micros: int) -> str:
+    """How long after the loss of a leader something was observed; negative: before."""
+    return f"{abs(micros) / SECOND:.1f} s {'after' if micros > 0 else 'before'} the leader was lost"
+
+
 def age(micros: int) -> str:
     """A duration for people in its two largest units: `43 s`, `5 min 12 s`, `2 h 5 min`, `3 d 4 h`. A negative one is `0 s`."""
     value = max(0, micros) // SECOND

@@ -40,6 +40,7 @@ class PodStatus(Struct, frozen=True):
     """Whether its node is unschedulable. None: not known."""
     restarts: int = 0
     """How often the main container was restarted in place."""
+    created_at: int | None = None
     running_since: int | None = None
     last_end: ContainerEnd | None = None
     limit_bytes: int | None = None

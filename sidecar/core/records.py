@@ -205,6 +205,8 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     """Jobs that lost their leader."""
     jobs_ended: int
     """Affected jobs that ended without another leader."""
+    jobs_lost: int | None = None
+    """So many of these were lost with the leaders' ConfigMap, which was deleted: Flink does not know them any more. Null: not known."""
     jobs_missing: int
     """Affected jobs that had no leader when the episode was closed."""
     jobs_total: int
@@ -295,6 +297,8 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     """The memory limit in force when it ended, in bytes. Null: none, or not known."""
     ended_at: Timestamp | None
     """When the process ended, by the kernel of its machine or by the kubelet (in whole seconds). Null: not known."""
+    seen_at: Timestamp | None = None
+    """When that was first observed: by the kernel at once, by the pod's status when it says so. Null: not known."""
     address: str | None
     """The address of the leader that ended."""
     pod: str | None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
-from sidecar.core.observations import FinderObservation, PlanObservation
+from sidecar.core.observations import EndObservation, FinderObservation, PlanObservation
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.ports import (
     ClusterFinder,
@@ -53,7 +53,7 @@ class Drivers:
             for cluster_id in () if self._stopped else cluster_ids or self._drivers:
                 self._drivers[cluster_id].start(observer)
 
-    def find(self, observer: Callable[[FinderObservation | PlanObservation], None]) -> None:
+    def find(self, observer: Callable[[FinderObservation | PlanObservation | EndObservation], None]) -> None:
         """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, where that is wanted. After
         `stop`, nothing starts.
         """
@@ -149,26 +149,31 @@ def plan_source_of(
     wanted = [
         each
         for each in clusters
-        if isinstance(each, KubernetesSettings) and (each.flink_deployments or each.node_drains)
+        if isinstance(each, KubernetesSettings) and (each.flink_deployments or each.node_drains or each.deaths)
     ]
-    found = finder if isinstance(finder, FinderSettings) and (finder.flink_deployments or finder.node_drains) else None
+    found = finder if isinstance(finder, FinderSettings) else None
+    if found and not (found.flink_deployments or found.node_drains or found.deaths):
+        found = None
     if not wanted and found is None:
         return None
     from sidecar.drivers.kubernetes import Access
-    from sidecar.drivers.kubernetes.plans import KubernetesPlans, Scope
+    from sidecar.drivers.kubernetes.plans import KubernetesPlans
+    from sidecar.drivers.kubernetes.pod_reports import Scope
 
     scopes: list[tuple[Access, Scope]] = []
     together: dict[tuple[object, ...], list[KubernetesSettings]] = {}
     for each in wanted:
-        key = each.kubeconfig, each.context, each.namespace, each.flink_deployments, each.node_drains
+        key = each.kubeconfig, each.context, each.namespace, each.flink_deployments, each.node_drains, each.deaths
         together.setdefault(key, []).append(each)
     for first, *others in together.values():
         names = frozenset(each.cluster_id for each in (first, *others))
-        scope = Scope(first.namespace, names, first.flink_deployments, first.node_drains)
+        scope = Scope(first.namespace, names, first.flink_deployments, first.node_drains, first.deaths)
         scopes.append((Access(first.kubeconfig, first.context), scope))
     if found:
         for namespace in (None,) if found.namespaces is None else found.namespaces:
-            scope = Scope(namespace, None, found.flink_deployments, found.node_drains, found.qualified)
+            scope = Scope(
+                namespace, None, found.flink_deployments, found.node_drains, found.deaths, qualified=found.qualified
+            )
             scopes.append((Access(found.kubeconfig, found.context), scope))
     return KubernetesPlans(scopes, clock)
 

@@ -123,6 +123,8 @@ class KubernetesSettings(Struct, frozen=True):
     """Whether its FlinkDeployment is read."""
     node_drains: bool = False
     """Whether evictions of its JobManagers are observed."""
+    deaths: bool = False
+    """Whether its JobManagers' pods, their Events and the logs of those that ended are read."""
 
     @property
     def identity(self) -> str:
@@ -167,8 +169,9 @@ class FinderSettings(Struct, frozen=True):
     """None: the service account of our own pod is used."""
     context: str | None = None
     flink_deployments: bool = False
-    """Whether FlinkDeployments are read. Likewise for `node_drains`."""
+    """Whether FlinkDeployments are read. Likewise for `node_drains` and `deaths`."""
     node_drains: bool = False
+    deaths: bool = False
 
     @property
     def qualified(self) -> bool:
@@ -365,6 +368,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             deployments=frozenset(each.cluster_id for each in kubernetes if each.flink_deployments),
             drains=frozenset(each.cluster_id for each in kubernetes if each.node_drains),
+            deaths=frozenset(each.cluster_id for each in kubernetes if each.deaths),
             events=frozenset(each.cluster_id for each in kubernetes if each.events),
             finds=self.finder.store if self.finder else None,
             silence_documents=self.silence_documents if self.receivers else frozenset(),

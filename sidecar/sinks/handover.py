@@ -179,6 +179,7 @@ class _Kept:
             cluster.standby,
             cluster.in_sight,
             cluster.pods,
+            cluster.ends,
         )
         parts = (*of_cluster, alerts.groups, alerts.failovers, state.outbox)
         same = len(parts) == len(self._seen) and all(a is b for a, b in zip(parts, self._seen, strict=True))

@@ -6,7 +6,6 @@ run or load anything but its own style and script (`POLICY`).
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import islice
 from typing import Final
 
 from sidecar.core.cluster.causes import Cause
@@ -16,11 +15,12 @@ from sidecar.core.records import TransitionRecord
 from sidecar.core.views import advice, episode_view
 from sidecar.core.views.alert_view import grouped
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.explain import Explanation, facts
+from sidecar.core.views.episode_words import facts
+from sidecar.core.views.explain import Explanation
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
-from sidecar.web import prose
+from sidecar.web import prose, stage_picture
 from sidecar.web.pictures import of_cluster, of_episode
 from sidecar.web.recent import Recent
 from sidecar.web.routes import RANGES, Shown
@@ -119,6 +119,7 @@ def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snap
         failover=failover,
         drawn=of_episode(explained, failover, snapshot),
         facts=list(facts(explained)),
+        stages=stage_picture.drawn(explained.stages),
         next=_next_step(failover),
         cause=failover.cause if failover else None,
         transitions=_shown(explained.transitions),
@@ -143,20 +144,17 @@ def _counts(judged: Sequence[ClusterVerdict]) -> str:
 
 
 def _latest(snapshot: Snapshot, recent: Recent, only: str | None) -> list[EpisodeView]:
-    """The latest failovers, those in progress first. One that has just been recorded may still be in the snapshot."""
-    found = [
-        each
-        for each in episode_view.in_progress(snapshot)
-        if each.id not in recent.episodes and only in {None, each.cluster_id}
-    ]
-    closed = (each for each in recent.episodes.values() if only in {None, each.cluster_id})
-    return [*found, *map(episode_view.closed, islice(closed, EPISODES_SHOWN))][:EPISODES_SHOWN]
+    """The latest failovers, those in progress first."""
+    closed = [each for each in recent.episodes.values() if only in {None, each.cluster_id}]
+    found = episode_view.latest(closed[:EPISODES_SHOWN], recent.outcomes, snapshot)
+    return [each for each in found if only in {None, each.cluster_id}][:EPISODES_SHOWN]
 
 
 def _next_step(failover: EpisodeView | None) -> str | None:
     if failover is None or failover.cause not in set(Cause):
         return None
-    return advice.next_step(Cause(failover.cause), advice.process(failover.before_address, failover.before_pod))
+    before = advice.process(failover.before_address, failover.before_pod)
+    return advice.next_step(Cause(failover.cause), before, failover.death_reason)
 
 
 def _job_names(explained: Explanation) -> Mapping[str, str]:

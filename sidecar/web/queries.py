@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from threading import BoundedSemaphore
 from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.records import Annotation, EpisodeRecord, Evidence, Notification, TransitionRecord
-from sidecar.core.views import episode_view
+from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification, TransitionRecord
+from sidecar.core.views import episode_view, unrecorded
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.explain import Explanation, find, in_words
+from sidecar.core.views.episode_words import in_words
+from sidecar.core.views.explain import Explanation, find
+from sidecar.core.views.outcome import RecoveryView, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.stages import Stage
 from sidecar.journal import JournalReader
 from sidecar.web import recent
 from sidecar.web.recent import Recent
@@ -39,6 +43,12 @@ class EpisodeDetails(Struct, frozen=True):
     annotations: Sequence[Annotation]
     evidence: Sequence[Evidence]
     """What was captured, or why it was not. The files stay with the sidecar and are not served."""
+    death: Death | None
+    """Why the process of the previous leader ended. Null: nothing is recorded."""
+    recovery: RecoveryView | None
+    """Whether everything came back. Null: nothing is recorded, as without `flink_rest` among the evidence."""
+    stages: Sequence[Stage]
+    """From the death of the previous leader to the first checkpoint of each job, as far as records have them."""
 
 
 class Queries:
@@ -58,11 +68,9 @@ class Queries:
     def episodes(self, last: int) -> list[EpisodeView]:
         """The last `last` failovers: those in progress, then the newest first; fewer if they are too large together."""
         with self._reading() as journal:
-            recorded = [episode_view.closed(episode) for episode in journal.latest(EpisodeRecord, last, _MOST_BYTES)]
-        known = {episode.id for episode in recorded}
-        # An episode that has just been recorded may still be in the snapshot.
-        in_progress = episode_view.in_progress(self._snapshot())
-        return [*(each for each in in_progress if each.id not in known), *recorded][:last]
+            recorded = journal.latest(EpisodeRecord, last, _MOST_BYTES)
+            known = outcomes_of(journal.outcomes(0, journal.newest()))
+        return episode_view.latest(recorded, known, self._snapshot())[:last]
 
     def recent(self) -> Recent:
         """The recorded last day. The journal is read again when it has a new record, and while others read it, the last answer holds."""
@@ -79,16 +87,17 @@ class Queries:
     def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
         """The episode whose id begins with `name`. Raises UnknownEpisodeError."""
         with self._reading() as journal:
-            in_progress = {each.id: each for each in episode_view.in_progress(self._snapshot())}
-            explained = find(journal.remembered(), name, in_progress)
-        recorded = episode_view.closed(explained.episode) if explained.episode else None
-        return explained, recorded or explained.failover
+            snapshot = self._snapshot()
+            in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
+            explained = find(chain(journal.remembered(), unrecorded.deaths(snapshot)), name, in_progress)
+        episode = episode_view.closed(explained.episode) if explained.episode else explained.failover
+        return explained, episode and episode_view.with_outcome(episode, explained.outcome)
 
     def details(self, name: str) -> EpisodeDetails:
         """The same as data for the API."""
         found, episode = self.episode(name)
         records = found.transitions, found.transitions_total, found.notifications, found.annotations, found.evidence
-        return EpisodeDetails(episode, list(in_words(found)), *records)
+        return EpisodeDetails(episode, list(in_words(found)), *records, found.death, found.recovery, found.stages)
 
     @contextmanager
     def _reading(self) -> Iterator[JournalReader]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import SECOND, parsed, timestamp
 from sidecar.core.records import Coverage, EpisodeRecord, Evidence, Record, TransitionRecord
+from sidecar.core.views.outcome import Outcome, outcomes_of
 from sidecar.core.views.timeline import Blind, Change, blindness, change
 from sidecar.journal import JournalReader
 
@@ -17,6 +18,7 @@ MOST_TRANSITIONS: Final = 10_000
 MOST_COVERAGE: Final = 10_000
 MOST_EPISODES: Final = 500
 """However old they are."""
+MOST_OUTCOMES: Final = 2 * MOST_EPISODES
 MOST_JOB_NAMES: Final = 500
 
 _R = TypeVar("_R", bound=Record)
@@ -38,6 +40,8 @@ class Recent(Struct, frozen=True):
     """By cluster: when the store could not be read."""
     episodes: Mapping[str, EpisodeRecord] = {}
     """By id, newest first."""
+    outcomes: Mapping[str, Outcome] = {}
+    """By the id of the episode, also of those in progress."""
     job_names: Mapping[str, str] = {}
     """By job id: the names that Flink's REST API told when evidence was captured. Untrusted text."""
 
@@ -59,6 +63,7 @@ def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent
         if found := blindness(coverage):
             blind.setdefault(coverage.cluster_id, []).append(found)
     episodes = {each.id: each for each in islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)}
+    outcomes = outcomes_of(journal.outcomes(after, newest), known.outcomes)
     is_full = len(transitions) == MOST_TRANSITIONS
     return Recent(
         newest,
@@ -66,6 +71,7 @@ def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent
         changes,
         blind,
         _first_of(episodes, known.episodes, MOST_EPISODES),
+        _first_of(outcomes, known.outcomes, MOST_OUTCOMES),
         _first_of(_job_names(journal, after, newest), known.job_names, MOST_JOB_NAMES),
     )
 

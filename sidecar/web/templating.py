@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sidecar import __version__
+from sidecar.core.cluster.outcome_lines import OUTCOMES, restored_from
 from sidecar.core.cluster.record_lines import lasted, move
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
@@ -137,14 +138,22 @@ _templates.filters |= {
     "printable": printable,
     "range_link": _range_link,
     "receiver": receiver,
+    "restored_from": restored_from,
     "utc": _utc,
     "wall": lambda moment: timestamp(moment.wall),
     "when": _when,
 }
 _templates.globals |= {
     "columns": COLUMNS,
+    "outcomes": OUTCOMES,
     "script": Markup(_SCRIPT),  # noqa: S704  our own file
     "slowly": REFRESH_SECONDS,
     "style": Markup(_STYLE),  # noqa: S704  our own file
+    "verdict_classes": {
+        **dict.fromkeys(("recovered", "running"), "good"),
+        **dict.fromkeys(("lost", "missing", "resurrected"), "bad"),
+        "degraded": "degraded",
+        "ended": "quiet",
+    },
     "version": __version__,
 }

@@ -6,6 +6,7 @@ out of reach for a while. Server, journal and browser are the real ones.
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from tests.core.alerting.test_silences import SILENCED
 from tests.kit.browser import chromium
 from tests.kit.cluster import CLUSTER, THE_JOB, A, B, JobManager
 from tests.kit.core_sidecar import OPS, POLICY, Sidecar, watching
+from tests.kit.outcomes import oom_with_a_lost_job
 from tests.shell.remembering import remember
 from tests.shell.site import Site, captured
 
@@ -34,10 +36,10 @@ def main(folder: Path) -> None:
         sidecar = _day()
         site = Site(Path(place))
         try:
-            remember(Path(place), sidecar, _renamed(sidecar))
+            first = sidecar.episodes()[0]
+            remember(Path(place), sidecar, _renamed(sidecar, oom_with_a_lost_job(first)))
             site.now, site.snapshot = sidecar.moment, _snapshot(sidecar)
-            longest = max(sidecar.episodes(), key=lambda each: each.vacant_seconds or 0)
-            for name, path, height in (("page", "/", 960), ("failover", f"/episodes/{longest.id}", 800)):
+            for name, path, height in (("page", "/", 960), ("failover", f"/episodes/{first.id}", 1600)):
                 for width, scheme in _SHOWN:
                     browser.visit(site.url(path), width, scheme)
                     file = folder / f"{name}-{scheme}-{width}.png"
@@ -74,10 +76,10 @@ def _day() -> Sidecar:
     return sidecar.sees_changes().waits(43)
 
 
-def _renamed(sidecar: Sidecar) -> list[AnyRecord]:
-    """The day of the cluster `orders`, with its job's name."""
+def _renamed(sidecar: Sidecar, outcome: Sequence[AnyRecord]) -> list[AnyRecord]:
+    """The day of the cluster `orders`, with its job's name, and what became of a failover."""
     job = captured(sidecar, kind="job", subject=THE_JOB.job_id, attributes={"name": "Enrich orders"}, file=None)
-    return [replace(record, cluster_id="orders") for record in (*sidecar.records, job)]
+    return [replace(record, cluster_id="orders") for record in (*sidecar.records, job, *outcome)]
 
 
 def _snapshot(sidecar: Sidecar) -> Snapshot:

@@ -547,6 +547,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "pods",
         "operated",
         "disruptions",
+        "ends",
     }
     anew = {
         "view",

@@ -25,6 +25,7 @@ KEPT: dict[type[Struct], set[str]] = {
         "pods",
         "operated",
         "disruptions",
+        "ends",
         "departed",
     },
 }

@@ -8,7 +8,20 @@ from msgspec import Struct
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Pending
 from sidecar.core.alerting.silences import Silence, Silences
 from sidecar.core.cluster.causes import Facts, Loss
+from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime, LastLed
+from sidecar.core.cluster.ends import (
+    ContainerEnded,
+    Ends,
+    Fault,
+    KnownPod,
+    LogRead,
+    OperatorEvent,
+    PodSign,
+    ProcessEnded,
+    Rebooted,
+    Restart,
+)
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
@@ -20,11 +33,14 @@ from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
 from sidecar.core.moment import Moment
+from sidecar.core.process_end import PodStatus, ProcessEnd
 from sidecar.core.rebase import STEADY, rebased
 
 HANDED_OVER: tuple[type[Struct], ...] = (
     *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
     *(Operated, FlinkDeployment, Disruption, Intent),
+    *(Ends, KnownPod, PodStatus, ContainerEnded, Fault, PodSign, OperatorEvent, Restart),
+    *(ProcessEnded, ProcessEnd, LogRead, Rebooted, DeathVerdict),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
@@ -49,6 +65,11 @@ OTHER_NUMBERS = {
     Lease: {"quiet_for", "renewed_every"},
     FlinkDeployment: {"generation", "observed_generation", "reconciled_at"},
     Intent: {"after"},
+    Restart: {"after"},
+    PodStatus: {"delete_at", "grace_seconds", "restarts", "created_at", "running_since", "limit_bytes"},
+    ContainerEnded: {"exit_code", "limit_bytes", "seen_at"},
+    ProcessEnd: {"pid", "ended_at", "exit_code", "signal", "oom_kills", "limit_bytes"},
+    DeathVerdict: {"exit_code", "limit_bytes", "ended_at", "seen_at"},
     Silence: {"starts_at", "ends_at", "expired_at", "hid"},
     Fewer: {"contended"},
 }

@@ -43,6 +43,7 @@ EVERYTHING: Values = {
     "events": True,
     "flinkDeployments": True,
     "nodeDrains": True,
+    "deaths": True,
     "labels": {"team": "streaming"},
     "annotations": {"example.com/owner": "streaming"},
     "podLabels": {"sidecar.istio.io/inject": "false"},
@@ -120,6 +121,7 @@ FEATURES = [
     ("events", "events"),
     ("flinkDeployments", "flink-deployments"),
     ("nodeDrains", "node-drains"),
+    ("deaths", "deaths"),
 ]
 
 
@@ -210,7 +212,7 @@ def test_the_most_is_taken_by_the_api_server(kubernetes: Kubernetes) -> None:
     """All fields of all values are known to it, but for the Prometheus operator's own kind."""
     manifests = [found for found in rendered(EVERYTHING) if found["kind"] != "PodMonitor"]
     assert (
-        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 19
+        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 21
     )
 
 

@@ -220,6 +220,7 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
             ("pod-names", "pods", {"list"}),
             ("flink-deployments", "flinkdeployments.flink.apache.org", {"list", "watch"}),
             ("node-drains", "pods", {"list", "watch"}),
+            ("deaths", "pods", {"list", "watch"}),
         )
     ],
 )
@@ -236,7 +237,10 @@ def test_a_component_allows_what_it_is_for(
         deadline = time.monotonic() + PATIENCE_SECONDS  # the authorizer's own view of a new Role is a moment late
         while {verb for verb in verbs if allowed(kubernetes, verb, resource)} != permitted:
             assert time.monotonic() < deadline
-        assert [rule["resources"] for rule in role["rules"]] == [[resource.partition(".")[0]]]
+        alone = [[resource.partition(".")[0]]]
+        assert [rule["resources"] for rule in role["rules"]] == (
+            [["pods", "events"], ["pods/log"]] if component == "deaths" else alone
+        )
         namespace = kubernetes.namespace(NAMESPACE)
         config_map = namespace.create(f"of-{component}")
         if component == "events":

@@ -7,9 +7,16 @@ from uuid import uuid4
 import pytest
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
-from sidecar.core.observations import DeploymentObserved, DeploymentUnreadable, PlanObservation, PodDisrupted
+from sidecar.core.observations import (
+    DeploymentObserved,
+    DeploymentUnreadable,
+    EndObservation,
+    PlanObservation,
+    PodDisrupted,
+)
 from sidecar.drivers.kubernetes import Access, object_watch
-from sidecar.drivers.kubernetes.plans import DEPLOYMENTS_ROLE, NODES_ROLE, PODS_ROLE, KubernetesPlans, Scope
+from sidecar.drivers.kubernetes.plans import DEPLOYMENTS_ROLE, PODS_ROLE, KubernetesPlans
+from sidecar.drivers.kubernetes.pod_reports import NODES_ROLE, Scope
 from tests.kit.driver_recorder import Observations, now
 from tests.kit.flink_deployments import GROUP, Deployment, install, uninstall
 from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
@@ -18,7 +25,7 @@ from tests.kit.waiting import wait_for
 JM = {"component": "jobmanager"}
 
 
-class Recorder(Observations[PlanObservation]):
+class Recorder(Observations[PlanObservation | EndObservation]):
     """What was observed."""
 
     def deployments(self, cluster_id: str) -> list[FlinkDeployment | None]:
@@ -57,7 +64,7 @@ def read(kubernetes: Kubernetes, namespace: Namespace) -> Iterator[Read]:
 
     def start(*clusters: str, user: str = "admin", drains: bool = False, everywhere: bool = False) -> Recorder:
         names = frozenset(clusters) or None
-        scope = Scope(None if everywhere else namespace.name, names, not drains, drains, everywhere)
+        scope = Scope(None if everywhere else namespace.name, names, not drains, drains, qualified=everywhere)
         plans, recorder = KubernetesPlans([(Access(kubernetes.kubeconfig(user), None), scope)], now), Recorder()
         started.append(plans)
         plans.start(recorder)

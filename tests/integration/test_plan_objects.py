@@ -11,11 +11,11 @@ from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.drivers.kubernetes.plan_objects import (
     Read,
     flink_deployment,
-    job_manager_pod,
     read_change,
     read_cordoned,
     read_page,
 )
+from sidecar.drivers.kubernetes.pod_objects import job_manager_pod, seen_event
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -27,11 +27,18 @@ KEYS = st.sampled_from(
         *("name", "uid", "namespace", "generation", "deletionTimestamp", "labels", "ownerReferences", "job", "state"),
         *("nodeName", "unschedulable", "observedGeneration", "lifecycleState", "reconciliationStatus", "podIP"),
         *("conditions", "reconciliationTimestamp", "resourceVersion", "continue"),
+        *("containers", "containerStatuses", "state", "lastState", "terminated", "exitCode", "finishedAt", "resources"),
+        *("limits", "memory", "creationTimestamp", "deletionGracePeriodSeconds", "phase", "reason", "message", "kind"),
+        "lastObservedTime",
     ]
 )
 PARTS = st.dictionaries(KEYS, ANYTHING | st.dictionaries(KEYS, ANYTHING, max_size=3), max_size=6)
-OBJECTS = st.dictionaries(st.sampled_from(["metadata", "spec", "status", "code"]), PARTS | ANYTHING, max_size=4)
-READS: list[Read[Any]] = [flink_deployment, job_manager_pod]
+OBJECTS = st.dictionaries(
+    st.sampled_from(["metadata", "spec", "status", "code", "involvedObject", "lastTimestamp", "reason", "series"]),
+    PARTS | ANYTHING,
+    max_size=4,
+)
+READS: list[Read[Any]] = [flink_deployment, job_manager_pod, seen_event]
 
 
 @pytest.mark.parametrize("read", READS)

@@ -7,6 +7,7 @@ import subprocess
 import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -278,6 +279,30 @@ class Namespace:
     def delete_pod(self, name: str) -> None:
         """It has a grace period, and no kubelet that would end it."""
         self._server.ask("DELETE", f"/api/v1/namespaces/{self.name}/pods/{name}")
+
+    def remove_pod(self, name: str) -> None:
+        """By force, or as its kubelet does when all of it has ended."""
+        self._server.ask("DELETE", f"/api/v1/namespaces/{self.name}/pods/{name}", {"gracePeriodSeconds": 0})
+
+    def show_pod(self, name: str, **status: Any) -> Json:
+        """Its status, as its kubelet would report it."""
+        path = f"/api/v1/namespaces/{self.name}/pods/{name}"
+        pod = self._server.ask("GET", path)
+        pod["status"] |= status
+        return self._server.ask("PUT", f"{path}/status", pod)
+
+    def report(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
+        """An Event about an object."""
+        about = {"kind": kind, "name": name, "uid": uid, "namespace": self.name}
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "metadata": {"generateName": f"{name}."},
+            "involvedObject": about,
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": at,
+        }
+        self._server.ask("POST", f"/api/v1/namespaces/{self.name}/events", event)
 
     def events(self, kind: str, of: Json) -> list[Json]:
         """The Events that `kubectl describe` shows of an object: it asks for these fields."""

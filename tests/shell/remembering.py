@@ -12,6 +12,7 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import Journal
 from tests.kit.cluster import CLUSTER, B
 from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.outcomes import OTHER_JOB, death, recovery
 from tests.shell.site import captured
 
 HOSTILE = (
@@ -87,6 +88,17 @@ def hostile_evidence(sidecar: Sidecar) -> list[AnyRecord]:
         captured(
             sidecar, subject=HOSTILE, detail=HOSTILE, file=HOSTILE, observer=HOSTILE, attributes={HOSTILE: HOSTILE}
         )
+    ]
+
+
+def hostile_outcomes(sidecar: Sidecar) -> list[AnyRecord]:
+    """Logs and Events hold anything; so do the names of jobs and TaskManagers."""
+    episode = sidecar.episodes()[0]
+    job = {"name": HOSTILE, "reasons": [HOSTILE], "state": HOSTILE, "outcome": HOSTILE}
+    return [
+        death(episode, facts=[HOSTILE], fault=HOSTILE, pod=HOSTILE),
+        recovery(episode, reasons=[HOSTILE], task_managers_after=1, task_managers_missing=[HOSTILE, HOSTILE]),
+        *(recovery(episode, job_id, **job) for job_id in (OTHER_JOB, HOSTILE)),
     ]
 
 

@@ -9,8 +9,16 @@ from sidecar.web import pages
 from tests.kit.axe import barriers
 from tests.kit.browser import Page, chromium
 from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.outcomes import oom_with_a_lost_job
 from tests.shell.reading import show
-from tests.shell.remembering import hostile_evidence, hostile_records, hostile_snapshot, remember, two_failovers
+from tests.shell.remembering import (
+    hostile_evidence,
+    hostile_outcomes,
+    hostile_records,
+    hostile_snapshot,
+    remember,
+    two_failovers,
+)
 from tests.shell.site import Site
 
 _CONTRAST = """(() => {
@@ -53,7 +61,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def failing_over(site: Site, folder: Path) -> Sidecar:
     """Two failovers, of which one is not over, behind the site."""
     sidecar = two_failovers()
-    remember(folder, sidecar)
+    remember(folder, sidecar, [*sidecar.records, *oom_with_a_lost_job(sidecar.episodes()[0])])
     show(site, sidecar)
     return sidecar
 
@@ -62,7 +70,7 @@ def failing_over(site: Site, folder: Path) -> Sidecar:
 def test_it_fits_the_screen_and_asks_nobody(site: Site, tmp_path: Path, browser: Page, scheme: str) -> None:
     """A phone's and a desk's: nothing scrolls to the side, nothing foreign is fetched or run, all text has enough contrast."""
     sidecar = two_failovers()
-    remember(tmp_path, sidecar, [*hostile_records(sidecar), *hostile_evidence(sidecar)])
+    remember(tmp_path, sidecar, [*hostile_records(sidecar), *hostile_evidence(sidecar), *hostile_outcomes(sidecar)])
     site.snapshot = hostile_snapshot(sidecar)
     episode = f"/episodes/{sidecar.episodes()[0].id}"
     for path, title in (

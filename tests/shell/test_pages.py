@@ -18,10 +18,12 @@ from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
 from tests.kit.cluster import CLUSTER, A, B
 from tests.kit.core_sidecar import Sidecar, fail_over, telling, watching
 from tests.kit.fake_flink import Flink
+from tests.kit.outcomes import oom_with_a_lost_job
 from tests.shell.reading import Markup, read, said, show
 from tests.shell.remembering import (
     HOSTILE,
     hostile_evidence,
+    hostile_outcomes,
     hostile_records,
     hostile_snapshot,
     remember,
@@ -222,12 +224,12 @@ def test_hostile_text_is_text(site: Site, tmp_path: Path, path: str) -> None:
     sidecar = two_failovers()
     episode = sidecar.episodes()[0].id
     where = "/" if path == "/" else path + episode
-    remember(tmp_path, sidecar, [*sidecar.records, captured(sidecar)])
+    remember(tmp_path, sidecar, [*sidecar.records, captured(sidecar), *oom_with_a_lost_job(sidecar.episodes()[0])])
     show(site, sidecar)
     history.annotate(tmp_path, episode, "</blockquote><script>alert(1)</script>", "<b>")
     ordinary = Markup(site.get(where)[1])
     (tmp_path / "journal.db").unlink()
-    remember(tmp_path, sidecar, [*hostile_records(sidecar), *hostile_evidence(sidecar)])
+    remember(tmp_path, sidecar, [*hostile_records(sidecar), *hostile_evidence(sidecar), *hostile_outcomes(sidecar)])
     history.annotate(tmp_path, episode, "</blockquote><script>alert(1)</script>", "<b>")
     site.snapshot = hostile_snapshot(sidecar)
     page = site.get(where)[1]

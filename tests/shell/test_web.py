@@ -21,7 +21,8 @@ from sidecar.core.observations import (
     ViewConfirmed,
     ViewObserved,
 )
-from sidecar.core.views.explain import MOST_KEPT, find, in_words
+from sidecar.core.views.episode_words import in_words
+from sidecar.core.views.explain import MOST_KEPT, find
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.journal import JournalReader
 from tests.kit.cluster import job_manager
@@ -143,7 +144,8 @@ def test_episodes_as_data(site: Site, remembered: Sidecar) -> None:
         (lost.id, "CLOSED", "jobmanager_lost"),
     ]
     record = to_builtins(lost)
-    assert found[2] == {"phase": "CLOSED"} | {name: record[name] for name in found[2] if name != "phase"}
+    nothing = {"death_reason": None, "death_confidence": None, "recovery_verdict": None, "reviewed": False}
+    assert found[2] == {"phase": "CLOSED"} | nothing | {name: record[name] for name in found[2] if name in record}
     assert (found[0]["closed_at"], found[0]["jobs_missing"], found[0]["jobs_total"]) == (None, 1, 1)
     assert found[0]["components"] == ["dispatcher", "job", "resource_manager", "rest_server"]
     assert ids(site.data("/api/v1/episodes?last=1")) == [opened.id]

@@ -16,11 +16,14 @@ from sidecar.core.alerting.moved_jobs import MovedJobs, jobs_line, jobs_now, mov
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Verdict, is_planned
+from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict
+from sidecar.core.cluster.deaths import death_of, name_of
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.known_cause import cause_of
+from sidecar.core.cluster.outcome_lines import death_line, succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
-from sidecar.core.pods import Pods, name_at
+from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.sanitize import clean
 
@@ -55,11 +58,23 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "cause": "jobmanager_lost",
     "confidence": "medium",
     "planned": "true",
+    "death": {
+        "reason": "oom_killed",
+        "confidence": "high",
+        "exit_code": 137,
+        "limit_bytes": 1677721600,
+        "fault": "",
+        "line": "JobManager jm-0 was OOM-killed (exit 137, limit 1600 MiB)",
+    },
     "jobs_moved": 4,
     "jobs_away": 1,
     "jobs_total": 5,
 }
 """The fields of a template, with example values: see docs/rules.md."""
+
+
+_OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
+"""Triggers of alerts that say why the leader of before ended."""
 
 
 class Message(Struct, frozen=True):
@@ -75,6 +90,8 @@ class Message(Struct, frozen=True):
     """The first MOST_ALERTS of the notice."""
     summary: str = ""
     """The title without its label."""
+    death: DeathVerdict | None = None
+    """Why the leader of before ended."""
 
 
 class _Context(NamedTuple):
@@ -85,6 +102,10 @@ class _Context(NamedTuple):
     policy: Policy
     episode: Episode | None
     found: Verdict | None
+    death: DeathVerdict | None
+    """Why the leader of before ended, if an alert is about that, and if that is known."""
+    successor: str | None
+    """Its pod or `host:port`. None: there is none yet."""
     jobs: MovedJobs | None
     pods: Mapping[str, Pods]
     """By cluster."""
@@ -104,6 +125,8 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         policy,
         episode,
         cause_of(cluster, episode) if episode and cluster else None,
+        _death(notice, rules, cluster, episode),
+        _successor(cluster, episode),
         jobs,
         {name: each.pods for name, each in clusters.items()},
     )
@@ -123,7 +146,17 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         episode.id if episode else None,
         tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
         text,
+        context.death,
     )
+
+
+def _death(
+    notice: Notice, rules: Mapping[str, Rule], cluster: ClusterState | None, episode: Episode | None
+) -> DeathVerdict | None:
+    if cluster is None or episode is None or not any(rules[alert.rule].on in _OF_A_LOSS for alert in notice.alerts):
+        return None
+    death = death_of(cluster, episode)
+    return death if death and death.reason is not DeathReason.UNKNOWN else None
 
 
 def _apart(alert: Alert, text: str) -> MessageAlert:
@@ -142,6 +175,10 @@ def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
 
 def _why(context: _Context, problem: str | None) -> Iterator[str]:
     """Lines about the failover behind the alerts."""
+    if context.death:
+        yield ""
+        yield _succession(context.death, context)
+        yield from map(clean, context.death.facts)
     if context.jobs and context.jobs.moved:
         yield jobs_line(context.jobs)
     if context.found and context.found.facts:
@@ -154,6 +191,18 @@ def _why(context: _Context, problem: str | None) -> Iterator[str]:
         yield problem
 
 
+def _succession(death: DeathVerdict, context: _Context) -> str:
+    """How the leader of before ended, and who followed when."""
+    vacant = max((a.vacant_seconds for a in context.notice.alerts if a.vacant_seconds is not None), default=None)
+    return succession_line(death, context.successor, vacant)
+
+
+def _successor(cluster: ClusterState | None, episode: Episode | None) -> str | None:
+    if cluster is None or episode is None or episode.after is None or episode.away:
+        return None
+    return name_of(cluster, episode.after.address) or spelled(episode.after.address, None)
+
+
 def _facts(context: _Context) -> Iterator[tuple[str, str]]:
     notice, policy, episode, found = context.notice, context.policy, context.episode, context.found
     names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
@@ -161,6 +210,8 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
         yield "cause", f"{found.cause} ({found.confidence} confidence)"
         if planned := _planned(episode):
             yield "planned", planned
+    if death := context.death:
+        yield "death", f"{death.reason} ({death.confidence} confidence)"
     yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
     yield "cluster", ", ".join(names)
     yield "store", ", ".join(dict.fromkeys(policy.store_of(name).value for name in names))
@@ -211,7 +262,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    about, notice, policy, episode, found, jobs, pods = context
+    about, notice, policy, episode, found, death, _, jobs, pods = context
     rule, alerts = about.rule, about.alerts
     first = alerts[0]
     known = pods.get(first.cluster_id, {})
@@ -235,9 +286,22 @@ def _fields(context: _Context) -> dict[str, object]:
         "cause": found.cause.value if found else "unknown",
         "confidence": found.confidence.value if found else "none",
         "planned": _planned(episode) or "",
+        "death": _death_fields(death),
         "jobs_moved": jobs.moved if jobs else 0,
         "jobs_away": jobs.away if jobs else 0,
         "jobs_total": jobs.total if jobs else 0,
+    }
+
+
+def _death_fields(death: DeathVerdict | None) -> dict[str, object]:
+    """The fields of a death in a template, empty if it is not known."""
+    return {
+        "reason": death.reason.value if death else "",
+        "confidence": death.confidence.value if death else "",
+        "exit_code": (death.exit_code if death else None) or 0,
+        "limit_bytes": (death.limit_bytes if death else None) or 0,
+        "fault": clean((death.fault if death else None) or ""),
+        "line": death_line(death) if death else "",
     }
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from sidecar.core.cluster.ends import OperatorReason, Restart
 from sidecar.core.cluster.plans import Intent, Plan
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.policy.policy import Store
@@ -49,6 +50,8 @@ class Cause(StrEnum):
     """The operator deployed the last stable spec again."""
     NODE_DRAIN = "node_drain"
     """The leader's pod was evicted from its node."""
+    OPERATOR_RESTART = "operator_restart"
+    """The operator restarted the cluster: its job was unhealthy, or its JobManagers were missing."""
     UNKNOWN = "unknown"
 
 
@@ -130,6 +133,8 @@ class Facts(Struct, frozen=True):
     """The cluster was removed while it had no leader."""
     intent: Intent | None = None
     """What says that it was planned."""
+    restart: Restart | None = None
+    """What the operator said of it."""
     operated: bool = False
     """The cluster's FlinkDeployment could be read all the time."""
     handed_over_by: str | None = None
@@ -157,6 +162,7 @@ def verdict(facts: Facts) -> Verdict:
     for judge in (
         _by_its_removal,
         _by_intent,
+        _by_the_operator,
         _by_who_wrote,
         _by_what_was_written,
         _by_the_store,
@@ -168,8 +174,11 @@ def verdict(facts: Facts) -> Verdict:
             break
     else:
         found = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
-    if facts.intent and found.cause not in _BY_INTENT:
-        found = Verdict(found.cause, found.confidence, (*found.facts, str(facts.intent)))
+    beside = (
+        *([str(facts.intent)] if facts.intent and found.cause not in _BY_INTENT else []),
+        *([str(facts.restart)] if facts.restart and found.cause is not Cause.OPERATOR_RESTART else []),
+    )
+    found = Verdict(found.cause, found.confidence, (*found.facts, *beside))
     if facts.handed_over_by is None:
         return found
     from_whom = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
@@ -200,6 +209,20 @@ def _by_intent(facts: Facts) -> Verdict | None:
     if facts.orderly or facts.deleted:
         return _sure(cause, str(facts.intent))
     return Verdict(cause, Confidence.MEDIUM, (str(facts.intent), _JUST_THEN))
+
+
+_RESTARTS: Final = frozenset({OperatorReason.RESTART_UNHEALTHY_JOB, OperatorReason.ROLLBACK})
+"""What the operator says before it ends the JobManagers. It says the others when they are gone, or a job has failed."""
+
+
+def _by_the_operator(facts: Facts) -> Verdict | None:
+    ended = (facts.orderly and not facts.same_process) or facts.deleted
+    if facts.restart is None or not ended or facts.split or facts.foreign:
+        return None
+    if facts.restart.reason in _RESTARTS:
+        return _sure(Cause.OPERATOR_RESTART, str(facts.restart))
+    somebody = "Somebody who ends the JobManager just then leaves the same facts."
+    return Verdict(Cause.OPERATOR_RESTART, Confidence.MEDIUM, (str(facts.restart), somebody))
 
 
 def _by_who_wrote(facts: Facts) -> Verdict | None:
@@ -324,8 +347,8 @@ _HALTED: Final = (
 )
 _JUST_THEN: Final = "The leader did not remove its addresses: one that failed just then leaves the same facts."
 _CUT_SHORT: Final = (
-    "It got SIGTERM and halted before it had removed them all: Flink halts after 5 s, whether or not it has finished. "
-    "A JobManager that is killed during its shutdown leaves the same facts."
+    "Its shutdown was cut short: Flink halts 5 s after SIGTERM, whether or not it has finished. "
+    "A JobManager that ends itself, or is killed meanwhile, leaves the same facts."
 )
 _SAME_ADDRESS: Final = "Another JobManager with the same address leaves the same facts."
 _SHARED_ADDRESS: Final = "Another pod or machine behind the same Service, or on localhost, leaves the same facts."

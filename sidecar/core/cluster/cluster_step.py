@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from sidecar.core.cluster import (
     configmap_leaders,
+    deaths,
+    ends,
     episodes,
     failover_in_progress,
     leadership_changes,
@@ -89,9 +91,10 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     over = in_sight and cluster.episode is not None and episodes.is_over(cluster.episode, now)
     blind = in_sight and cluster.episode is None and view.loss is not None and view.loss.is_past(now)
     alone = [component for component in cluster.departed if _left_alone(cluster, component, now)]
+    died = deaths.is_due(cluster, now)
     turned = stale is not cluster.stale
     long = now.steady - view.since.steady >= COVERAGE_INTERVAL
-    if not (obscured or calm or over or blind or alone or turned or long):
+    if not (obscured or calm or over or blind or alone or died or turned or long):
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
     failover_in_progress.record_departed(draft, *alone)
@@ -101,6 +104,8 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
         store_view.obscure(draft)
     for component in calm:
         leadership_changes.reconciled(draft, component)
+    if died or over:  # of the last failover, before another one takes its place
+        deaths.record(draft)
     if over:
         failover_in_progress.close_episode(draft)
     if blind:
@@ -117,7 +122,11 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
     for component, known in cluster.components.items():
         draft.keep(component, as_last_known(known, now))
     since = draft.state.view.since
-    draft.update(view=View(since=since, turned_at=since), operated=plans.unread(cluster.operated, alive))
+    draft.update(
+        view=View(since=since, turned_at=since),
+        operated=plans.unread(cluster.operated, alive),
+        ends=ends.restarted(cluster.ends),
+    )
     return draft.outcome()
 
 

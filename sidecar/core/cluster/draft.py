@@ -15,9 +15,9 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import Contention, Coverage, EpisodeRecord
+from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord
 
-Happened = Transition | Coverage | Contention | EpisodeRecord
+Happened = Transition | Coverage | Contention | EpisodeRecord | Death
 """What a step records of a cluster."""
 ClusterStep = tuple[ClusterState, list[Happened]]
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import RELATED, Facts, Loss, Verdict
+from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.transitions import Transition
@@ -97,6 +98,10 @@ class Episode(Struct, frozen=True):
     gathered: Gathered = Gathered()
     recorded: Verdict | None = None
     """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
+    closed_at: Moment | None = None
+    """None: it is open, or nothing of it is left to be recorded."""
+    death: DeathVerdict | None = None
+    """Why the leader of before ended, once that is recorded."""
 
     @property
     def phase(self) -> Phase:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes, known_cause, plans
+from sidecar.core.cluster import ends, episodes, known_cause, plans
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ComponentState, contending
@@ -66,8 +66,10 @@ def consider_plans(draft: Draft, *, opening: bool = False) -> None:
     found = plans.revised(facts.intent, operated, at) or plans.intent(operated, at, unseen=facts.unseen)
     found = found or plans.drain(draft.state.disruptions, episode.before.address, at)
     is_read = operated is not None and operated.is_read and (opening or facts.operated)
-    if (found, is_read) != (facts.intent, facts.operated):
-        draft.update(episode=replace(episode, facts=replace(facts, intent=found, operated=is_read)))
+    restart = facts.restart or ends.restart_near(draft.state.ends, at)
+    if (found, is_read, restart) != (facts.intent, facts.operated, facts.restart):
+        facts = replace(facts, intent=found, operated=is_read, restart=restart)
+        draft.update(episode=replace(episode, facts=facts))
 
 
 def record_departed(draft: Draft, *components: ComponentId, episode_id: str | None = None) -> None:
@@ -93,11 +95,17 @@ def close_episode(draft: Draft) -> None:
     episode = draft.state.episode
     assert episode  # noqa: S101  the caller checked
     operated = draft.state.operated
-    closed = replace(episode, facts=known_cause.facts_of(draft.state, episode))
+    closed = replace(episode, facts=known_cause.facts_of(draft.state, episode), closed_at=draft.at)
     parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
     draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
-    left = plans.without(draft.state.disruptions, episode.before.address)
-    draft.update(episode=None, last_episode=closed, operated=plans.used_up(operated), disruptions=left)
+    left, remembered, last = draft.state.disruptions, draft.state.ends, draft.state.last_episode
+    draft.update(
+        episode=None,
+        last_episode=closed,
+        operated=plans.used_up(operated),
+        disruptions=plans.without(left, episode.before.address),
+        ends=ends.after(remembered, last.moved_at) if last else remembered,
+    )
 
 
 def close_blindness(draft: Draft) -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Moment, lag
 from sidecar.core.pods import host_of, is_address
 from sidecar.core.sanitize import clean
 
@@ -50,18 +50,18 @@ class Intent(Struct, frozen=True):
     """A node, a pod, or the FlinkBlueGreenDeployment."""
 
     def __str__(self) -> str:
-        lag = f"{abs(self.after) / SECOND:.1f} s {'after' if self.after > 0 else 'before'} the leader was lost"
+        observed = f"observed {lag(self.after)}"
         colour = f" It is one colour of FlinkBlueGreenDeployment {clean(self.of)}." if self.of else ""
         match self.plan:
             case Plan.UPGRADE:
-                return f"The operator was upgrading the FlinkDeployment: observed {lag}.{colour}"
+                return f"The operator was upgrading the FlinkDeployment: {observed}.{colour}"
             case Plan.ROLLBACK:
-                return f"The operator was rolling the FlinkDeployment back to its last stable spec: observed {lag}.{colour}"
+                return f"The operator was rolling the FlinkDeployment back to its last stable spec: {observed}.{colour}"
             case Plan.SUSPENSION:
-                return f"The FlinkDeployment was suspended: observed {lag}.{colour}"
+                return f"The FlinkDeployment was suspended: {observed}.{colour}"
             case Plan.DELETION:
-                return f"The FlinkDeployment was deleted: observed {lag}.{colour}"
-        return f"The leader's pod was evicted from {clean(self.of or 'its node')}: observed {lag}."
+                return f"The FlinkDeployment was deleted: {observed}.{colour}"
+        return f"The leader's pod was evicted from {clean(self.of or 'its node')}: {observed}."
 
 
 class Disruption(Struct, frozen=True):

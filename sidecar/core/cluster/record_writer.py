@@ -5,6 +5,7 @@ from typing import Final, TypedDict
 
 from sidecar.core.cluster import downtime
 from sidecar.core.cluster.causes import Cause, Confidence, Loss, is_planned, verdict
+from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leadership_table import pattern
 from sidecar.core.cluster.state import ComponentState, View
@@ -22,7 +23,7 @@ from sidecar.core.flink.leadership import (
 from sidecar.core.moment import Moment, Timestamp, in_seconds, seconds, stored_at, timestamp
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import Contention, Coverage, EpisodeRecord, PositionRecord, TransitionRecord, record_id
+from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, PositionRecord, TransitionRecord, record_id
 
 NOT_CONNECTED: Final = "NOT_CONNECTED"
 """The view of a record before the first connection."""
@@ -143,6 +144,7 @@ class RecordWriter:
             components=sorted({component.component.value for component in parts}),
             jobs_affected=len(jobs) + episode.jobs_ended,
             jobs_ended=episode.jobs_ended,
+            jobs_lost=episode.jobs_lost,
             jobs_missing=episode.jobs_away,
             jobs_total=episode.jobs_total,
             vacant_seconds=max((s for name, s in by_component.items() if name != Component.JOB), default=None),
@@ -156,6 +158,24 @@ class RecordWriter:
             after_pod=name_at(pods, after.address) if after else None,
             planned=is_planned(episode.facts),
             failovers=max((known.absence.leaders for known in own if known.absence), default=0),
+            **envelope(self._policy, self._cluster_id, self._at),
+        )
+
+    def death(self, episode_id: str, death: DeathVerdict) -> Death:
+        """Why the leader of before ended in this failover, as this observer knows it."""
+        return Death(
+            id=record_id("death", episode_id, self._policy.observer),
+            episode_id=episode_id,
+            reason=death.reason.value,
+            confidence=death.confidence.value,
+            facts=list(death.facts),
+            exit_code=death.exit_code,
+            limit_bytes=death.limit_bytes,
+            ended_at=None if death.ended_at is None else timestamp(death.ended_at),
+            seen_at=None if death.seen_at is None else timestamp(death.seen_at),
+            address=death.address or None,
+            pod=death.pod,
+            fault=death.fault,
             **envelope(self._policy, self._cluster_id, self._at),
         )
 
@@ -177,6 +197,7 @@ class RecordWriter:
             components=[],
             jobs_affected=0,
             jobs_ended=0,
+            jobs_lost=0,
             jobs_missing=0,
             jobs_total=0,
             vacant_seconds=None,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.downtime import LastLed
+from sidecar.core.cluster.ends import Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
@@ -199,6 +200,8 @@ class ClusterState(Struct, frozen=True):
     """Its FlinkDeployment. None: there was none, or none could be read."""
     disruptions: Mapping[str, Disruption] = {}
     """Of its JobManagers' pods, by their uid."""
+    ends: Ends = Ends()
+    """What was observed of the ends of its JobManagers lately."""
     departed: Mapping[ComponentId, Transition] = {}
     """REVOKED of jobs that just lost their leader, not yet recorded: the failover they belong to is decided shortly after."""
 

@@ -38,17 +38,21 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
                 absence = replace(absence, downtime=absence.downtime + observed)
                 last_led = LastLed(last_led.earliest, None)
         components[component] = replace(as_last_known(known, now), last_led=last_led, absence=absence, seen_at=0)
+    last = cluster.last_episode
+    if last and last.death:  # it is recorded
+        last = replace(last, closed_at=None)
     return replace(
         fresh_cluster(now),
         components=components,
         leases={name: lease for name, lease in cluster.leases.items() if lease.lapsed},
         episode=cluster.episode,
-        last_episode=cluster.last_episode,
+        last_episode=last,
         standby=cluster.standby,
         contested=cluster.contested,
         pods=cluster.pods,
         operated=plans.unread(cluster.operated, now),
         disruptions=cluster.disruptions,
+        ends=cluster.ends,
     )
 
 

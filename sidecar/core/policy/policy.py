@@ -175,6 +175,10 @@ class Policy(Struct, frozen=True):
     """The clusters whose FlinkDeployments are read."""
     drains: frozenset[str] = frozenset()
     """The clusters of whose JobManagers evictions are observed."""
+    deaths: frozenset[str] = frozenset()
+    """The clusters of whose JobManagers pods and Events are observed."""
+    own_hosts: frozenset[str] = frozenset()
+    """The names and addresses of this sidecar's pod or machine."""
     events: frozenset[str] = frozenset()
     """The clusters whose failovers become Kubernetes Events."""
     finds: Store | None = None

@@ -1,9 +1,12 @@
 """What a cause means in one clause, and what to do next. docs/troubleshooting.md has a section for each cause and each trigger."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting.phrases import host
 from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.death_verdict import DeathReason
+from sidecar.core.cluster.outcome_lines import ENDINGS
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.sanitize import clean
@@ -69,10 +72,34 @@ CAUSES: Final = {
     Cause.NODE_DRAIN: CauseAdvice(
         "the pod of {before} was evicted from its node", "Check that the next JobManager pod can be scheduled."
     ),
+    Cause.OPERATOR_RESTART: CauseAdvice(
+        "the operator restarted the cluster", "Read the operator's event, and the log of the job before the restart."
+    ),
     Cause.UNKNOWN: CauseAdvice(
         "", "Read the facts and the transitions of the failover, and the logs of both JobManagers."
     ),
 }
+
+DEATHS: Final[Mapping[str, str]] = {
+    DeathReason.OOM_KILLED: "Raise the JobManager's memory limit, or lower what it uses beside its Java heap.",
+    DeathReason.HEAP_EXHAUSTED: "Give the JobManager a larger Java heap (jobmanager.memory.heap.size), or find what fills it.",
+    DeathReason.KILLED: "Find out who sends signals to {before}: another person, a script, or the machine.",
+    DeathReason.EXITED: "Read the first error at the end of its log.",
+    DeathReason.EVICTED: "Check the memory and the disk of its node, and the requests and limits of its pod.",
+    DeathReason.LIVENESS_PROBE: (
+        "Find out why {before} did not answer its liveness probe: long garbage collections, CPU throttling, a strict probe."
+    ),
+    DeathReason.DRAINED: "Check that the next JobManager pod can be scheduled.",
+    DeathReason.PREEMPTED: "Give the JobManager's pods a higher priority (priorityClassName).",
+    DeathReason.NODE_LOST: "Check the node of {before}.",
+    DeathReason.REPLACED: "Nothing, if the change was planned.",
+    DeathReason.DELETED: "Find out who deleted the pod {before}; nothing has to be repaired.",
+    DeathReason.DISK_FULL: "Free the disk of its log, its working and its temporary folder.",
+    DeathReason.REBOOTED: "Find out why its machine was restarted.",
+}
+"""What to do next, in one sentence, where it is known why the process ended."""
+_LEFT_OPEN: Final = frozenset({Cause.JOBMANAGER_LOST, Cause.GRACEFUL_HANDOVER, Cause.RESTARTED_IN_PLACE, Cause.UNKNOWN})
+"""Causes that do not say why the process ended."""
 
 TRIGGERS: Final = {
     Trigger.LEADER_CHANGED: "Open the failover and read its cause.",
@@ -108,14 +135,22 @@ def anchor(trigger: Trigger) -> str:
     return _SHIPPED.get(trigger, trigger.value).lower()
 
 
-def because(cause: Cause, before: str) -> str:
-    """The clause of a cause, with the previous leader's name; empty: nothing is known."""
+def explains(death: str | None, cause: Cause) -> bool:
+    """Whether the reason of a process's death says more than the cause in the store."""
+    return death in DEATHS and cause in _LEFT_OPEN
+
+
+def because(cause: Cause, before: str, death: str | None = None) -> str:
+    """The clause of a cause, or of the death that explains it, with the previous leader's name; empty: nothing is known."""
+    if death and explains(death, cause):
+        return f"JobManager {before} {ENDINGS[death]}"
     return CAUSES[cause].because.format(before=before)
 
 
-def next_step(cause: Cause, before: str) -> str:
-    """What to do next, in one sentence."""
-    return CAUSES[cause].next.format(before=before)
+def next_step(cause: Cause, before: str, death: str | None = None) -> str:
+    """What to do next, in one sentence. `death`: why the process of `before` ended."""
+    step = DEATHS[death] if death and explains(death, cause) else CAUSES[cause].next
+    return step.format(before=before)
 
 
 def process(address: str | None, pod: str | None = None) -> str:

@@ -1,16 +1,20 @@
 """Failovers as data for people and scripts: closed ones, and those in progress."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, convert, json
+from msgspec.structs import replace
 
 from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import is_planned
+from sidecar.core.cluster.causes import Cause, is_planned
 from sidecar.core.cluster.known_cause import cause_of, facts_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at
 from sidecar.core.records import EpisodeRecord
+from sidecar.core.views import unrecorded
+from sidecar.core.views.outcome import Outcome, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 
 
@@ -30,6 +34,7 @@ class EpisodeView(Struct, frozen=True, kw_only=True):
     components: list[str]
     jobs_affected: int
     jobs_ended: int
+    jobs_lost: int | None
     jobs_missing: int
     jobs_total: int
     vacant_seconds: float | None
@@ -44,6 +49,13 @@ class EpisodeView(Struct, frozen=True, kw_only=True):
     after_pod: str | None
     planned: bool | None
     failovers: int
+    death_reason: str | None = None
+    """Why the process of the previous leader ended. Null: nothing is recorded."""
+    death_confidence: str | None = None
+    recovery_verdict: str | None = None
+    """`recovered`, `degraded`, `lost` or `unproven`. Null: nothing is recorded."""
+    reviewed: bool | None = None
+    """Whether somebody has annotated it. Null: there is nothing to review, only this sidecar was blind."""
 
 
 _BUILT: Final = json.Decoder(EpisodeView)
@@ -59,6 +71,26 @@ def in_progress(snapshot: Snapshot) -> list[EpisodeView]:
     """The open episodes, at most one per cluster."""
     clusters = sorted(snapshot.state.clusters.items())
     return [_in_progress(name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
+
+
+def with_outcome(episode: EpisodeView, outcome: Outcome) -> EpisodeView:
+    """The episode with what is recorded of its outcome."""
+    death = outcome.death
+    return replace(
+        episode,
+        death_reason=death.reason if death else None,
+        death_confidence=death.confidence if death else None,
+        recovery_verdict=outcome.verdict,
+        reviewed=None if episode.cause == Cause.OBSERVER_BLIND else outcome.reviewed,
+    )
+
+
+def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], snapshot: Snapshot) -> list[EpisodeView]:
+    """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
+    known = {episode.id for episode in recorded}
+    opened = (episode for episode in in_progress(snapshot) if episode.id not in known)
+    outcomes = {**outcomes, **outcomes_of(unrecorded.deaths(snapshot), outcomes)}
+    return [with_outcome(each, outcomes.get(each.id, Outcome())) for each in (*opened, *map(closed, recorded))]
 
 
 def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
@@ -80,6 +112,7 @@ def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episo
         components=sorted({component.component.value for component in parts}),
         jobs_affected=sum(1 for component in parts if component.job_id) + episode.jobs_ended,
         jobs_ended=episode.jobs_ended,
+        jobs_lost=episode.jobs_lost,
         jobs_missing=episode.jobs_away,
         jobs_total=episode.jobs_total,
         vacant_seconds=None,

@@ -9,6 +9,7 @@ from msgspec import Struct
 from sidecar.core.alerting.first_step import first_step
 from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause, Confidence
+from sidecar.core.cluster.deaths import death_of
 from sidecar.core.cluster.known_cause import cause_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
 from sidecar.core.counted import counted
@@ -153,18 +154,24 @@ def _next_step(cluster: ClusterState) -> tuple[str, str]:
     """What to do first, and only then how to find out why."""
     episode, (step, topic) = cluster.episode, _advice(Trigger.VACANT)
     step = first_step(cluster) or step
-    if episode is None or (cause := cause_of(cluster, episode).cause) is Cause.UNKNOWN:
+    if episode is None:
         return step, topic
-    return f"{step} Then: {advice.next_step(cause, _process(cluster, episode.before.address))}", cause.value
+    cause, death = cause_of(cluster, episode).cause, death_of(cluster, episode)
+    reason = death.reason if death else None
+    if cause is Cause.UNKNOWN and not advice.explains(reason, cause):
+        return step, topic
+    return f"{step} Then: {advice.next_step(cause, _process(cluster, episode.before.address), reason)}", cause.value
 
 
 def _why(cluster: ClusterState) -> str | None:
     episode = cluster.episode
     if episode is None:
         return None
-    found = cause_of(cluster, episode)
-    clause = advice.because(found.cause, _process(cluster, episode.before.address))
-    return clause if not clause or found.confidence is Confidence.HIGH else f"probably because {clause}"
+    found, death = cause_of(cluster, episode), death_of(cluster, episode)
+    reason = death.reason if death else None
+    clause = advice.because(found.cause, _process(cluster, episode.before.address), reason)
+    confidence = death.confidence if death and advice.explains(reason, found.cause) else found.confidence
+    return clause if not clause or confidence is Confidence.HIGH else f"probably because {clause}"
 
 
 def _led(name: str, cluster: ClusterState, firing: Sequence[AlertView]) -> ClusterVerdict:

@@ -61,17 +61,19 @@ class Selector(Struct, frozen=True):
     kind: str = "ConfigMap"
     group: str = ""
     """Of the API, with its version: `flink.apache.org/v1beta1`. Empty: `v1`."""
+    part: str = ""
+    """The subresource."""
 
     def __str__(self) -> str:
         if self.name:
-            return f"{self.kind} {self.name}"
+            return f"{self.part} of {self.kind} {self.name}" if self.part else f"{self.kind} {self.name}"
         if self.fields:
             return f"{self.kind}s with {self.fields}"
         return f"{self.kind}s with the labels {self.labels}" if self.labels else f"{self.kind}s"
 
     @property
     def resource(self) -> str:
-        return f"{self.kind.lower()}s"
+        return f"{self.kind.lower()}s{f'/{self.part}' if self.part else ''}"
 
     def query(self) -> list[tuple[str, str]]:
         fields = f"metadata.name={self.name}" if self.name else self.fields
@@ -170,6 +172,15 @@ class Api:
         content = None if body is None else msgspec.json.encode(body)
         response = self._request(verb, selector, method, path, headers, content)
         return _decoded(response, read, f"cannot {verb} {selector}")
+
+    def read_log(self, pod: str, container: str, *, previous: bool, lines: int, most: int) -> str:
+        """The last lines of a container's log, at most so many bytes of them. `previous`: of the container before the present one."""
+        namespace, _, name = pod.rpartition("/")
+        query = {"container": container, "previous": str(previous).lower(), "tailLines": lines, "limitBytes": most}
+        path = f"{_path(namespace or self._namespace, '')}/pods/{quote(name)}/log?{urlencode(query)}"
+        selector = Selector(name=name, kind="Pod", part="log")
+        response = self._request("get", selector, "GET", path, {"Accept": "*/*"})
+        return _body(response, most, f"cannot get the log of pod {name}").decode(errors="replace")
 
     def reopen(self) -> None:
         """Close all connections. The next request reads the address and the credentials again."""

@@ -37,8 +37,8 @@ class Reports(Protocol[_T_contra]):
     def listed(self, items: Mapping[str, _T_contra], *, complete: bool) -> None:
         """The objects that there are now, by name. `complete`: there are no others."""
 
-    def changed(self, name: str, value: _T_contra | None) -> None:
-        """One object; None: it was deleted."""
+    def changed(self, name: str, value: _T_contra, *, deleted: bool = False) -> None:
+        """One object; `deleted`: as it was last."""
 
     def lost(self) -> None:
         """They cannot be read any more."""
@@ -140,7 +140,7 @@ class ObjectWatch(Generic[_T]):
             match change.kind:
                 case kind if kind in OF_OBJECTS:
                     if item := change.item:
-                        self._reports.changed(item.name, None if kind == "DELETED" else item.value)
+                        self._reports.changed(item.name, item.value, deleted=kind == "DELETED")
                     else:
                         self._warn(f"one of {self._selector} cannot be decoded")
                 case "BOOKMARK":

@@ -1,5 +1,6 @@
-"""Decodes FlinkDeployments, pods and nodes. Any bytes give one of these types or a ValueError; odd values in an object count as absent.
+"""Decodes lists and watches of any kind, FlinkDeployments and nodes; `pod_objects` pods and Events.
 
+Any bytes give one of these types or a ValueError; odd values in an object count as absent.
 Each object is decoded by itself: one that cannot be is left out, and hides no other.
 """
 
@@ -14,10 +15,7 @@ from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST = 1 << 53
 """Numbers that JSON holds exactly."""
-_LONGEST_TEXT = 253
-_EVICTED: Final = "EvictionByEvictionAPI"
-"""Why a pod is a DisruptionTarget: somebody drains its node. The other reasons are failures, or another pod's priority."""
-
+LONGEST_TEXT = 253
 OF_OBJECTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 """Events of a watch that have an object."""
 
@@ -49,25 +47,15 @@ class Change(Struct, Generic[_T], frozen=True):
     status: int = 0
 
 
-class JobManagerPod(Struct, frozen=True):
-    """A pod, as far as it says that it is about to go."""
-
-    uid: str
-    app: str
-    """Its label: in pods of Flink's native integration and of the operator the cluster id."""
-    address: str
-    node: str
-    evicted: bool
-    deleting: bool
-
-
 class _Metadata(Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     generation: Any = None
+    creation_timestamp: Any = None
     deletion_timestamp: Any = None
+    deletion_grace_period_seconds: Any = None
     labels: Any = None
     owner_references: Any = None
     rest: str = field(default="", name="continue")
@@ -81,6 +69,7 @@ class _Object(Struct):
 class _Spec(Struct, rename="camel"):
     job: Any = None
     node_name: Any = None
+    containers: Any = None
     unschedulable: Any = None
 
 
@@ -90,11 +79,24 @@ class _Status(Struct, rename="camel"):
     reconciliation_status: Any = None
     pod_ip: Any = field(default=None, name="podIP")
     conditions: Any = None
+    container_statuses: Any = None
+    phase: Any = None
+    reason: Any = None
+    message: Any = None
 
 
-class _Full(_Object):
+class Full(_Object, rename="camel"):
+    """An object of any kind that is read. The fields below `status` are those of an Event."""
+
     spec: _Spec = field(default_factory=_Spec)
     status: _Status = field(default_factory=_Status)
+    involved_object: Any = None
+    reason: Any = None
+    message: Any = None
+    first_timestamp: Any = None
+    last_timestamp: Any = None
+    event_time: Any = None
+    series: Any = None
 
 
 class _List(Struct):
@@ -108,11 +110,11 @@ class _Event(Struct):
 
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
-_FULL: Final = msgspec.json.Decoder(_Full)
+_FULL: Final = msgspec.json.Decoder(Full)
 _LIST: Final = msgspec.json.Decoder(_List)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
-Read = Callable[[_Full], _T]
+Read = Callable[[Full], _T]
 """Makes the value of an object."""
 
 
@@ -135,40 +137,21 @@ def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> Change[_T]:
     return Change(event.type, head.metadata.resource_version, item, status)
 
 
-def flink_deployment(found: _Full) -> FlinkDeployment:
+def flink_deployment(found: Full) -> FlinkDeployment:
     """What a FlinkDeployment says."""
     status = found.status.reconciliation_status
     status = status if isinstance(status, dict) else {}
     job = found.spec.job if isinstance(found.spec.job, dict) else {}
-    reconciled = _number(status.get("reconciliationTimestamp"))
+    reconciled = number(status.get("reconciliationTimestamp"))
     return FlinkDeployment(
-        found.metadata.uid[:_LONGEST_TEXT],
-        _number(found.metadata.generation) or 0,
-        _number(found.status.observed_generation),
+        found.metadata.uid[:LONGEST_TEXT],
+        number(found.metadata.generation) or 0,
+        number(found.status.observed_generation),
         _reconciliation(status.get("state")) or _reconciliation(found.status.lifecycle_state),
         None if reconciled is None else reconciled * 1000,
         suspended=job.get("state") == "suspended",
         deleting=found.metadata.deletion_timestamp is not None,
         owner=_owner(found.metadata.owner_references),
-    )
-
-
-def job_manager_pod(found: _Full) -> JobManagerPod:
-    """What a pod says."""
-    labels = found.metadata.labels if isinstance(found.metadata.labels, dict) else {}
-    conditions = found.status.conditions if isinstance(found.status.conditions, list) else []
-    evicted = any(
-        isinstance(each, dict)
-        and (each.get("type"), each.get("status"), each.get("reason")) == ("DisruptionTarget", "True", _EVICTED)
-        for each in conditions
-    )
-    return JobManagerPod(
-        found.metadata.uid[:_LONGEST_TEXT],
-        _text(labels.get("app")),
-        _text(found.status.pod_ip),
-        _text(found.spec.node_name),
-        evicted=evicted,
-        deleting=found.metadata.deletion_timestamp is not None,
     )
 
 
@@ -191,12 +174,12 @@ def _name(metadata: _Metadata, *, qualified: bool) -> str:
     return f"{metadata.namespace}/{metadata.name}" if qualified else metadata.name
 
 
-def _number(value: object) -> int | None:
+def number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST else None
 
 
-def _text(value: object) -> str:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+def text(value: object) -> str:
+    return value[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
 def _reconciliation(value: object) -> Reconciliation | None:
@@ -206,7 +189,7 @@ def _reconciliation(value: object) -> Reconciliation | None:
 def _owner(references: object) -> str | None:
     for each in references if isinstance(references, list) else ():
         if isinstance(each, dict) and each.get("kind") == "FlinkBlueGreenDeployment":
-            return _text(each.get("name")) or None
+            return text(each.get("name")) or None
     return None
 
 

@@ -14,7 +14,7 @@ from sidecar.settings.security import NamedSettings, readable
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The service account folder of a pod."""
 
-PLAN_FLAGS: Final = ("flink_deployments", "node_drains")
+PLAN_FLAGS: Final = ("flink_deployments", "node_drains", "deaths")
 FLAGS: Final = ("pod_names", "events", *PLAN_FLAGS)
 
 _KUBECONFIG_BYTES: Final = 4 << 20

@@ -34,6 +34,7 @@ KUBERNETES_CLUSTER: Final[Keys] = {
     "events": "false",
     "flink_deployments": "false",
     "node_drains": "false",
+    "deaths": "false",
 }
 KUBERNETES: Final[Keys] = {**KUBERNETES_CLUSTER, "selector": "type=flink-native-kubernetes", "namespaces": None}
 CLUSTER: Final[Keys] = no_default("flink_conf_dir", "zookeeper", "kubernetes")

@@ -23,6 +23,22 @@ class Alert(Struct, frozen=True):
     """0: still firing."""
 
 
+class Death(Struct, frozen=True):
+    """Why the JobManager ended that led before: docs/deaths.md."""
+
+    reason: str
+    confidence: str
+    """`high` or `medium`."""
+    facts: tuple[str, ...]
+    exit_code: int | None = None
+    limit_bytes: int | None = None
+    """The memory limit in force when it ended."""
+    fault: str | None = None
+    """The first error at the end of its log."""
+    address: str = ""
+    pod: str | None = None
+
+
 class FeedAlert(Struct, frozen=True):
     """One alert for an Alertmanager; see `sidecar.core.delivery.feed`."""
 
@@ -60,6 +76,7 @@ class Message(Struct, frozen=True):
     group_labels: Mapping[str, str] = {}
     alerts: tuple[Alert, ...] = ()
     alerts_left_out: int = 0
+    death: Death | None = None
     feed: tuple[FeedAlert, ...] = ()
     """All alerts, if the endpoint is an Alertmanager."""
     queued_at: int = 0

@@ -7,7 +7,8 @@ from sidecar.core.cluster.causes import Cause
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.views import episode_view
-from sidecar.core.views.explain import facts, find
+from sidecar.core.views.episode_words import facts
+from sidecar.core.views.explain import find
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import verdicts
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, THE_JOB, B

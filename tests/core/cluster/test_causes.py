@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.cluster.causes import AT_ONCE, RELATED, Cause, Confidence, Facts, Loss, verdict
+from sidecar.core.cluster.ends import OperatorReason, Restart
 from sidecar.core.cluster.plans import Intent, Plan
 from sidecar.core.flink.leadership import is_own_host
 from sidecar.core.moment import SECOND, Moment
@@ -35,6 +36,8 @@ def facts(**given_facts: Any) -> Facts:
 LAPSED: Final = 16_500_000
 IN_KUBERNETES: Final = {"store": Store.KUBERNETES}
 BLINK: Final = {"loss": loss(2 * SECOND, SECOND)}
+UNHEALTHY: Final = {"restart": Restart(OperatorReason.RESTART_UNHEALTHY_JOB, -4 * SECOND, "Restarting unhealthy job")}
+MISSING: Final = {"restart": Restart(OperatorReason.MISSING, 2 * SECOND, "Missing JobManager deployment")}
 UPGRADED: Final = IN_KUBERNETES | {"intent": Intent(Plan.UPGRADE, 3 * SECOND)}
 ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
@@ -94,6 +97,11 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER | {"intent": Intent(Plan.DRAIN, -SECOND, "node n"), "orderly": True}, Cause.NODE_DRAIN, Confidence.HIGH),
     (OTHER | {"intent": Intent(Plan.SUSPENSION, -SECOND), "orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
     (OTHER | {"intent": Intent(Plan.DELETION, -SECOND)}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (OTHER | UNHEALTHY | {"orderly": True}, Cause.OPERATOR_RESTART, Confidence.HIGH),
+    (IN_KUBERNETES | UNHEALTHY | {"deleted": True}, Cause.OPERATOR_RESTART, Confidence.HIGH),
+    (OTHER | MISSING | {"orderly": True}, Cause.OPERATOR_RESTART, Confidence.MEDIUM),
+    (OTHER | UNHEALTHY, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (SAME | UNHEALTHY | {"orderly": True}, Cause.SAME_PROCESS_REELECTION, Confidence.HIGH),
     (OTHER | {"unseen": True}, Cause.UNKNOWN, Confidence.NONE),
     (OTHER | BLINK | {"contended": 2, "contend": 1}, Cause.UNKNOWN, Confidence.NONE),
     (BLINK, Cause.UNKNOWN, Confidence.NONE),
@@ -109,6 +117,18 @@ def test_a_cause_follows_from_its_facts(seen: dict[str, Any], cause: Cause, conf
     found = verdict(facts(**seen))
     assert (found.cause, found.confidence) == (cause, confidence)
     assert found.facts
+
+
+def test_what_the_operator_said_is_a_fact_of_any_cause() -> None:
+    """With its own words, and when that was."""
+    said = "The operator's Event RestartUnhealthyJob, 4.0 s before the leader was lost: Restarting unhealthy job."
+    for seen in (OTHER | UNHEALTHY, OTHER | UNHEALTHY | {"orderly": True}):
+        assert verdict(facts(**seen)).facts.count(said) == 1
+
+
+def test_no_cause_says_who_ended_the_process() -> None:
+    """The store does not show it: an address that is left behind is no SIGTERM."""
+    assert not any("It got SIGTERM" in sentence for seen, _, _ in ROWS for sentence in verdict(facts(**seen)).facts)
 
 
 def test_every_cause_has_a_row() -> None:

@@ -1,14 +1,28 @@
 """Records read as lines: true, short, and text, whatever stands in the store."""
 
+from typing import Any, Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.cluster import record_lines
+from sidecar.core.cluster import outcome_lines, record_lines
 from sidecar.core.flink.leadership import host_port
+from sidecar.core.records import EpisodeRecord
 from sidecar.core.sanitize import MOST_CHARACTERS, clean
-from tests.kit.cluster import B
-from tests.kit.core_sidecar import watching
+from tests.kit.cluster import JOB, B
+from tests.kit.core_sidecar import fail_over, watching
+from tests.kit.outcomes import death, recovery
+
+NOTHING: Final = dict.fromkeys(("running_after_seconds", "restored_from", "reprocessed_seconds"))
+"""Of a job of which nothing is known."""
+
+
+def one_failover() -> EpisodeRecord:
+    """From A to B."""
+    flink, sidecar = watching()
+    fail_over(flink, sidecar)
+    return sidecar.waits(10).episodes()[0]
 
 
 @pytest.mark.parametrize(
@@ -51,3 +65,71 @@ def test_a_failover_is_one_line_of_the_log() -> None:
     sidecar.is_cut_off().waits(20).connects().waits(70)
     blind = sidecar.episodes()[-1]
     assert record_lines.episode_line(blind) == f"no failover: observer_blind (high) [{blind.id}]"
+
+
+def test_a_death_is_one_line_of_the_log() -> None:
+    """Who, how, with the numbers that say so; what is only likely says that it is not sure."""
+    episode = one_failover()
+    assert record_lines.record_line(death(episode)) == (
+        f"JobManager jm-a-0 was OOM-killed (exit 137, limit 1600 MiB) [{episode.id}]"
+    )
+    likely = death(episode, reason="killed", confidence="medium", pod=None)
+    assert outcome_lines.death_line(likely) == "JobManager jm-a:6123 was killed (exit 137, not sure)"
+    unknown = death(episode, reason="unknown", confidence="none", exit_code=None, pod="\x1b[2J")
+    assert (
+        outcome_lines.death_line(unknown)
+        == "JobManager \N{REPLACEMENT CHARACTER}[2J ended, and what ended it is not known"
+    )
+
+
+def test_a_recovery_is_one_line_of_the_log() -> None:
+    """Of the cluster: the verdict, how long it took, TaskManagers, and why not all is well."""
+    episode = one_failover()
+    fine = recovery(episode)
+    assert record_lines.record_line(fine) == (
+        f"recovery: recovered, all jobs run after 14 s, 3 of 3 TaskManagers registered again [{episode.id}]"
+    )
+    missing = [f"tm-{number}" for number in range(7)]
+    few: dict[str, Any] = {"task_managers_before": 9, "task_managers_after": 2, "task_managers_missing": missing}
+    degraded = recovery(episode, verdict="degraded", running_after_seconds=None, reasons=["7 are gone."], **few)
+    assert outcome_lines.recovery_line(degraded) == (
+        "recovery: degraded, 2 of 9 TaskManagers registered again (not tm-0, tm-1, tm-2, tm-3, tm-4, 2 more): 7 are gone."
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        ({}, "runs again after 14 s, restored from its latest checkpoint 41, 3.2 s of work done again"),
+        (
+            {"restored_from": "older", "checkpoint_id": 39, "checkpoints_behind": 2, "restarts": 1},
+            (
+                "runs again after 14 s, restored from checkpoint 39, 2 checkpoints before its latest, "
+                "3.2 s of work done again, restarted 1 time"
+            ),
+        ),
+        (
+            {"restored_from": "older", "checkpoints_behind": None, "reprocessed_seconds": None},
+            "runs again after 14 s, restored from checkpoint 41, older than its latest",
+        ),
+        (
+            {"restored_from": "savepoint", "checkpoint_id": 7, "reprocessed_seconds": None},
+            "runs again after 14 s, restored from savepoint 7",
+        ),
+        (
+            {"restored_from": "nothing", "checkpoint_id": None, "reprocessed_seconds": None},
+            "runs again after 14 s, restored from nothing",
+        ),
+        ({**NOTHING, "outcome": "missing", "state": None}, "is missing"),
+        ({**NOTHING, "outcome": "ended", "state": "FINISHED"}, "ended (FINISHED)"),
+        ({**NOTHING, "outcome": "resurrected"}, "had ended, and runs again"),
+        (
+            {**NOTHING, "outcome": "unproven", "state": None, "reasons": ["Flink's REST server did not answer."]},
+            "not known whether it runs, Flink's REST server did not answer.",
+        ),
+    ],
+)
+def test_what_became_of_a_job_is_one_line(other: dict[str, Any], line: str) -> None:
+    """Whether it runs, since when, and with which state."""
+    job = recovery(one_failover(), JOB, **other)
+    assert outcome_lines.recovery_line(job) == f"job Enrich orders (ff595cc2): {line}"

@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.death_verdict import DeathReason
+from sidecar.core.cluster.outcome_lines import ENDINGS
 from sidecar.core.cluster.plans import Operated
 from sidecar.core.cluster.state import Standby
 from sidecar.core.flink.leadership import ComponentId
@@ -153,6 +155,17 @@ def test_each_cause_and_each_trigger_has_a_next_step() -> None:
     for cause in Cause:
         assert advice.next_step(cause, "jm-a").endswith(".")
     assert all(step.endswith(".") for step in advice.TRIGGERS.values())
+
+
+def test_each_reason_of_a_death_has_a_next_step() -> None:
+    """Where it is known and says more than the cause in the store."""
+    assert set(advice.DEATHS) == set(ENDINGS) - {"unknown"}
+    assert set(ENDINGS) == set(DeathReason)
+    for reason in advice.DEATHS:
+        assert advice.next_step(Cause.JOBMANAGER_LOST, "jm-a", reason).endswith(".")
+    assert advice.because(Cause.JOBMANAGER_LOST, "jm-a", "oom_killed") == "JobManager jm-a was OOM-killed"
+    assert advice.because(Cause.JOBMANAGER_LOST, "jm-a", "unknown") == "JobManager jm-a was lost"
+    assert advice.because(Cause.PLANNED_UPGRADE, "jm-a", "replaced") == "the operator deploys another spec"
 
 
 @pytest.mark.parametrize(

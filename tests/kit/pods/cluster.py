@@ -43,6 +43,10 @@ class Form:
     """Changes to the top level of the sidecar's configuration."""
     container: Json = field(default_factory=dict)
     """Changes to the sidecar's container."""
+    jobmanager: Json = field(default_factory=dict)
+    """Changes to the JobManager's container."""
+    rights: list[Json] = field(default_factory=list)
+    """Rules that the account of the pods has beside those for ConfigMaps."""
     spool_kept: bool = True
     """Whether the spool outlives its pod: on a folder of the node. Else it is the emptyDir of `deploy/base`."""
     zookeeper: str | None = None
@@ -229,7 +233,7 @@ class FlinkPods:
     def _apply(self) -> None:
         form, api = self.form, self.api
         api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        for path, manifest in manifests.permissions(self.namespace):
+        for path, manifest in manifests.permissions(self.namespace, form.rights):
             api.ask("POST", path, manifest)
         quorum = self._open.enter_context(reachable(form.zookeeper)) if form.zookeeper else None
         config = {"route": {"receiver": "ops", "group_interval": "5s"}} | form.config
@@ -238,7 +242,7 @@ class FlinkPods:
         url = f"json://{self._open.enter_context(reachable(self._receiver.address))}/"
         secret = {"metadata": {"name": "flink-ha-sidecar-receivers"}, "stringData": {"SLACK_URL": url}}
         api.ask("POST", f"{self._path}/secrets", secret)
-        api.ask("POST", self._apps, manifests.jobmanager(self._folder / "flink-ha", form.memory))
+        api.ask("POST", self._apps, manifests.jobmanager(self._folder / "flink-ha", form.memory, form.jobmanager))
         kept = {"name": "ha-sidecar-spool", "hostPath": {"path": str(self._folder / "spool"), "type": "Directory"}}
         patch = manifests.sidecar_patch(form.container, [kept] if form.spool_kept else [])
         api.patch(f"{self._apps}/{JOBMANAGER}", patch)

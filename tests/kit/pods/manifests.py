@@ -64,11 +64,12 @@ def sidecar_config(changes: Json) -> Json:
     return {"metadata": {"name": CONTAINER}, "data": {"config.yaml": json.dumps(config)}}
 
 
-def permissions(namespace: str) -> list[tuple[str, Json]]:
-    """Flink's service account and what it may do, each with the path where it is created."""
+def permissions(namespace: str, more: list[Json]) -> list[tuple[str, Json]]:
+    """Flink's service account and what it may do, `more` rules included, each with the path where it is created."""
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     verbs = ["get", "list", "watch", "create", "update", "patch", "delete"]
-    role = {"metadata": {"name": "flink"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]}
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}, *more]
+    role = {"metadata": {"name": "flink"}, "rules": rules}
     binding = {
         "metadata": {"name": "flink"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "flink"},
@@ -82,8 +83,10 @@ def permissions(namespace: str) -> list[tuple[str, Json]]:
     ]
 
 
-def jobmanager(shared: Path, memory: str) -> Json:
-    """The Deployment of JobManagers, with none yet. `shared`: the folder on the node for Flink's HA storage; `memory`: the limit."""
+def jobmanager(shared: Path, memory: str, changes: Json) -> Json:
+    """The Deployment of JobManagers, with none yet. `shared`: the folder on the node for Flink's HA storage; `memory`: the limit. `changes`
+    are to the container.
+    """
     labels = {"app": "flink", "component": "jobmanager"}
     container = {
         "name": "jobmanager",
@@ -98,7 +101,7 @@ def jobmanager(shared: Path, memory: str) -> Json:
             {"name": "flink-config-volume", "mountPath": "/opt/flink/conf"},
             {"name": "flink-ha", "mountPath": "/flink-ha"},
         ],
-    }
+    } | changes
     volumes = [
         {"name": "flink-config-volume", "configMap": {"name": "flink-config"}},
         {"name": "flink-ha", "hostPath": {"path": str(shared), "type": "Directory"}},

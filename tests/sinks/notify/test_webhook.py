@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sidecar.endpoints import Webhook
 from sidecar.secret import Secret
-from sidecar.sinks.notify.message import Alert, Answer, Message
+from sidecar.sinks.notify.message import Alert, Answer, Death, Message
 from sidecar.sinks.notify.sender import send
 from sidecar.sinks.notify.webhook import SIGNATURE, Payload
 from tests import ROOT
@@ -48,6 +48,7 @@ FIRST = Message(
     group_labels={"cluster_id": "orders"},
     alerts=ALERTS,
     alerts_left_out=2,
+    death=Death("oom_killed", "high", ("x.",), 137, 1, address="jm-a:6123", pod="jm-a"),
     link="https://pods.example/episodes/1",
 )
 
@@ -127,6 +128,16 @@ def test_the_payload_is_alertmanagers(bridge: Bridge) -> None:
         "title": FIRST.title,
         "text": FIRST.body,
         "facts": {"cluster": "orders"},
+        "death": {
+            "reason": "oom_killed",
+            "confidence": "high",
+            "facts": ["x."],
+            "exit_code": 137,
+            "limit_bytes": 1,
+            "fault": None,
+            "address": "jm-a:6123",
+            "pod": "jm-a",
+        },
         "possible_duplicate": False,
     }
 

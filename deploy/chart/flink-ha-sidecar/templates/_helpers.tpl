@@ -79,6 +79,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if .Values.events }}{{ $_ := set $kubernetes "events" true }}{{ end -}}
 {{- if .Values.flinkDeployments }}{{ $_ := set $kubernetes "flink_deployments" true }}{{ end -}}
 {{- if .Values.nodeDrains }}{{ $_ := set $kubernetes "node_drains" true }}{{ end -}}
+{{- if .Values.deaths }}{{ $_ := set $kubernetes "deaths" true }}{{ end -}}
 {{- with $kubernetes }}{{ $_ := set $config "kubernetes" . }}{{ end -}}
 {{- with .Values.externalLabels }}{{ $_ := set $config "external_labels" . }}{{ end -}}
 {{- $own := deepCopy (.Values.config | default dict) -}}

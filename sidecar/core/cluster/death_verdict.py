@@ -1,0 +1,527 @@
+"""Why a JobManager's process ended: a verdict with the facts it rests on. Where the facts do not decide, it is `unknown`.
+
+In order of trust: the pod's status, the kernel (pidfd and cgroup), Events, the end of the log. The exit code alone decides little: 137 is
+the OOM killer, `kill -9` or the end of the grace period; 143 is SIGTERM, whoever sent it; 239 is Flink's fatal error handler, or a shutdown
+hook that took too long. See docs/deaths.md.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.cluster.causes import Confidence
+from sidecar.core.cluster.ends import (
+    UNKNOWN_END,
+    ContainerEnded,
+    Fault,
+    KnownPod,
+    PodSign,
+    ProcessEnded,
+    Rebooted,
+    Sign,
+)
+from sidecar.core.moment import SECOND, Moment, spoken
+from sidecar.core.process_end import PodStatus
+from sidecar.core.sanitize import clean
+
+
+class DeathReason(StrEnum):
+    """Why a JobManager's process ended."""
+
+    OOM_KILLED = "oom_killed"
+    """By the kernel, at the memory limit of its container or cgroup."""
+    HEAP_EXHAUSTED = "heap_exhausted"
+    """It ended itself, or Flink ended it, because its Java heap was full."""
+    KILLED = "killed"
+    """By a signal. By whom is not known."""
+    EXITED = "exited"
+    """By itself: its main ended, Flink's fatal error handler ended it, or the JVM crashed."""
+    EVICTED = "evicted"
+    """By the kubelet, which needed the node's memory or disk, or because the pod used more of the disk than it may."""
+    LIVENESS_PROBE = "liveness_probe"
+    DRAINED = "drained"
+    """Its pod was evicted through the API, or deleted from a cordoned node."""
+    PREEMPTED = "preempted"
+    """A pod of a higher priority needed its place."""
+    NODE_LOST = "node_lost"
+    """Its node was shut down, or is not heard of."""
+    REPLACED = "replaced"
+    """By a pod of another revision: its image or something else of its template was changed."""
+    DELETED = "deleted"
+    """Its pod was deleted; another one of the same revision follows, or none."""
+    DISK_FULL = "disk_full"
+    REBOOTED = "rebooted"
+    """Its machine was started again."""
+    UNKNOWN = "unknown"
+
+
+class DeathVerdict(Struct, frozen=True):
+    """Why a JobManager's process ended, how sure that is, and the facts it rests on, a sentence each."""
+
+    reason: DeathReason
+    confidence: Confidence
+    facts: tuple[str, ...]
+    exit_code: int | None = None
+    limit_bytes: int | None = None
+    ended_at: int | None = None
+    """Wall microseconds."""
+    seen_at: int | None = None
+    """When that was first observed (wall microseconds): by the kernel at once, by the pod's status when it says so."""
+    fault: str | None = None
+    """The first error at the end of its log."""
+    address: str = ""
+    """Of the leader that ended."""
+    pod: str | None = None
+
+
+class DeathFacts(Struct, frozen=True):
+    """The observed facts of the end of one JobManager. None: not known."""
+
+    opened: Moment
+    """When its leadership was observed to be lost."""
+    address: str = ""
+    name: str | None = None
+    """Of its pod."""
+    in_pod: bool = False
+    """It runs in a pod: others than people send signals there."""
+    is_own_place: bool = True
+    """Only one machine or pod can have its host name: not localhost."""
+    pod: KnownPod | None = None
+    container: ContainerEnded | None = None
+    """The end of its main container."""
+    process: ProcessEnded | None = None
+    """The end of its process, by the kernel."""
+    signs: tuple[PodSign, ...] = ()
+    """The Events about its pod."""
+    newcomers: tuple[PodStatus, ...] = ()
+    """Pods of the cluster that were created when it was deleted."""
+    fault: Fault | None = None
+    """The first error at the end of its log."""
+    reboot: Rebooted | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        if self.container and self.container.reason not in _NO_STATE:
+            return self.container.exit_code
+        return self.process.end.exit_code if self.process else None
+
+    @property
+    def ended(self) -> Moment | None:
+        """The kernel's time is exact, the kubelet's is in whole seconds."""
+        end = self.process or self.container
+        return end.at if end else None
+
+    @property
+    def seen_at(self) -> int | None:
+        """When its end was first observed (wall microseconds)."""
+        seen = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
+        return min((at for at in seen if at is not None), default=None)
+
+    @property
+    def says_ended(self) -> bool:
+        """Whether anything says that it ended at all."""
+        return bool(
+            self.container or self.process or self.reboot or _is_failed(self) or _deleted(self) or _vanished(self)
+        )
+
+    @property
+    def is_shown_running(self) -> bool:
+        """Whether its pod is there as if nothing had happened."""
+        return self.pod is not None and self.pod.status.phase == "Running" and not self.says_ended
+
+    def sign(self, *signs: Sign) -> PodSign | None:
+        """The latest of these Events."""
+        return max((each for each in self.signs if each.sign in signs), key=lambda each: each.at, default=None)
+
+
+_NO_STATE: Final = frozenset({UNKNOWN_END, "Unknown"})
+"""Reasons of containers of whose end the kubelet knows nothing; their exit codes are made up."""
+_LATE: Final = 3 * SECOND
+"""By how much the loss of the leader may be observed before what led to it."""
+_ROUNDED: Final = 2 * SECOND
+"""Kubernetes' times are of several clocks, and in whole seconds."""
+_SHUTDOWN: Final = 120 * SECOND
+"""How long a process may take to end after it was told to."""
+_TWO_EVENTS: Final = 200 * SECOND
+_SIGKILL, _SIGTERM, _SIGABRT = 9, 15, 6
+_CRASHES: Final = frozenset({4, _SIGABRT, 7, 8, 11})
+"""Signals of the process's own doing: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
+_FATAL, _OUT_OF_MEMORY, _SIGNALLED = 239, 3, 128
+_NODE_GONE: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
+_PREEMPTION: Final = frozenset({"PreemptionByScheduler", "PreemptionByKubeScheduler"})
+_NODE_DOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
+"""Reasons of pods that ended with their node."""
+_SAME: Final = "leaves the same facts."
+NOT_IDENTIFIED: Final = "Nothing that was observed says why it ended."
+
+
+def verdict(facts: DeathFacts) -> DeathVerdict:
+    """The reason that the facts decide upon, the surest first."""
+    for judge in _JUDGES:
+        if found := judge(facts):
+            break
+    else:
+        found = _unknown(NOT_IDENTIFIED)
+    return replace(
+        _qualified(found, facts),
+        exit_code=facts.exit_code,
+        limit_bytes=_limit(facts),
+        ended_at=facts.ended.wall if facts.ended else None,
+        seen_at=facts.seen_at,
+        fault=facts.fault.text if facts.fault else None,
+        address=facts.address,
+        pod=facts.name,
+    )
+
+
+def _qualified(found: DeathVerdict, facts: DeathFacts) -> DeathVerdict:
+    """The verdict, less sure where facts contradict it, with what else is known."""
+    against = tuple(_contradictions(facts))
+    sure = found.confidence is Confidence.HIGH and not against
+    confidence = found.confidence if sure or found.confidence is Confidence.NONE else Confidence.MEDIUM
+    return replace(found, confidence=confidence, facts=(*found.facts, *against, *_beside(facts)))
+
+
+def _contradictions(facts: DeathFacts) -> Iterator[str]:
+    container, process = facts.container, facts.process
+    if container and process and process.end.exit_code not in {None, container.exit_code}:
+        yield f"The kernel says that its exit code was {process.end.exit_code}, the kubelet {container.exit_code}."
+    if container and container.reason == "OOMKilled":
+        state = "Its container's state is OOMKilled"
+        if container.exit_code != _SIGNALLED + _SIGKILL:
+            yield f"{state}, which stays from the end of a child; its own exit code was {container.exit_code}."
+        elif process and process.end.oom_kills == 0:
+            yield f"{state}, and the kernel counted no process that was killed for memory at that moment."
+        elif _deleted(facts) or _probe(facts) or facts.sign(Sign.EVICTED) or _is_failed(facts):
+            yield f"{state}, and it had been asked to end."
+    if _deleted(facts) and _probe(facts):
+        yield "Its pod was deleted as well."
+    if process and not facts.is_own_place:
+        yield f"It is at {clean(facts.address)}: another JobManager of this machine {_SAME}"
+
+
+def _beside(facts: DeathFacts) -> Iterator[str]:
+    """What explains nothing by itself."""
+    process = facts.process
+    if process and process.end.full_disk:
+        yield f"The disk of {clean(process.end.full_disk)} was full."
+    if facts.fault and facts.fault.text:
+        yield f"The first error at the end of its log: {clean(facts.fault.text)}"
+
+
+# -- the judges --------------------------------------------------------------------------------------------------------
+
+
+def _by_the_pod(facts: DeathFacts) -> DeathVerdict | None:
+    """A pod that failed as a whole says why."""
+    pod = facts.pod
+    if pod and pod.status.phase == "Failed" and pod.status.reason in _NODE_DOWN:
+        return _sure(DeathReason.NODE_LOST, f"Its pod failed: {clean(pod.status.reason)}{_said(pod.status.message)}.")
+    if pod and pod.status.phase == "Failed" and pod.status.reason == "Preempting":
+        return _sure(DeathReason.PREEMPTED, f"The kubelet preempted its pod{_said(pod.status.message)}.")
+    if pod and pod.status.phase == "Failed" and pod.status.reason == "Evicted":
+        return _sure(DeathReason.EVICTED, f"The kubelet evicted its pod{_said(pod.status.message)}.")
+    if evicted := facts.sign(Sign.EVICTED):
+        return _sure(DeathReason.EVICTED, f"An Event says that the kubelet evicted its pod{_said(evicted.text)}.")
+    return None
+
+
+def _by_who_needed_its_place(facts: DeathFacts) -> DeathVerdict | None:
+    if _disruption(facts) in _PREEMPTION:
+        return _sure(DeathReason.PREEMPTED, "The scheduler deleted its pod to make room for one of a higher priority.")
+    if preempted := facts.sign(Sign.PREEMPTED):
+        return _sure(DeathReason.PREEMPTED, f"An Event says that its pod was preempted{_said(preempted.text)}.")
+    return None
+
+
+def _by_its_node(facts: DeathFacts) -> DeathVerdict | None:
+    if facts.container or facts.process:
+        return None  # a node that is not heard of reports no end
+    if facts.sign(Sign.NODE_NOT_READY):
+        return _sure(DeathReason.NODE_LOST, "Its node is not ready, and its end was not reported.")
+    if _disruption(facts) in _NODE_GONE or facts.sign(Sign.TAINTED):
+        tainted = f"A taint that somebody set {_SAME}"
+        return _likely(DeathReason.NODE_LOST, "Its pod was deleted because its node is tainted or gone.", tainted)
+    return None
+
+
+def _by_its_machine(facts: DeathFacts) -> DeathVerdict | None:
+    ends = {None, 0, _SIGNALLED + _SIGKILL, _SIGNALLED + _SIGTERM}
+    if facts.reboot is None or facts.exit_code not in ends:
+        return None
+    if facts.ended and facts.reboot.at.steady < facts.ended.steady:
+        return None
+    return _sure(DeathReason.REBOOTED, f"Its machine was started again at {spoken(facts.reboot.at.wall)}.")
+
+
+def _by_its_probe(facts: DeathFacts) -> DeathVerdict | None:
+    if (probe := _probe(facts)) is None:
+        return None
+    if probe.sign is Sign.STARTUP_PROBE:
+        return _sure(DeathReason.KILLED, "The kubelet ended its container because its startup probe failed.")
+    why = f"The kubelet ended its container because its liveness probe failed, at {spoken(probe.at.wall)}."
+    if facts.exit_code is None:
+        return _likely(DeathReason.LIVENESS_PROBE, why, "How it ended was not observed.")
+    return _sure(DeathReason.LIVENESS_PROBE, why)
+
+
+def _by_the_oom_killer(facts: DeathFacts) -> DeathVerdict | None:
+    container, process = facts.container, facts.process
+    is_killed = facts.exit_code == _SIGNALLED + _SIGKILL
+    kills = process.end.oom_kills if process else None
+    if container and container.reason == "OOMKilled" and is_killed and kills != 0:
+        if (deleted := _deleted(facts)) and container.at.steady >= deleted.steady + _grace(facts) - _ROUNDED:
+            return None  # its grace period was over
+        return _sure(DeathReason.OOM_KILLED, f"Its container's state is OOMKilled, exit code 137{_limited(facts)}.")
+    if kills and (is_killed or facts.exit_code is None):
+        counted = (
+            f"The kernel killed {kills} process{'es' if kills > 1 else ''} of its cgroup for memory at that moment"
+        )
+        if is_killed and not (container and _deleted(facts)):
+            return _sure(DeathReason.OOM_KILLED, f"{counted}{_limited(facts)}; its exit code was 137.")
+        return _likely(DeathReason.OOM_KILLED, f"{counted}{_limited(facts)}.", f"A child that is killed alone {_SAME}")
+    return None
+
+
+def _by_its_deletion(facts: DeathFacts) -> DeathVerdict | None:
+    pod, deleted = facts.pod, _deleted(facts)
+    if pod is None or deleted is None:
+        return None
+    when = f"The deletion of its pod was requested at {spoken(deleted.wall)}."
+    if _disruption(facts) == "EvictionByEvictionAPI":
+        return _sure(DeathReason.DRAINED, f"Its pod was evicted from {_node(pod)} through the API.", *_by_force(facts))
+    if revised := _revised(facts):
+        return _sure(DeathReason.REPLACED, when, revised, *_by_force(facts))
+    if pod.status.cordoned:
+        alike = f"A deletion by hand {_SAME}"
+        return _likely(DeathReason.DRAINED, when, f"{_node(pod).capitalize()} is cordoned.", *_by_force(facts), alike)
+    alike = (
+        f"Before Kubernetes 1.26 an eviction through the API {_SAME} So does a rollout, until the next pod is observed."
+    )
+    return _likely(DeathReason.DELETED, when, *_by_force(facts), alike)
+
+
+def _by_its_heap(facts: DeathFacts) -> DeathVerdict | None:
+    if facts.fault is None or not facts.fault.heap or _signal(facts) in {_SIGKILL, _SIGTERM}:
+        return None
+    why = "The end of its log says that its Java heap was full."
+    if facts.exit_code in {_FATAL, _OUT_OF_MEMORY, _SIGNALLED + _SIGABRT}:
+        return _sure(DeathReason.HEAP_EXHAUSTED, why, _ended_with(facts))
+    if facts.exit_code == 0 or not facts.says_ended:
+        return None
+    return _likely(DeathReason.HEAP_EXHAUSTED, why, f"A JobManager that survived that, and ended later, {_SAME}")
+
+
+def _by_its_disk(facts: DeathFacts) -> DeathVerdict | None:
+    if facts.fault is None or not facts.fault.no_space or _signal(facts) or not facts.exit_code:
+        return None
+    why = "The end of its log says that there was no space left on a disk."
+    if facts.process and facts.process.end.full_disk:
+        return _sure(DeathReason.DISK_FULL, why)
+    return _likely(
+        DeathReason.DISK_FULL, why, f"A disk that has been freed since, and another error after that, {_SAME}"
+    )
+
+
+def _by_a_signal(facts: DeathFacts) -> DeathVerdict | None:
+    if (signal := _signal(facts)) is None:
+        return None
+    if signal in _CRASHES:
+        return _by_a_crash(facts)
+    name = {_SIGKILL: "SIGKILL", _SIGTERM: "SIGTERM"}.get(signal, f"signal {signal}")
+    why = f"It ended by {name}; nothing shows who sent it."
+    kills = facts.process.end.oom_kills if facts.process else None
+    if facts.in_pod:
+        return _by_a_signal_in_a_pod(facts, why, is_sure=signal == _SIGKILL and kills == 0)
+    if signal == _SIGKILL and kills is None:
+        return _likely(DeathReason.KILLED, why, f"The kernel's OOM killer {_SAME}")
+    return _sure(DeathReason.KILLED, why)
+
+
+def _by_a_signal_in_a_pod(facts: DeathFacts, why: str, *, is_sure: bool) -> DeathVerdict:
+    """Who sends signals there is seen in the pod's status and its Events. `is_sure`: SIGKILL, and not by the OOM killer."""
+    if facts.container and _events_are_read(facts):
+        return _sure(DeathReason.KILLED, why, "Its pod was not deleted, and no Event says that the kubelet ended it.")
+    alike = f"A failed liveness probe {_SAME} Events would tell."
+    if not facts.container:
+        alike = f"Each way in which Kubernetes ends a pod {_SAME} The pod's status would tell."
+    is_killed = facts.exit_code == _SIGNALLED + _SIGKILL
+    if is_sure or (is_killed and facts.container):
+        return _likely(DeathReason.KILLED, why, alike)
+    return _unknown(why, alike)
+
+
+def _by_a_crash(facts: DeathFacts) -> DeathVerdict:
+    end = facts.process.end if facts.process else None
+    if end and end.crash_file:
+        problem = f": {clean(end.crash_problem)}" if end.crash_problem else ""
+        return _sure(DeathReason.EXITED, f"The JVM crashed and wrote {clean(end.crash_file)}{problem}.")
+    return _likely(
+        DeathReason.EXITED, f"The JVM crashed: {_ended_with(facts)}", f"Somebody who sends that signal {_SAME}"
+    )
+
+
+def _by_its_exit(facts: DeathFacts) -> DeathVerdict | None:
+    match facts.exit_code:
+        case None:
+            return None
+        case code if code == _FATAL and not facts.fault:
+            hook = f"A shutdown hook that takes more than 5 s {_SAME} The log would tell."
+            return _likely(DeathReason.EXITED, f"{_ended_with(facts)} Flink's fatal error handler ends it so.", hook)
+        case code if code == _OUT_OF_MEMORY and not facts.fault:
+            exits = f"The JVM's option ExitOnOutOfMemoryError {_SAME} The log would tell."
+            return _likely(DeathReason.EXITED, _ended_with(facts), exits)
+    return _sure(DeathReason.EXITED, _ended_with(facts))
+
+
+def _by_its_disappearance(facts: DeathFacts) -> DeathVerdict | None:
+    if not _vanished(facts):
+        return None
+    why = "Its pod was removed from the API at once, without a grace period: its end was not reported."
+    return _likely(DeathReason.DELETED, why, f"A pod that is removed with its node {_SAME}")
+
+
+def _without_its_end(facts: DeathFacts) -> DeathVerdict | None:
+    """What there is, where nothing says why it ended."""
+    if facts.container and facts.container.reason in _NO_STATE:
+        return _unknown("The kubelet does not know how its container ended.")
+    if facts.process:
+        return _unknown("Its process ended, and with which exit code is not known.")
+    return None
+
+
+_JUDGES: Final = (
+    _by_the_pod,
+    _by_who_needed_its_place,
+    _by_its_node,
+    _by_its_machine,
+    _by_its_probe,
+    _by_the_oom_killer,
+    _by_its_deletion,
+    _by_its_heap,
+    _by_its_disk,
+    _by_a_signal,
+    _by_its_exit,
+    _by_its_disappearance,
+    _without_its_end,
+)
+
+
+# -- parts of facts ----------------------------------------------------------------------------------------------------
+
+
+def _deleted(facts: DeathFacts) -> Moment | None:
+    """When the deletion was requested that came before its end and before the loss of the leader."""
+    requested = facts.pod.deleted_at if facts.pod else None
+    if requested is None or requested.steady > facts.opened.steady + _LATE:
+        return None
+    return None if facts.ended and requested.steady > facts.ended.steady + SECOND else requested
+
+
+def _vanished(facts: DeathFacts) -> bool:
+    """Whether its pod was gone before its end was known, and about when the leader was lost."""
+    pod = facts.pod
+    if pod is None or pod.gone_at is None or pod.ends or facts.process:
+        return False
+    return pod.gone_at.steady <= facts.opened.steady + _LATE
+
+
+def _is_failed(facts: DeathFacts) -> bool:
+    return (facts.pod is not None and facts.pod.status.phase == "Failed") or facts.sign(Sign.EVICTED) is not None
+
+
+def _probe(facts: DeathFacts) -> PodSign | None:
+    """The Event that the kubelet ends the container because of a probe, before its end."""
+    probe = facts.sign(Sign.LIVENESS_PROBE, Sign.STARTUP_PROBE)
+    ended = facts.ended or facts.opened
+    if probe is None or not -_ROUNDED <= ended.steady - probe.at.steady <= _SHUTDOWN:
+        return None
+    return probe
+
+
+def _revised(facts: DeathFacts) -> str | None:
+    """How the pods that took its place differ, if all do."""
+    before = facts.pod.status if facts.pod else None
+    if before is None or not before.revision or not facts.newcomers:
+        return None
+    if any(pod.revision in {"", before.revision} for pod in facts.newcomers):
+        return None
+    after = facts.newcomers[-1]
+    image = f", image {clean(before.image)} → {clean(after.image)}" if before.image != after.image else ""
+    return f"Pod {clean(after.name)} of another revision was created{image}."
+
+
+def _by_force(facts: DeathFacts) -> Iterator[str]:
+    """Whether it did not end by itself within its grace period."""
+    deleted = _deleted(facts)
+    if not deleted or not facts.ended or not _grace(facts) or _signal(facts) != _SIGKILL:
+        return
+    if facts.ended.steady >= deleted.steady + _grace(facts) - _ROUNDED:
+        yield f"It was killed at the end of its grace period of {_grace(facts) // SECOND} s."
+
+
+def _events_are_read(facts: DeathFacts) -> bool:
+    """Whether an Event about its end would have been observed. The kubelet drops Events of a pod that has had many, but for one in five
+    minutes: two that follow within less show that it dropped none.
+    """
+    if facts.ended is None:
+        return False
+    since = facts.ended.steady - SECOND
+    later = {s.text for s in facts.signs if s.sign is Sign.RESTARTED and since <= s.at.steady <= since + _TWO_EVENTS}
+    return len(later) > 1
+
+
+def _signal(facts: DeathFacts) -> int | None:
+    code = facts.exit_code
+    if code is None:
+        return facts.process.end.signal if facts.process else None
+    return code - _SIGNALLED if _SIGNALLED < code < _SIGNALLED + 32 else None
+
+
+def _disruption(facts: DeathFacts) -> str | None:
+    return facts.pod.status.disruption if facts.pod else None
+
+
+def _grace(facts: DeathFacts) -> int:
+    return (facts.pod.status.grace_seconds or 0) * SECOND if facts.pod else 0
+
+
+def _node(pod: KnownPod) -> str:
+    return f"node {clean(pod.status.node)}" if pod.status.node else "its node"
+
+
+def _limit(facts: DeathFacts) -> int | None:
+    limits = (
+        facts.container.limit_bytes if facts.container else None,
+        facts.process.end.limit_bytes if facts.process else None,
+        facts.pod.status.limit_bytes if facts.pod else None,
+    )
+    return next((limit for limit in limits if limit is not None), None)
+
+
+def _limited(facts: DeathFacts) -> str:
+    limit = _limit(facts)
+    return f", at a limit of {limit >> 20} MiB" if limit else ""
+
+
+def _ended_with(facts: DeathFacts) -> str:
+    return f"It ended with exit code {facts.exit_code}."
+
+
+def _said(text: str) -> str:
+    return f": {clean(text).rstrip('. ')}" if text else ""
+
+
+def _sure(reason: DeathReason, *facts: str) -> DeathVerdict:
+    return DeathVerdict(reason, Confidence.HIGH, facts)
+
+
+def _likely(reason: DeathReason, *facts: str) -> DeathVerdict:
+    return DeathVerdict(reason, Confidence.MEDIUM, facts)
+
+
+def _unknown(*facts: str) -> DeathVerdict:
+    return DeathVerdict(DeathReason.UNKNOWN, Confidence.NONE, facts)

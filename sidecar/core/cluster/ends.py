@@ -1,0 +1,395 @@
+"""What was observed of the ends of a cluster's JobManagers lately: bounded, and forgotten after some minutes.
+
+Free text, which others can write, is classified when it is observed, and kept for people alone: no verdict needs it afterwards, so a
+handover does without.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.first_fault import log_end
+from sidecar.core.moment import SECOND, Moment, lag
+from sidecar.core.pods import host_of, is_address
+from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, SeenEvent
+from sidecar.core.sanitize import clean
+
+KEPT: Final = 600 * SECOND
+"""How long something is remembered."""
+RESTARTED: Final = (60 * SECOND, 10 * SECOND)
+"""How long before the loss of a leader the operator says that it restarts the cluster, and how long after it that may be observed."""
+MOST_PODS: Final = 16
+MOST_SIGNS: Final = 32
+MOST_ENDS: Final = 4
+"""Of one pod, and of processes, logs, restarts of machines and of the operator."""
+MOST_HOSTS: Final = 8
+"""Names and addresses of one machine."""
+_LONGEST: Final = 300
+UNKNOWN_END: Final = "ContainerStatusUnknown"
+"""The kubelet's reason, with exit code 137 and without a time, for a container of which it knows nothing any more."""
+
+_HEAP: Final = re.compile(r"OutOfMemoryError: (Java heap space|GC overhead limit exceeded)")
+_NO_SPACE: Final = "No space left on device"
+
+
+class Sign(StrEnum):
+    """What an Event says of a pod."""
+
+    LIVENESS_PROBE = "liveness_probe"
+    STARTUP_PROBE = "startup_probe"
+    STOPPING = "stopping"
+    """The kubelet stops it because it is deleted."""
+    EVICTED = "evicted"
+    PREEMPTED = "preempted"
+    NODE_NOT_READY = "node_not_ready"
+    TAINTED = "tainted"
+    """It is deleted because of a taint of its node."""
+    RESTARTED = "restarted"
+    """The kubelet starts a container of it. Nothing of an end; it shows that the kubelet's Events of that time are recorded."""
+    NONE = "none"
+    """Nothing of all that."""
+
+
+class OperatorReason(StrEnum):
+    """Events of Flink's Kubernetes operator about a FlinkDeployment that it is about to restart, or has found without JobManagers."""
+
+    RESTART_UNHEALTHY_JOB = "RestartUnhealthyJob"
+    RECOVER_DEPLOYMENT = "RecoverDeployment"
+    MISSING = "Missing"
+    JOB_EXCEPTION = "JobException"
+    ROLLBACK = "Rollback"
+
+
+_BY_REASON: Final = {
+    "Evicted": Sign.EVICTED,
+    "Preempted": Sign.PREEMPTED,
+    "Preempting": Sign.PREEMPTED,
+    "NodeNotReady": Sign.NODE_NOT_READY,
+    "TaintManagerEviction": Sign.TAINTED,
+    **dict.fromkeys(("Pulled", "Created", "Started", "BackOff"), Sign.RESTARTED),
+}
+
+
+class Fault(Struct, frozen=True):
+    """The first error at the end of a log."""
+
+    text: str | None = None
+    """For people. None: from a handover."""
+    heap: bool = False
+    """The Java heap is exhausted."""
+    no_space: bool = False
+    """A disk is full."""
+
+
+class ContainerEnded(Struct, frozen=True):
+    """The end of a main container."""
+
+    at: Moment
+    """When: by the kubelet, in whole seconds, or else when it was observed."""
+    exit_code: int
+    reason: str
+    limit_bytes: int | None = None
+    """The memory limit that was in force."""
+    fault: Fault | None = None
+    """Of its termination message."""
+    seen_at: int | None = None
+    """When it was first observed (wall microseconds). None: not known."""
+
+
+class KnownPod(Struct, frozen=True):
+    """A JobManager's pod, as it was last observed."""
+
+    at: Moment
+    status: PodStatus
+    """Without its last end."""
+    ends: tuple[ContainerEnded, ...] = ()
+    """The latest ones, oldest first."""
+    deleted_at: Moment | None = None
+    """When its deletion was requested; without a grace period, when that was observed. None: it was not."""
+    gone_at: Moment | None = None
+
+
+class PodSign(Struct, frozen=True):
+    """An Event about a pod."""
+
+    at: Moment
+    uid: str
+    sign: Sign
+    text: str = ""
+    """For people; of RESTARTED the reason."""
+
+
+class OperatorEvent(Struct, frozen=True):
+    """An Event about the cluster's FlinkDeployment."""
+
+    at: Moment
+    reason: OperatorReason
+    text: str = ""
+
+
+class Restart(Struct, frozen=True):
+    """What the operator said about when a leader was lost."""
+
+    reason: OperatorReason
+    after: int
+    """How long after the loss (microseconds); negative: before."""
+    text: str = ""
+
+    def __str__(self) -> str:
+        said = f": {clean(self.text).removesuffix('.')}" if self.text else ""
+        return f"The operator's Event {self.reason}, {lag(self.after)}{said}."
+
+
+class Beside(Struct, frozen=True):
+    """An observation of a sidecar about the JobManager beside it."""
+
+    at: Moment
+    hosts: tuple[str, ...]
+    """The names and addresses of that sidecar's pod or machine."""
+
+
+class ProcessEnded(Beside, frozen=True):
+    end: ProcessEnd
+
+
+class LogRead(Beside, frozen=True):
+    """`pod_uid`: of which pod, if it was read from the API; then `hosts` is empty."""
+
+    fault: Fault
+    pod_uid: str | None = None
+
+
+class Rebooted(Beside, frozen=True):
+    """`at`: when the machine was started again."""
+
+
+class Ends(Struct, frozen=True):
+    """What is remembered of one cluster."""
+
+    pods: Mapping[str, KnownPod] = {}
+    """By uid. Those that exist stay."""
+    signs: tuple[PodSign, ...] = ()
+    operator: tuple[OperatorEvent, ...] = ()
+    processes: tuple[ProcessEnded, ...] = ()
+    logs: tuple[LogRead, ...] = ()
+    reboots: tuple[Rebooted, ...] = ()
+
+
+NOTHING: Final = Ends()
+_T = TypeVar("_T", KnownPod, PodSign, OperatorEvent, ProcessEnded, LogRead, Rebooted, ContainerEnded)
+
+
+# -- what is observed --------------------------------------------------------------------------------------------------
+
+
+def with_pod(ends: Ends, pod: PodStatus, at: Moment, *, gone: bool) -> Ends:
+    """A pod's status was observed."""
+    known = ends.pods.get(pod.uid)
+    status = replace(pod, last_end=None, message=clean(pod.message, _LONGEST) if pod.message else "")
+    if known:
+        status = replace(
+            status,
+            address=pod.address or known.status.address,
+            node=pod.node or known.status.node,
+            disruption=pod.disruption or known.status.disruption,
+            cordoned=known.status.cordoned if pod.cordoned is None else pod.cordoned,
+        )
+    ended = known.ends if known else ()
+    if pod.last_end:
+        before = known.status.limit_bytes if known else None  # a pod may be resized when its container is restarted
+        ended = _with_end(ended, _container_end(pod.name, pod.last_end, before or pod.limit_bytes, at))
+    deleted_at = known.deleted_at if known else None
+    if pod.delete_at is not None and deleted_at is None:
+        deleted_at = _moment(pod.delete_at - (pod.grace_seconds or 0) * SECOND, at)
+    gone_at = known.gone_at if known and known.gone_at else at if gone else None
+    return replace(ends, pods=_pods({**ends.pods, pod.uid: KnownPod(at, status, ended, deleted_at, gone_at)}))
+
+
+def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -> ContainerEnded:
+    ended = at if end.finished_at is None else _moment(end.finished_at, at)
+    fault = fault_of(log_end(pod, end.message)) if end.message else None
+    if fault and _HEAP.search(end.message):  # the JVM's own last line of it is no entry of a log
+        fault = replace(fault, heap=True)
+    return ContainerEnded(ended, end.exit_code, clean(end.reason, 64), limit, fault, at.wall)
+
+
+def _with_end(known: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[ContainerEnded, ...]:
+    """A status shows the last end again and again."""
+    last = known[-1] if known else None
+    if last and (last.at.wall == end.at.wall or (end.reason == UNKNOWN_END and last.reason == UNKNOWN_END)):
+        return known
+    return _latest((*known, end), MOST_ENDS)
+
+
+def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
+    """An Event was observed."""
+    happened, text = _moment(event.at, at), clean(event.message, _LONGEST)
+    if event.about == "FlinkDeployment":
+        if event.reason not in {*OperatorReason}:
+            return ends
+        return replace(
+            ends,
+            operator=_latest({*ends.operator, OperatorEvent(happened, OperatorReason(event.reason), text)}, MOST_ENDS),
+        )
+    sign = PodSign(happened, event.uid, _sign(event), text)
+    if sign.sign is Sign.NONE:
+        return ends
+    known = {*ends.signs}
+    if sign.sign is Sign.RESTARTED:  # the last one of each kind
+        sign = replace(sign, text=event.reason)
+        alike = [each for each in known if (each.uid, each.text) == (sign.uid, sign.text)]
+        known -= {*alike}
+        sign = max((sign, *alike), key=lambda each: each.at)
+    return replace(ends, signs=_latest({*known, sign}, MOST_SIGNS))
+
+
+def _sign(event: SeenEvent) -> Sign:
+    if event.reason == "Killing":
+        if "failed liveness probe" in event.message:
+            return Sign.LIVENESS_PROBE
+        if "failed startup probe" in event.message:
+            return Sign.STARTUP_PROBE
+        return Sign.STOPPING if event.message.startswith("Stopping") else Sign.NONE
+    return _BY_REASON.get(event.reason, Sign.NONE)
+
+
+def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) -> Ends:
+    """The end of the JobManager's process beside a sidecar at these hosts was observed."""
+    ended = ProcessEnded(_moment(end.ended_at, at), _few(hosts), end)
+    return replace(ends, processes=_latest({*ends.processes, ended}, MOST_ENDS))
+
+
+def with_log(ends: Ends, log: LogEnd, pod_uid: str | None, hosts: Iterable[str], at: Moment) -> Ends:
+    """The end of a log was read."""
+    read = LogRead(at, () if pod_uid else _few(hosts), fault_of(log), pod_uid)
+    return replace(ends, logs=_latest({*ends.logs, read}, MOST_ENDS))
+
+
+def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) -> Ends:
+    """The machine of a sidecar at these hosts was restarted."""
+    return replace(ends, reboots=_latest({*ends.reboots, Rebooted(_moment(booted_at, at), _few(hosts))}, MOST_ENDS))
+
+
+def fault_of(log: LogEnd) -> Fault:
+    """What the end of a log says."""
+    text = log.first_fault or ""
+    exception = log.exception or ""
+    heap = _HEAP.search(text) or _HEAP.search(log.last_line)
+    return Fault(clean(text, _LONGEST) or None, bool(heap), _NO_SPACE in f"{text} {exception}")
+
+
+def restart_near(ends: Ends, opened: Moment) -> Restart | None:
+    """What the operator said about when a leader was lost, the latest."""
+    before, after = RESTARTED
+    for event in reversed(ends.operator):
+        if -before <= (ago := event.at.steady - opened.steady) <= after:
+            return Restart(event.reason, ago, event.text)
+    return None
+
+
+# -- what is forgotten -------------------------------------------------------------------------------------------------
+
+
+def recent(ends: Ends, now: Moment) -> Ends:
+    """What is not forgotten yet; the same object if nothing is."""
+    return _since(ends, now.steady - KEPT)
+
+
+def after(ends: Ends, moment: Moment) -> Ends:
+    """Without the ends up to then: they belong to failovers that are past."""
+    return _since(ends, moment.steady + 1)
+
+
+def merged(ends: Ends, others: Ends) -> Ends:
+    """With what another sidecar observed; the same object if nothing is new."""
+    pods = {**others.pods, **ends.pods}
+    for uid in ends.pods.keys() & others.pods.keys():
+        ended = others.pods[uid].ends
+        for end in ends.pods[uid].ends:
+            ended = _with_end(ended, end)
+        pods[uid] = replace(
+            ends.pods[uid], ends=ended, deleted_at=others.pods[uid].deleted_at or ends.pods[uid].deleted_at
+        )
+    parts = {
+        "pods": _pods(pods),
+        "signs": _latest({*ends.signs, *others.signs}, MOST_SIGNS),
+        "operator": _latest({*ends.operator, *others.operator}, MOST_ENDS),
+        "processes": _latest({*ends.processes, *others.processes}, MOST_ENDS),
+        "logs": _latest({*ends.logs, *others.logs}, MOST_ENDS),
+        "reboots": _latest({*ends.reboots, *others.reboots}, MOST_ENDS),
+    }
+    return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
+
+
+def restarted(ends: Ends) -> Ends:
+    """As another process begins with it: pods that exist are observed anew, and those of which nothing is known may be gone."""
+    pods = {uid: pod for uid, pod in ends.pods.items() if pod.ends or pod.deleted_at or pod.gone_at}
+    return replace(ends, pods=pods)
+
+
+def _since(ends: Ends, since: int) -> Ends:
+    pods = {uid: _pod_since(pod, since) for uid, pod in ends.pods.items() if not _is_past(pod, since)}
+    parts = {
+        "pods": ends.pods if _same(pods, ends.pods) else pods,
+        **{
+            name: tuple(each for each in getattr(ends, name) if each.at.steady >= since)
+            for name in ("signs", "operator", "processes", "logs", "reboots")
+        },
+    }
+    return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
+
+
+def _is_past(pod: KnownPod, since: int) -> bool:
+    return pod.gone_at is not None and pod.gone_at.steady < since
+
+
+def _pod_since(pod: KnownPod, since: int) -> KnownPod:
+    kept = tuple(end for end in pod.ends if end.at.steady >= since)
+    return pod if len(kept) == len(pod.ends) else replace(pod, ends=kept)
+
+
+def _same(pods: Mapping[str, KnownPod], others: Mapping[str, KnownPod]) -> bool:
+    return len(pods) == len(others) and all(pods[uid] is others[uid] for uid in pods)
+
+
+# -- helpers -----------------------------------------------------------------------------------------------------------
+
+
+def is_at(place: str, hosts: Iterable[str]) -> bool:
+    """Whether a leader's address, or `host:port`, is of one of these hosts."""
+    host = host_of(place)
+    short = "" if is_address(host) else host.partition(".")[0]
+    return any(host == each or (short and short == each.partition(".")[0]) for each in hosts)
+
+
+def pods_at(ends: Ends, place: str) -> Iterator[KnownPod]:
+    """The pods that have, or had, the address in a leader's address."""
+    host = host_of(place)
+    for pod in ends.pods.values():
+        if pod.status.address == host or (not is_address(host) and pod.status.name == host.partition(".")[0]):
+            yield pod
+
+
+def _moment(wall: int, now: Moment) -> Moment:
+    """The moment of a time by another clock; not later than `now`."""
+    return now if wall >= now.wall else Moment(now.steady - (now.wall - wall), max(wall, 0))
+
+
+def _pods(pods: Mapping[str, KnownPod]) -> Mapping[str, KnownPod]:
+    """Those that exist rather than those that are gone, then the latest."""
+    if len(pods) <= MOST_PODS:
+        return pods
+    order = sorted(pods.items(), key=lambda item: (item[1].gone_at is None, item[1].at, item[0]))
+    return dict(order[-MOST_PODS:])
+
+
+def _few(hosts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(hosts)[:MOST_HOSTS])
+
+
+def _latest(values: Iterable[_T], most: int) -> tuple[_T, ...]:
+    return tuple(sorted(values, key=lambda each: (each.at, repr(each)))[-most:])

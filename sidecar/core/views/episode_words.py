@@ -1,0 +1,158 @@
+"""One failover in words, for terminals, the page and the API."""
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import Final
+
+from sidecar.core.cluster.outcome_lines import cluster_line, death_line, job_line
+from sidecar.core.cluster.record_lines import MOST_LINES, evidence_outcome, lasted, move, transition_line
+from sidecar.core.counted import counted
+from sidecar.core.pods import spelled
+from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification
+from sidecar.core.sanitize import clean, printable
+from sidecar.core.views import stages
+from sidecar.core.views.episode_view import EpisodeView
+from sidecar.core.views.explain import Explanation
+from sidecar.core.views.outcome import RecoveryView
+
+_NOTE_WIDTH: Final = 100
+"""Characters of a line of a note in a terminal."""
+
+Fact = tuple[str, Sequence[str]]
+"""A name, and at least one line."""
+
+
+def in_words(explained: Explanation) -> Iterator[str]:
+    """The facts, notifications, evidence and notes of an episode, then its transitions in order; a line each."""
+    evidence, notes = map(_of_evidence, explained.evidence), map(_noted, explained.annotations)
+    for name, lines in (
+        *facts(explained, with_jobs=True),
+        *_staged(explained),
+        *_notified(explained.notifications),
+        *evidence,
+        *notes,
+    ):
+        for line in lines:
+            yield f"{name:10} {line}"
+            name = ""  # noqa: PLW2901  further lines are indented below the name
+    if explained.transitions:
+        yield ""
+    for transition in explained.transitions[:MOST_LINES]:
+        yield f"{transition.observed_at} {transition_line(transition)}"
+    if (more := explained.transitions_total - MOST_LINES) > 0:
+        yield f"… and {more} more"
+
+
+def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
+    """What is known of the episode as a whole; `with_jobs`: also what became of each job."""
+    yield "episode", [explained.id]
+    if episode := explained.episode or explained.failover:
+        yield from _of_episode(episode, explained.death)
+    elif explained.transitions:
+        begin = explained.transitions[0]
+        yield "cluster", [clean(begin.cluster_id)]
+        yield "from", [f"{begin.observed_at}, in progress: the cause is decided when it is over"]
+    if recovery := explained.recovery:
+        yield "recovery", [cluster_line(recovery), *(_jobs(recovery) if with_jobs else ())]
+
+
+def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
+    """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
+    last = {each.delivery_id or each.id: each for each in notifications}.values()
+    if lines := list(dict.fromkeys(map(_outcome, last))):
+        more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+        yield "notified", [*lines[:MOST_LINES], *more]
+
+
+def _outcome(notification: Notification) -> str:
+    to, detail = notification.destination or notification.receiver, notification.detail
+    silence = f" {notification.silence_id}" if notification.silence_id else ""
+    what = f"{notification.alert} {notification.reason}{silence}"
+    return clean(f"{to}: {what} {notification.outcome} at {notification.observed_at}{f': {detail}' if detail else ''}")
+
+
+def _noted(annotation: Annotation) -> Fact:
+    by = f" by {clean(annotation.author)}" if annotation.author else ""
+    planned = ": planned" if annotation.planned else ""
+    return "note", [
+        f"{annotation.observed_at}{by}{planned}",
+        *wrap(printable(annotation.reason), _NOTE_WIDTH, break_long_words=False),
+    ]
+
+
+def _of_evidence(evidence: Evidence) -> Fact:
+    what = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
+    lines = [what, evidence.detail, evidence.file and f"file {evidence.file}"]
+    return "evidence", [clean(line) for line in lines if line]
+
+
+def _died(death: Death) -> Fact:
+    return "died", [death_line(death), *map(clean, death.facts)]
+
+
+def _jobs(recovery: RecoveryView) -> Iterator[str]:
+    """A line for each job, as far as there is room."""
+    yield from map(job_line, recovery.jobs[:MOST_LINES])
+    if (more := recovery.jobs_total - MOST_LINES) > 0:
+        yield f"… and {counted(more, 'more job')}"
+
+
+def _staged(explained: Explanation) -> Iterator[Fact]:
+    if lines := list(stages.in_words(explained.stages)):
+        yield "stages", lines
+
+
+def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> Iterator[Fact]:
+    yield "cluster", [clean(episode.cluster_id)]
+    so_far = "" if episode.closed_at else ", as far as is known now"
+    yield (
+        "from",
+        [f"{episode.opened_at} to {episode.closed_at}" if episode.closed_at else f"{episode.opened_at}, in progress"],
+    )
+    yield "cause", [f"{episode.cause} ({episode.confidence}){so_far}", *map(clean, episode.facts)]
+    if death:
+        yield _died(death)
+    if episode.planned is not None:
+        yield "planned", ["yes" if episode.planned else "no"]
+    if not episode.closed_at:
+        yield from _of_progress(episode)
+    if not episode.closed_at or not episode.failovers:
+        return
+    followed = [f"{episode.failovers} leaders in succession"] if episode.failovers > 1 else []
+    before = spelled(episode.before_address, episode.before_pod)
+    after = spelled(episode.after_address, episode.after_pod)
+    yield "leader", [move(before, after), *followed]
+    vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
+    published = f"published: {vacant}" if vacant else "published: no gap was observed"
+    if episode.downtime_seconds_at_least is None:
+        yield "no leader", [published if vacant else "not known: this sidecar did not observe the change"]
+    else:
+        down = lasted(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
+        yield "no leader", [published, f"working: {down}"]
+    if episode.jobs_total:
+        yield "jobs", [_counts(episode)]
+
+
+def _counts(episode: EpisodeRecord | EpisodeView) -> str:
+    """How many jobs lost their leader, and what became of these."""
+    if not episode.jobs_affected:
+        return f"none of {episode.jobs_total} was observed to fail over"
+    lost = episode.jobs_lost or 0
+    counts = {
+        f"{lost} lost with the leaders' ConfigMap, which was deleted": lost,
+        f"{episode.jobs_ended - lost} ended in it": episode.jobs_ended - lost,
+        f"{episode.jobs_missing} {'still without a leader' if episode.closed_at else 'without a leader now'}": (
+            episode.jobs_missing
+        ),
+    }
+    shown = [text for text, number in counts.items() if number]
+    return ", ".join([f"{episode.jobs_affected} of {episode.jobs_total} failed over", *shown])
+
+
+def _of_progress(episode: EpisodeRecord | EpisodeView) -> Iterator[Fact]:
+    """Who leads, and which jobs have no leader, while it is in progress."""
+    before = spelled(episode.before_address, episode.before_pod)
+    after = spelled(episode.after_address, episode.after_pod) if episode.after_address else None
+    yield "leader", [move(before, after) if after else f"none now; {clean(before)} led before"]
+    if episode.jobs_total:
+        yield "jobs", [_counts(episode)]

@@ -1,0 +1,114 @@
+"""The timeline of one failover: dead, seen dead, no leader, elected, dispatcher, each job running, its first checkpoint.
+
+From its records. A stage that no record has is left out, never guessed: of a vacancy that nobody observed neither begin nor end is known.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.flink.leadership import Component
+from sidecar.core.moment import SECOND, Timestamp, in_seconds, parsed, seconds
+from sidecar.core.records import Death, Recovery, TransitionRecord
+from sidecar.core.sanitize import clean
+from sidecar.core.views.outcome import RecoveryView
+
+MOST_JOBS: Final = 10
+"""That are shown, the slowest; the others are counted."""
+WORDS: Final = {
+    "dead": "the process ended",
+    "seen_dead": "its end was observed",
+    "no_leader": "no leader",
+    "elected": "a leader was elected",
+    "dispatcher": "the dispatcher leads",
+    "running": "runs",
+    "checkpointed": "first checkpoint",
+}
+"""What is true from a stage on."""
+_LED: Final = frozenset({"no_leader", "elected", "dispatcher"})
+
+
+class Stage(Struct, frozen=True):
+    """When a failover had come so far."""
+
+    stage: str
+    """`dead`, `seen_dead`, `no_leader`, `elected`, `dispatcher`, or of a job `running`, `checkpointed`."""
+    at: Timestamp
+    seconds: float
+    """Since the first stage."""
+    job_id: str | None = None
+    """The job. Null: a stage of the cluster."""
+    name: str | None = None
+    """The job's name."""
+
+
+def stages(
+    transitions: Sequence[TransitionRecord], death: Death | None, recovery: RecoveryView | None
+) -> Sequence[Stage]:
+    """The stages of the cluster in the order of time, then those of its jobs, the slowest first."""
+    of_cluster = {**_recovered(recovery), **_led(transitions), **_died(death)}
+    jobs = [(job, at) for job in (recovery.jobs if recovery else ()) if (at := job.running_at)]
+    jobs.sort(key=lambda running: running[1], reverse=True)
+    start = min(map(parsed, (*of_cluster.values(), *(at for _, at in jobs))), default=0)
+
+    def stage(name: str, at: Timestamp, job: Recovery | None = None) -> Stage:
+        since = in_seconds(parsed(at) - start)
+        return Stage(name, at, since, job.job_id, job.name) if job else Stage(name, at, since)
+
+    in_order = sorted(of_cluster.items(), key=lambda each: (each[1], list(WORDS).index(each[0])))
+    found = [stage(name, at) for name, at in in_order]
+    for job, running in jobs:
+        found.append(stage("running", running, job))
+        if job.checkpointed_at:
+            found.append(stage("checkpointed", job.checkpointed_at, job))
+    return found
+
+
+def in_words(found: Sequence[Stage]) -> Iterator[str]:
+    """A line each: the seconds since the first one, and what is true from then on. None if there are only those of the leadership."""
+    shown, others = slowest(found)
+    for stage in shown:
+        yield f"{f'+{seconds(round(stage.seconds * SECOND))}':9} {label(stage)}"
+    if others:
+        yield others
+
+
+def slowest(found: Sequence[Stage]) -> tuple[Sequence[Stage], str]:
+    """The stages of the cluster and of the slowest jobs, and the other jobs in words. Nothing if all that is known is who led."""
+    if {stage.stage for stage in found} <= _LED:
+        return [], ""
+    jobs = list(dict.fromkeys(stage.job_id for stage in found if stage.job_id))
+    shown = {None, *jobs[:MOST_JOBS]}
+    rest = [stage.seconds for stage in found if stage.stage == "running" and stage.job_id not in shown]
+    others = f"{len(rest)} more jobs ran after {seconds(round(max(rest) * SECOND))} at most" if rest else ""
+    return [stage for stage in found if stage.job_id in shown], others
+
+
+def label(stage: Stage) -> str:
+    """What is true from then on, of which job."""
+    what = WORDS[stage.stage]
+    return f"{clean(stage.name or stage.job_id, 60)}: {what}" if stage.job_id else what
+
+
+def _led(transitions: Sequence[TransitionRecord]) -> dict[str, Timestamp]:
+    """What was observed as it happened: a leader that was only discovered says nothing about when it was elected."""
+    own = [each for each in transitions if each.job_id is None]
+    lost = [each for each in own if each.kind == Kind.REVOKED]
+    elected = [each for each in own if each.kind in {Kind.GRANTED, Kind.CHANGED}]
+    dispatcher = [each for each in own if each.component == Component.DISPATCHER]
+    found = {name: each[0].observed_at for name, each in (("no_leader", lost), ("elected", elected)) if each}
+    if dispatcher and dispatcher[-1] in elected:
+        found["dispatcher"] = dispatcher[-1].observed_at
+    return found
+
+
+def _recovered(recovery: RecoveryView | None) -> dict[str, Timestamp]:
+    known = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
+    return {name: at for name, at in known.items() if at}
+
+
+def _died(death: Death | None) -> dict[str, Timestamp]:
+    known = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
+    return {name: at for name, at in known.items() if at}

@@ -1,0 +1,19 @@
+"""What is known of failovers and not recorded yet, as it would be recorded now: of those in progress, and for a while after their end."""
+
+from collections.abc import Iterator
+
+from sidecar.core.cluster.deaths import death_of
+from sidecar.core.cluster.ends import KEPT
+from sidecar.core.cluster.record_writer import RecordWriter
+from sidecar.core.records import Death
+from sidecar.core.views.snapshot import Snapshot
+
+
+def deaths(snapshot: Snapshot) -> Iterator[Death]:
+    """Why the previous leader of each cluster's current failover ended, and of the last one until that is recorded."""
+    for cluster_id, cluster in snapshot.state.clusters.items():
+        writer = RecordWriter(snapshot.policy, cluster_id, snapshot.at)
+        for episode in filter(None, (cluster.last_episode, cluster.episode)):
+            is_kept = episode.closed_at is None or snapshot.at.steady - episode.closed_at.steady < KEPT
+            if is_kept and episode.death is None and (found := death_of(cluster, episode)):
+                yield writer.death(episode.id, found)

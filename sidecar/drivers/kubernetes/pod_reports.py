@@ -1,0 +1,179 @@
+"""JobManagers' pods and their Events as observations: of their clusters, and of no other pod of the same name."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster.ends import OperatorReason
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import EventObserved, PodDisrupted, PodObserved
+from sidecar.core.process_end import ContainerEnd, SeenEvent
+from sidecar.drivers.kubernetes.api import Api, Selector
+from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.plan_objects import read_cordoned
+from sidecar.drivers.kubernetes.pod_objects import JobManagerPod
+from sidecar.drivers.kubernetes.previous_logs import EndedContainer, PreviousLogs
+from sidecar.ports import PlanObserver
+
+NODES_ROLE: Final = '{apiGroups: [""], resources: [nodes], verbs: [get]}'
+REFUSED_SECONDS: Final = 600.0
+_MOST_PODS: Final = 10_000
+"""Pods that are about to go, remembered by uid."""
+_OF_LATE: Final = 60 * SECOND
+"""How long ago a container may have ended whose log is read: that of an older one is of an earlier failover."""
+
+_log = logging.getLogger("sidecar.plans")
+
+
+class Scope(NamedTuple):
+    """Where objects are read, and the clusters that they are about."""
+
+    namespace: str | None
+    """None: all."""
+    clusters: frozenset[str] | None
+    """None: all."""
+    deployments: bool
+    """Whether FlinkDeployments are read. Likewise for `drains`."""
+    drains: bool
+    deaths: bool = False
+    """Whether it is observed how JobManagers end."""
+    qualified: bool = False
+
+    def clusters_of(self, namespace: str, pod: JobManagerPod) -> frozenset[str]:
+        """Those whose leader it may be, which its address decides. Pods that people describe themselves have other labels."""
+        name = f"{namespace}/{pod.app}" if self.qualified else pod.app
+        if self.clusters is None or name in self.clusters:
+            return frozenset({name})
+        return frozenset() if pod.is_named else self.clusters
+
+
+class PodReports:
+    """Pods whose status has changed, evictions, and deletions from a cordoned node. One thread calls it; others ask `known`."""
+
+    def __init__(
+        self, nodes: Api, scope: Scope, clock: Callable[[], Moment], report: PlanObserver, logs: PreviousLogs | None
+    ) -> None:
+        """`logs`: None: they are not read."""
+        self._nodes = nodes
+        self._scope = scope
+        self._clock = clock
+        self._report = report
+        self._logs = logs
+        self._pods: dict[str, JobManagerPod] = {}
+        """As last reported, by name."""
+        self.clusters_by_uid: Mapping[str, frozenset[str]] = {}
+        """Replaced, never changed: another thread reads it."""
+        self._settled: set[str] = set()
+        self._refused_until = 0.0
+
+    def listed(self, items: Mapping[str, JobManagerPod], *, complete: bool) -> None:
+        for name, pod in [*self._pods.items()] if complete else []:
+            if name not in items or items[name].status.uid != pod.status.uid:
+                self.changed(name, pod, deleted=True)
+        for name, pod in items.items():
+            self.changed(name, pod)
+
+    def changed(self, name: str, value: JobManagerPod, *, deleted: bool = False) -> None:
+        known = self._pods.get(name)
+        if known and not deleted:  # whether its node is cordoned is not in its status
+            value = replace(value, status=replace(value.status, cordoned=known.status.cordoned))
+        if deleted:
+            self._pods.pop(name, None)
+        if deleted or value != known:
+            self._observed(name, value, gone=deleted)
+        if not deleted:
+            self._pods[name] = value
+            self._is_about_to_go(name, value)
+
+    def lost(self) -> None:
+        """What was reported stays true."""
+
+    def _observed(self, name: str, pod: JobManagerPod, *, gone: bool) -> None:
+        namespace = name.rpartition("/")[0]
+        clusters = self._scope.clusters_of(namespace, pod) if self._scope.deaths else frozenset()
+        if not clusters:
+            return
+        at = self._clock()
+        for cluster_id in clusters:
+            self._report(PodObserved(at, cluster_id, pod.status, gone))
+        if gone:
+            return  # its last Events may come afterwards, and are still its own
+        if pod.status.uid not in self.clusters_by_uid:
+            self.clusters_by_uid = dict([*self.clusters_by_uid.items(), (pod.status.uid, clusters)][-_MOST_PODS:])
+        known = self._pods.get(name)
+        end = pod.status.last_end
+        if self._logs and end and (known is None or known.status.last_end != end) and _is_of_late(end, at):
+            self._logs.read(EndedContainer(name, pod.status.uid, pod.container, clusters))
+
+    def _is_about_to_go(self, name: str, pod: JobManagerPod) -> None:
+        status = pod.status
+        if status.uid in self._settled or not (pod.is_evicted or status.delete_at is not None):
+            return
+        if len(self._settled) >= _MOST_PODS:
+            self._settled.clear()
+        drained = pod.is_evicted or self._is_cordoned(status.node)
+        if drained is None:
+            return  # asked again when the pod changes
+        self._settled.add(status.uid)  # a pod is deleted once
+        at, (namespace, _, plain) = self._clock(), name.rpartition("/")
+        for cluster_id in self._scope.clusters_of(namespace, pod) if drained and self._scope.drains else ():
+            self._report(PodDisrupted(at, cluster_id, status.uid, plain, status.address, status.node or None))
+        if not pod.is_evicted:
+            judged = replace(pod, status=replace(status, cordoned=drained))
+            self._pods[name] = judged
+            self._observed(name, judged, gone=False)
+
+    def _is_cordoned(self, node: str) -> bool | None:
+        """None: not known."""
+        if not node or time.monotonic() < self._refused_until:
+            return None
+        try:
+            return self._nodes.exchange("get", Selector(name=node, kind="Node"), None, read_cordoned)
+        except ApiError as error:
+            needs = ""
+            if error.status == HTTPStatus.FORBIDDEN:
+                self._refused_until = time.monotonic() + REFUSED_SECONDS
+                needs = f"; the ClusterRole needs {NODES_ROLE}"
+            _log.warning("whether a pod is deleted because its node is drained is not known: %s%s", error, needs)
+            return None
+        finally:
+            self._nodes.reopen()  # a pod is deleted seldom: no connection is kept
+
+
+class EventReports:
+    """Events about the clusters' JobManagers, by the uid of their pods, and about their FlinkDeployments, by name."""
+
+    def __init__(self, scope: Scope, pods: PodReports, clock: Callable[[], Moment], report: PlanObserver) -> None:
+        self._scope = scope
+        self._pods = pods
+        self._clock = clock
+        self._report = report
+
+    def listed(self, items: Mapping[str, SeenEvent], *, complete: bool) -> None:  # noqa: ARG002  what is left out is not known
+        for name, event in sorted(items.items(), key=lambda item: item[1].at):
+            self.changed(name, event)
+
+    def changed(self, name: str, value: SeenEvent, *, deleted: bool = False) -> None:
+        if deleted:  # they expire
+            return
+        at = self._clock()
+        for cluster_id in self._clusters_of(name.rpartition("/")[0], value):
+            self._report(EventObserved(at, cluster_id, value))
+
+    def lost(self) -> None:
+        """What was reported stays true."""
+
+    def _clusters_of(self, namespace: str, event: SeenEvent) -> frozenset[str]:
+        if event.about == "Pod":
+            return self._pods.clusters_by_uid.get(event.uid, frozenset())
+        name = f"{namespace}/{event.name}" if self._scope.qualified else event.name
+        wanted = self._scope.clusters is None or name in self._scope.clusters
+        return frozenset({name}) if wanted and event.reason in {*OperatorReason} else frozenset()
+
+
+def _is_of_late(end: ContainerEnd, now: Moment) -> bool:
+    return end.finished_at is None or now.wall - end.finished_at <= _OF_LATE

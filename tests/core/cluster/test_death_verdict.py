@@ -1,0 +1,287 @@
+"""Each reason of a death follows from its facts, measured on real pods, and from nothing less: look-alikes are told apart, or unknown."""
+
+from itertools import permutations
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sidecar.core.cluster.causes import Confidence
+from sidecar.core.cluster.death_verdict import DeathFacts, DeathReason, verdict
+from sidecar.core.cluster.ends import (
+    UNKNOWN_END,
+    ContainerEnded,
+    Fault,
+    KnownPod,
+    PodSign,
+    ProcessEnded,
+    Rebooted,
+    Sign,
+)
+from sidecar.core.cluster.outcome_lines import ENDINGS, death_line
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.process_end import PodStatus, ProcessEnd
+
+R = DeathReason
+HIGH, MEDIUM, NONE = Confidence.HIGH, Confidence.MEDIUM, Confidence.NONE
+OPENED: Final = Moment(1_000 * SECOND, 1_795_161_600 * SECOND)
+LIMIT: Final = 1600 << 20
+
+
+def ago(seconds: float) -> Moment:
+    """So long before the leadership was observed to be lost."""
+    micros = round(seconds * SECOND)
+    return Moment(OPENED.steady - micros, OPENED.wall - micros)
+
+
+def pod(deleted: float | None = None, gone: float | None = None, **status: Any) -> dict[str, Any]:
+    """The leader's pod. `deleted`, `gone`: so long before."""
+    always: dict[str, Any] = {
+        "uid": "u",
+        "name": "jm-a",
+        "address": "10.0.0.1",
+        "node": "n",
+        "phase": "Running",
+        "revision": "r1",
+    }
+    known = PodStatus(**always | {"limit_bytes": LIMIT, "grace_seconds": None if deleted is None else 30} | status)
+    when = [None if each is None else ago(each) for each in (deleted, gone)]
+    return {"pod": KnownPod(OPENED, known, (), *when), "in_pod": True, "name": "jm-a"}
+
+
+def container(code: int, reason: str = "Error", at: float = 5, fault: Fault | None = None) -> dict[str, Any]:
+    return {"container": ContainerEnded(ago(at), code, reason, LIMIT, fault), "fault": fault}
+
+
+def process(code: int | None, at: float = 5, **end: Any) -> dict[str, Any]:
+    return {"process": ProcessEnded(ago(at), ("jm-a",), ProcessEnd(7, ago(at).wall, exit_code=code, **end))}
+
+
+def event(sign: Sign, at: float = 4, text: str = "") -> dict[str, Any]:
+    return {"signs": (PodSign(ago(at), "u", sign, text),)}
+
+
+def log(text: str, *, heap: bool = False, no_space: bool = False) -> dict[str, Any]:
+    return {"fault": Fault(text, heap, no_space)}
+
+
+def newcomer(revision: str, image: str = "flink:2") -> dict[str, Any]:
+    return {"newcomers": (PodStatus("v", "jm-b", "", revision=revision, image=image),)}
+
+
+POD: Final = pod()
+DELETED: Final = pod(deleted=7)
+READ: Final = {"signs": tuple(PodSign(ago(3), "u", Sign.RESTARTED, reason) for reason in ("Created", "Started"))}
+"""The kubelet's Events are recorded, and none says anything of an end."""
+PROBED: Final = event(Sign.LIVENESS_PROBE, at=6)
+HEAP: Final = log("java.lang.OutOfMemoryError: Java heap space", heap=True)
+FULL: Final = log("java.io.IOException: No space left on device", no_space=True)
+BOOTED: Final = {"reboot": Rebooted(ago(-20), ("jm-a",))}
+MACHINE: Final[dict[str, Any]] = {}
+
+ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
+    # the memory limit
+    (POD | container(137, "OOMKilled"), R.OOM_KILLED, HIGH),
+    (POD | container(137, "OOMKilled") | process(137, oom_kills=1), R.OOM_KILLED, HIGH),
+    (POD | container(137, "OOMKilled") | process(137, oom_kills=0) | READ, R.KILLED, MEDIUM),
+    (POD | container(143, "OOMKilled") | READ, R.KILLED, MEDIUM),  # the state stays from a child's end
+    (MACHINE | process(137, oom_kills=1, limit_bytes=LIMIT), R.OOM_KILLED, HIGH),
+    (MACHINE | process(None, oom_kills=2), R.OOM_KILLED, MEDIUM),
+    (pod(deleted=7) | container(137, "OOMKilled"), R.OOM_KILLED, MEDIUM),
+    (pod(deleted=35) | container(137, "OOMKilled"), R.DELETED, MEDIUM),  # or the end of the grace period
+    # kill -9, and what looks like it
+    (POD | container(137) | READ, R.KILLED, HIGH),
+    (POD | container(137), R.KILLED, MEDIUM),
+    (POD | container(137) | event(Sign.RESTARTED, at=3), R.KILLED, MEDIUM),  # the kubelet may have dropped others
+    (POD | container(143) | event(Sign.RESTARTED, at=3), R.UNKNOWN, NONE),
+    (pod(deleted=35) | container(137), R.DELETED, MEDIUM),
+    (POD | container(137, UNKNOWN_END), R.UNKNOWN, NONE),
+    ({"in_pod": True} | process(137, oom_kills=0), R.KILLED, MEDIUM),
+    ({"in_pod": True} | process(137), R.UNKNOWN, NONE),
+    (MACHINE | process(137, oom_kills=0), R.KILLED, HIGH),
+    (MACHINE | process(137), R.KILLED, MEDIUM),
+    # SIGTERM, and what looks like it
+    (POD | container(143) | READ, R.KILLED, HIGH),
+    (POD | container(143), R.UNKNOWN, NONE),
+    ({"in_pod": True} | process(143), R.UNKNOWN, NONE),
+    (MACHINE | process(143), R.KILLED, HIGH),
+    # a probe
+    (POD | container(143) | PROBED, R.LIVENESS_PROBE, HIGH),
+    (POD | container(137) | event(Sign.LIVENESS_PROBE, at=35), R.LIVENESS_PROBE, HIGH),
+    (POD | container(239) | PROBED, R.LIVENESS_PROBE, HIGH),
+    (POD | PROBED | process(None), R.LIVENESS_PROBE, MEDIUM),
+    (POD | container(143) | event(Sign.STARTUP_PROBE, at=6), R.KILLED, HIGH),
+    (POD | container(1) | event(Sign.LIVENESS_PROBE, at=-30), R.EXITED, HIGH),  # of the next container
+    # the heap
+    (POD | container(239, fault=HEAP["fault"]), R.HEAP_EXHAUSTED, HIGH),
+    (POD | container(3, fault=HEAP["fault"]), R.HEAP_EXHAUSTED, HIGH),
+    (POD | container(239) | HEAP, R.HEAP_EXHAUSTED, HIGH),
+    (MACHINE | process(None) | HEAP, R.HEAP_EXHAUSTED, MEDIUM),
+    (POD | container(1) | HEAP, R.HEAP_EXHAUSTED, MEDIUM),
+    (POD | container(3), R.EXITED, MEDIUM),
+    (POD | container(137, "OOMKilled") | HEAP, R.OOM_KILLED, HIGH),
+    # by itself
+    (POD | container(1), R.EXITED, HIGH),
+    (POD | container(0, "Completed"), R.EXITED, HIGH),
+    (POD | container(239), R.EXITED, MEDIUM),  # the fatal error handler, or a slow shutdown hook
+    (POD | container(239) | log("Could not retrieve checkpoint 8"), R.EXITED, HIGH),
+    (POD | container(134), R.EXITED, MEDIUM),
+    (
+        MACHINE | process(134, signal=6, crash_file="hs_err_pid7.log", crash_problem="SIGSEGV (0xb)"),
+        R.EXITED,
+        HIGH,
+    ),
+    # its disk
+    (MACHINE | process(1, full_disk="/opt/flink/log") | FULL, R.DISK_FULL, HIGH),
+    (POD | container(239) | FULL, R.DISK_FULL, MEDIUM),
+    (MACHINE | process(1, full_disk="/opt/flink/log"), R.EXITED, HIGH),
+    # a deletion
+    (DELETED | container(143), R.DELETED, MEDIUM),
+    (DELETED, R.DELETED, MEDIUM),
+    (DELETED | container(143) | newcomer("r1"), R.DELETED, MEDIUM),
+    (DELETED | container(143) | newcomer("r2"), R.REPLACED, HIGH),
+    (DELETED | container(137, UNKNOWN_END), R.DELETED, MEDIUM),
+    (pod(deleted=2) | container(1, at=9), R.EXITED, HIGH),  # it had ended before
+    (pod(gone=3), R.DELETED, MEDIUM),  # by force: gone before its end
+    (pod(gone=-60) | {"opened": OPENED}, R.UNKNOWN, NONE),
+    (pod(deleted=7, disruption="EvictionByEvictionAPI") | container(143), R.DRAINED, HIGH),
+    (pod(deleted=7, cordoned=True) | container(143), R.DRAINED, MEDIUM),
+    (pod(deleted=7, cordoned=True) | container(143) | newcomer("r2"), R.REPLACED, HIGH),
+    (pod(deleted=7, disruption="PreemptionByScheduler") | container(143), R.PREEMPTED, HIGH),
+    (DELETED | container(143) | event(Sign.PREEMPTED, at=8), R.PREEMPTED, HIGH),
+    (pod(phase="Failed", reason="Preempting"), R.PREEMPTED, HIGH),
+    # the kubelet
+    (pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory."), R.EVICTED, HIGH),
+    (POD | event(Sign.EVICTED), R.EVICTED, HIGH),
+    (pod(phase="Failed", reason="Evicted") | container(137, "OOMKilled"), R.EVICTED, MEDIUM),
+    # the node
+    (POD | event(Sign.NODE_NOT_READY, at=-30), R.NODE_LOST, HIGH),
+    (POD | container(137, "OOMKilled") | event(Sign.NODE_NOT_READY, at=-30), R.OOM_KILLED, HIGH),
+    (pod(deleted=-200, disruption="DeletionByTaintManager"), R.NODE_LOST, MEDIUM),
+    (POD | event(Sign.TAINTED, at=-30), R.NODE_LOST, MEDIUM),
+    (pod(phase="Failed", reason="NodeShutdown"), R.NODE_LOST, HIGH),
+    (MACHINE | BOOTED, R.REBOOTED, HIGH),
+    (MACHINE | BOOTED | process(143), R.REBOOTED, HIGH),
+    (MACHINE | BOOTED | process(239) | HEAP, R.HEAP_EXHAUSTED, HIGH),
+    (POD | container(255, "Unknown") | BOOTED, R.REBOOTED, HIGH),
+    # nothing that says why
+    (MACHINE, R.UNKNOWN, NONE),
+    (POD | READ, R.UNKNOWN, NONE),
+    (POD | HEAP, R.UNKNOWN, NONE),
+    (MACHINE | process(None), R.UNKNOWN, NONE),
+]
+
+
+def facts(**seen: Any) -> DeathFacts:
+    always: dict[str, Any] = {"opened": OPENED, "address": "10.0.0.1:6123"}
+    return DeathFacts(**always | seen)
+
+
+@pytest.mark.parametrize(("seen", "reason", "confidence"), ROWS)
+def test_a_reason_follows_from_its_facts(seen: dict[str, Any], reason: DeathReason, confidence: Confidence) -> None:
+    """One row for each way to each reason, and for each look-alike."""
+    found = verdict(facts(**seen))
+    assert (found.reason, found.confidence) == (reason, confidence)
+    assert found.facts
+
+
+def test_every_reason_has_a_row_and_words() -> None:
+    """In the order of the contract."""
+    assert {reason for _, reason, _ in ROWS} == {*DeathReason}
+    assert [*ENDINGS] == [reason.value for reason in DeathReason]
+
+
+@pytest.mark.parametrize("seen", [seen for seen, _, confidence in ROWS if confidence is MEDIUM])
+def test_what_is_not_certain_says_what_else_it_may_have_been(seen: dict[str, Any]) -> None:
+    """A verdict of `medium` names in its facts what else leaves them, what contradicts it, or what was not observed."""
+    said = " ".join(verdict(facts(**seen)).facts)
+    assert any(caution in said for caution in ("leaves the same facts", "state is OOMKilled", "was not observed"))
+
+
+@pytest.mark.parametrize(("seen", "reason", "_"), ROWS)
+def test_nobody_is_said_to_have_sent_a_signal_unless_an_event_says_so(
+    seen: dict[str, Any], reason: DeathReason, _: Confidence
+) -> None:
+    """A kill shows who was killed."""
+    found = verdict(facts(**seen))
+    if reason is DeathReason.KILLED and "startup probe" not in found.facts[0]:
+        assert "nothing shows who sent it" in found.facts[0]
+
+
+def test_the_line_of_an_oom_kill() -> None:
+    """As in a message: with the limit in force when it ended, not that of the pod afterwards."""
+    seen = pod(limit_bytes=1 << 30) | container(137, "OOMKilled")
+    found = verdict(facts(**seen))
+    assert death_line(found) == "JobManager jm-a was OOM-killed (exit 137, limit 1600 MiB)"
+    assert found.ended_at == ago(5).wall
+
+
+PARTS: Final = st.fixed_dictionaries(
+    {},
+    optional={
+        "container": st.builds(
+            ContainerEnded,
+            st.sampled_from([5, 40, -5]).map(ago),
+            st.sampled_from([0, 1, 3, 134, 137, 143, 239]),
+            st.sampled_from(["Error", "OOMKilled", UNKNOWN_END]),
+        ),
+        "process": st.builds(
+            lambda code, kills, disk: process(code, oom_kills=kills, full_disk=disk)["process"],
+            st.sampled_from([None, 0, 1, 3, 134, 137, 143, 239]),
+            st.sampled_from([None, 0, 1]),
+            st.sampled_from([None, "/tmp"]),  # noqa: S108  the name of a disk
+        ),
+        "signs": st.lists(
+            st.builds(PodSign, st.sampled_from([6, 4, -20]).map(ago), st.just("u"), st.sampled_from(Sign))
+        ).map(lambda found: tuple(sorted(found, key=lambda each: each.at))),
+        "fault": st.sampled_from([HEAP["fault"], FULL["fault"], Fault("x")]),
+        "reboot": st.just(BOOTED["reboot"]),
+        "pod": st.sampled_from([POD, DELETED, pod(gone=3), pod(deleted=35, cordoned=True)]).map(
+            lambda each: each["pod"]
+        ),
+        "in_pod": st.booleans(),
+        "is_own_place": st.booleans(),
+    },
+)
+
+
+@given(PARTS)
+def test_there_is_always_a_verdict_with_its_facts(seen: dict[str, Any]) -> None:
+    """Whatever was seen together: sentences, no confidence in what is unknown, and none in a reason without a fact that it ended."""
+    found = verdict(facts(**seen))
+    assert found.facts
+    assert all(sentence[0].isupper() for sentence in found.facts)
+    assert (found.reason is DeathReason.UNKNOWN) == (found.confidence is Confidence.NONE)
+
+
+@given(PARTS)
+def test_facts_that_contradict_each_other_are_never_certain(seen: dict[str, Any]) -> None:
+    """Two exit codes; a state that a child left; a counter that did not rise; an address that another process may have."""
+    known = facts(**seen)
+    if known.container and known.process and known.process.end.exit_code not in {None, known.container.exit_code}:
+        assert verdict(known).confidence is not Confidence.HIGH
+    if known.container and known.container.reason == "OOMKilled":
+        sticky = known.container.exit_code != 137 or (known.process and known.process.end.oom_kills == 0)
+        assert not (sticky and verdict(known).confidence is Confidence.HIGH)
+        assert not (known.container.exit_code != 137 and verdict(known).reason is DeathReason.OOM_KILLED)
+    if known.process and not known.is_own_place:
+        assert verdict(known).confidence is not Confidence.HIGH
+
+
+@given(PARTS)
+def test_an_exit_code_that_says_otherwise_is_never_an_oom_kill(seen: dict[str, Any]) -> None:
+    """OOMKilled needs 137."""
+    known = facts(**seen)
+    if verdict(known).reason is DeathReason.OOM_KILLED:
+        assert known.exit_code in {137, None}
+
+
+def test_the_order_of_events_does_not_matter() -> None:
+    """They are facts about moments."""
+    signs = (*READ["signs"], *PROBED["signs"], *event(Sign.STOPPING)["signs"])
+    seen = facts(**(POD | container(143)))
+    assert {verdict(replace(seen, signs=order)) for order in permutations(signs)} == {
+        verdict(replace(seen, signs=signs))
+    }
