@@ -296,7 +296,7 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     ended_at: Timestamp | None
     """When the process ended, by the kernel of its machine or by the kubelet (in whole seconds). Null: not known."""
     address: str | None
-    """The address of the leader that ended."""
+    """The address of the leader that ended. Null: not known."""
     pod: str | None
     """The name of its pod. Null: not known."""
     fault: str | None = None

@@ -605,7 +605,11 @@ def died(history: History) -> None:
         (recovery, first, {**job, **OTHER}),
         (recovery, first, {**job, **older, "reprocessed_seconds": 12.5, "observed_at": instant(at(60))}),
         (death, second, {"reason": "killed", "confidence": "medium", "observed_at": instant(at(DAY + 60)), **OTHER}),
-        (death, second, {"reason": "exited", "confidence": "medium", "observed_at": instant(at(DAY)), "ended_at": None}),
+        (
+            death,
+            second,
+            {"reason": "exited", "confidence": "medium", "observed_at": instant(at(DAY)), "ended_at": None},
+        ),
         (death, handover, {"reason": "unknown", "confidence": "none", "ended_at": instant(at(3 * DAY - 6))}),
         (recovery, handover, {"verdict": "lost", "running_at": None, "dead_at": instant(at(3 * DAY - 6))}),
         (recovery, handover, {**job, "verdict": "lost", "outcome": "missing", "state": None}),
@@ -630,15 +634,15 @@ def test_of_several_observers_the_one_that_knows_most_is_believed(ask: Ask) -> N
 
 
 def test_the_stages_of_a_failover_begin_with_what_was_first(ask: Ask) -> None:
-    """The end of the process, or the loss of its leadership if it removed its addresses before. Nothing ends that was not seen to end."""
+    """The end of the process, or the loss of its leadership if it removed its addresses before. What was not seen is null."""
     columns = (
         "opened_at, opened_after_seconds, dispatcher_led_after_seconds, led_after_seconds, running_after_seconds, "
         "checkpointed_after_seconds, total_seconds"
     )
     assert ask("recovery_time", "died", columns) == [
         (-8.0, 1.0, 3.0, 4.0, 7.0, 9.0, 9.0),
-        (DAY - 8, 0.0, None, None, None, None, None),
-        (2 * DAY - 8, 0.0, None, None, None, None, None),
+        (DAY - 8, None, None, None, None, None, None),
+        (2 * DAY - 8, None, None, None, None, None, None),
         (3 * DAY - 8, 0.0, 2.0, 3.0, None, 8.0, None),
     ]
 

@@ -87,7 +87,12 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """Nine types, two observers, one ingest; a second one finds nothing new."""
     seal(spool, "jm-0", 1, [transition(1), coverage(1), transition(2)])
-    seal(spool, "jm-1", 1, [notification(1), contention(1), episode(1), annotation(1), evidence(1), death(1), recovery(1)])
+    seal(
+        spool,
+        "jm-1",
+        1,
+        [notification(1), contention(1), episode(1), annotation(1), evidence(1), death(1), recovery(1)],
+    )
     rows = dict.fromkeys(NOTHING, 1) | {"transitions": 2}
     assert ingested() == IngestResult(rows=rows, quarantined=0, files=2)
     assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=0)

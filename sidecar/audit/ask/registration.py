@@ -158,7 +158,8 @@ def views_script(spark: SparkSession, audit: str) -> str:
     statements += [_empty_statement(name, with_event_date(CLOSED_TABLES[table])) for name, table in _CLOSED.items()]
     rest = (name for name in ANSWERS if name not in _TERMS)
     statements += [
-        f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}" for name in (*_TERMS, *_OUTCOMES, *rest)
+        f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}"
+        for name in (*_TERMS, *_OUTCOMES, *rest)
     ]
     return "".join(f"{statement};\n" for statement in statements)
 

@@ -4,7 +4,7 @@
 -- What nobody knows is no reason: `unknown` and `not_observed` have rows of their own, and no share. The `downtime_…` figures are those of the
 -- lower and of the upper bounds of the time without a working leader, over the failovers where the bound is known.
 --
--- * reason: As in `deaths`. `unknown`: the observed facts do not decide. `not_observed`: no observer recorded that a process ended; after an outage
+-- * reason: As in `deaths`. `unknown`: the observed facts do not decide. `not_observed`: no observer recorded that a process ended. After an outage
 --   of the store it may still live.
 -- * failovers: How many there were.
 -- * clusters: In how many clusters.

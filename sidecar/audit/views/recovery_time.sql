@@ -8,7 +8,7 @@
 -- * cluster_id, opened_at, cause: as in episodes
 -- * death_reason, recovery_verdict: as in failovers
 -- * dead_at: When the previous leader's process ended. Null: not known.
--- * opened_after_seconds: Seconds from the beginning until it was observed that a component had lost its leader.
+-- * opened_after_seconds: Seconds from the beginning until it was observed that a component had lost its leader. Null: `dead_at` is not known.
 -- * dispatcher_led_after_seconds: Seconds from the beginning until the dispatcher had a leader again. Null: not known.
 -- * led_after_seconds: The same, until all components of the cluster had one. Null: not while it was assessed.
 -- * running_after_seconds: The same, until all tasks of all jobs were seen running. Null: not while it was assessed.
@@ -17,7 +17,7 @@
 -- * event_date: The UTC date of the episode's record.
 SELECT
   episode_id, cluster_id, opened_at, cause, death_reason, recovery_verdict, dead_at,
-  (unix_micros(opened_at) - began) / 1e6D AS opened_after_seconds,
+  (unix_micros(CASE WHEN dead_at IS NOT NULL THEN opened_at END) - began) / 1e6D AS opened_after_seconds,
   (unix_micros(dispatcher_led_at) - began) / 1e6D AS dispatcher_led_after_seconds,
   (unix_micros(led_at) - began) / 1e6D AS led_after_seconds,
   (unix_micros(running_at) - began) / 1e6D AS running_after_seconds,
