@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -88,11 +88,16 @@ def ended(found: list[AnyRecord]) -> list[AnyRecord]:
         )
 
     def died(episode: EpisodeRecord, at: float | None, reason: str, confidence: str, observer: str = "jm-0") -> None:
-        fields = {"episode_id": episode.id, "reason": reason, "confidence": confidence, "ended_at": after(episode, at)}
+        fields: dict[str, Any] = {
+            "episode_id": episode.id,
+            "reason": reason,
+            "confidence": confidence,
+            "ended_at": after(episode, at),
+        }
         made.append(death(len(made), **fields, observer=observer, observed_at=after(episode, 2)))
 
     def came_back(
-        episode: EpisodeRecord, verdict: str, times: Sequence[float | None], of_job: Mapping[str, Any] | None = None
+        episode: EpisodeRecord, verdict: str, times: Sequence[float | None], of_job: dict[str, Any] | None = None
     ) -> None:
         """`times`: of the death, the leader, the tasks and the first checkpoint."""
         dead, led, running, checkpointed = (after(episode, seconds) for seconds in times)

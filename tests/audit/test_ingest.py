@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
@@ -85,8 +86,8 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
     "table:recoveries",
 )
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
-    """Nine types, two observers, one ingest; a second one finds nothing new."""
-    seal(spool, "jm-0", 1, [transition(1), coverage(1), transition(2)])
+    """Nine types, two observers of which one is older, one ingest; a second one finds nothing new."""
+    seal(spool, "jm-0", 1, [replace(transition(1), schema=10), coverage(1), transition(2)])
     seal(
         spool,
         "jm-1",
