@@ -234,6 +234,80 @@ TBLPROPERTIES (
   'projection.event_date.range' = '2020-01-01,NOW'
 );
 
+CREATE EXTERNAL TABLE flink_ha.deaths (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `episode_id` string,
+  `reason` string,
+  `confidence` string,
+  `facts` array<string>,
+  `exit_code` bigint,
+  `limit_bytes` bigint,
+  `ended_at` timestamp,
+  `address` string,
+  `pod` string,
+  `fault` string
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/deaths/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
+CREATE EXTERNAL TABLE flink_ha.recoveries (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `episode_id` string,
+  `verdict` string,
+  `reasons` array<string>,
+  `job_id` string,
+  `name` string,
+  `state` string,
+  `outcome` string,
+  `restored_from` string,
+  `checkpoint_id` bigint,
+  `checkpoints_behind` bigint,
+  `reprocessed_seconds` double,
+  `restarts` bigint,
+  `task_managers_before` bigint,
+  `task_managers_after` bigint,
+  `task_managers_missing` array<string>,
+  `dead_at` timestamp,
+  `opened_at` timestamp,
+  `led_at` timestamp,
+  `dispatcher_led_at` timestamp,
+  `running_at` timestamp,
+  `checkpointed_at` timestamp,
+  `running_after_seconds` double
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/recoveries/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
 CREATE EXTERNAL TABLE flink_ha.quarantine (
   `id` string,
   `file` string,

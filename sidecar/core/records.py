@@ -300,7 +300,7 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     seen_at: Timestamp | None = None
     """When that was first observed: by the kernel at once, by the pod's status when it says so. Null: not known."""
     address: str | None
-    """The address of the leader that ended."""
+    """The address of the leader that ended. Null: not known."""
     pod: str | None
     """The name of its pod. Null: not known."""
     fault: str | None = None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sidecar.core.records import Annotation, AnyRecord, EpisodeRecord, record_id
 from tests.audit.histories import History, at
-from tests.audit.spooling import NOON, instant, session_id
+from tests.audit.spooling import NOON, death, instant, recovery, session_id
 
 HOUR, DAY = 3600.0, 86400.0
 HOSTILE = (
@@ -38,10 +38,18 @@ class Failover(Struct, frozen=True):
     """0: the leader returned, which is no failover."""
     recorded: bool = True
     """Whether there is a record of the episode."""
+    death: str | None = None
+    """The reason of it that the observer in the pod knows, who also assessed the recovery. Another one knows nothing of both."""
+    verdict: str | None = None
 
     @property
     def over(self) -> float:
         return self.began + self.vacant
+
+    @property
+    def total(self) -> float | None:
+        """From 5 s before the loss was observed until 4 s after all were led again, if all jobs came back."""
+        return None if self.verdict in {None, "unproven"} else 5 + self.vacant + 4
 
     @property
     def meant(self) -> bool | None:
@@ -71,14 +79,18 @@ CLUSTERS = (
         "orders",
         14,
         (
-            Failover(_day(-70, 3.2), 11.4, "jobmanager_lost", None, (11.4, 76.4)),
+            Failover(
+                _day(-70, 3.2), 11.4, "jobmanager_lost", None, (11.4, 76.4), death="oom_killed", verdict="recovered"
+            ),
             Failover(_day(-52, 9), 0.4, "planned_upgrade", True, (0.4, 0.4)),
             Failover(_day(-51, 14), 0.5, "planned_upgrade", True, (0.5, 0.5)),
             Failover(_day(-33, 23.99), 0.2, "graceful_handover", False, (0.2, 0.2)),
-            Failover(_day(-18, 2.75), 41.0, "jobmanager_lost", False, (49.0, 56.0)),
-            Failover(_day(-18, 2.9), 6.5, "restarted_in_place", False, (6.5, 22.5)),
+            Failover(_day(-18, 2.75), 41.0, "jobmanager_lost", False, (49.0, 56.0), death="oom_killed", verdict="lost"),
+            Failover(
+                _day(-18, 2.9), 6.5, "restarted_in_place", False, (6.5, 22.5), death="unknown", verdict="unproven"
+            ),
             Failover(_day(-4, 10), 0.3, "rewritten_by_flink", False, None, leaders=0),
-            Failover(_day(2, 17.5), 2.2, "node_drain", True, (2.2, 2.2)),
+            Failover(_day(2, 17.5), 2.2, "node_drain", True, (2.2, 2.2), death="drained", verdict="recovered"),
         ),
         blind=((_day(-40, 22), _day(-38, 7)), (_day(-18, 2.0), _day(-18, 2.7))),
     ),
@@ -90,7 +102,9 @@ CLUSTERS = (
             Failover(
                 _day(-26, 11), 0.8, "graceful_handover", None, (0.8, 0.8), note="The node was drained for a new kernel."
             ),
-            Failover(_day(5, 8.25), 1900.0, "jobmanager_lost", False, (1900.0, 1916.0)),
+            Failover(
+                _day(5, 8.25), 1900.0, "jobmanager_lost", False, (1900.0, 1916.0), death="killed", verdict="degraded"
+            ),
         ),
     ),
     Cluster(HOSTILE, 1, (Failover(_day(-9, 12), 0.05, "unknown", None, None),)),
@@ -135,6 +149,8 @@ def _records(cluster: Cluster) -> Iterator[AnyRecord]:
             yield _episode(cluster, failover, episode_id, (current, after), where)
         if failover.note:
             yield _note(cluster, failover, episode_id)
+        if failover.death:
+            yield from _ended(cluster, failover, episode_id)
         current = after
     if cluster.id == ALONE[0]:
         job = {"component": "job", "job_id": f"{0:032x}"}
@@ -183,6 +199,33 @@ def _episode(
         planned=failover.planned,
         failovers=failover.leaders,
     )
+
+
+def _ended(cluster: Cluster, failover: Failover, episode_id: str) -> Iterator[AnyRecord]:
+    """One observer knows more than the other, which is faster. Rows of jobs are not counted as failovers."""
+    dead = instant(at(failover.began - 5))
+    about: dict[str, Any] = {
+        "cluster_id": cluster.id,
+        "episode_id": episode_id,
+        "observed_at": instant(at(failover.over + 9)),
+    }
+    elsewhere: dict[str, Any] = {**about, "observer": "jm-1", "observed_at": instant(at(failover.over))}
+    reason: dict[str, Any] = {
+        "reason": failover.death,
+        "confidence": "none" if failover.death == "unknown" else "medium",
+    }
+    came_back: dict[str, Any] = {"verdict": failover.verdict, "opened_at": instant(at(failover.began)), "dead_at": dead}
+    for name, seconds in (("dispatcher_led_at", 0), ("led_at", 0), ("running_at", 2), ("checkpointed_at", 4)):
+        came_back[name] = instant(at(failover.over + seconds)) if failover.total else None
+    job: dict[str, Any] = {"job_id": "0" * 32, "name": HOSTILE, "outcome": "running", "restored_from": "latest"}
+    made: tuple[AnyRecord, ...] = (
+        death(0, ended_at=dead, **about, **reason),
+        death(0, ended_at=None, **elsewhere, reason="unknown", confidence="none"),
+        recovery(0, **about, **came_back),
+        recovery(0, **elsewhere, verdict="unproven", running_at=None),
+        recovery(0, **about, **came_back, **job),
+    )
+    yield from (replace(record, id=record_id(episode_id, number)) for number, record in enumerate(made))
 
 
 def _note(cluster: Cluster, failover: Failover, episode_id: str) -> Annotation:

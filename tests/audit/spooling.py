@@ -17,10 +17,12 @@ from sidecar.core.records import (
     AnyRecord,
     Contention,
     Coverage,
+    Death,
     EpisodeRecord,
     Evidence,
     Notification,
     PositionRecord,
+    Recovery,
     TransitionRecord,
     record_id,
 )
@@ -155,6 +157,45 @@ def evidence(number: int, at: datetime = NOON) -> Evidence:
         attributes={"threads": "31", "deadlock": "no"},
         asked_at=instant(at - timedelta(seconds=1)),
     )
+
+
+def death(number: int, at: datetime = NOON, **other: Any) -> Death:
+    """Why the JobManager of the episode of that number ended: an observer in its pod knows."""
+    fields: dict[str, Any] = {
+        "episode_id": record_id("test", "episode", number),
+        "reason": "oom_killed",
+        "confidence": "high",
+        "facts": ["The kernel's OOM killer ended a process of its container."],
+        "exit_code": 137,
+        "limit_bytes": 1600 << 20,
+        "ended_at": instant(at - timedelta(seconds=9)),
+        "address": "pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_0",
+        "pod": "jm-0",
+    }
+    return Death(**_envelope("death", number, at) | fields | other)
+
+
+def recovery(number: int, at: datetime = NOON, **other: Any) -> Recovery:
+    """The row of the cluster about the episode of that number: everything came back."""
+    fields: dict[str, Any] = {
+        "episode_id": record_id("test", "episode", number),
+        "verdict": "recovered",
+        "reasons": [],
+        "job_id": None,
+        "name": None,
+        "state": None,
+        "outcome": None,
+        "task_managers_before": 2,
+        "task_managers_after": 2,
+        "dead_at": instant(at - timedelta(seconds=9)),
+        "opened_at": instant(at - timedelta(seconds=8)),
+        "dispatcher_led_at": instant(at - timedelta(seconds=6)),
+        "led_at": instant(at - timedelta(seconds=5)),
+        "running_at": instant(at - timedelta(seconds=2)),
+        "checkpointed_at": instant(at),
+        "running_after_seconds": 7.0,
+    }
+    return Recovery(**_envelope("recovery", number, at) | fields | other)
 
 
 def _envelope(kind: str, number: int, at: datetime) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from sidecar.audit.spark.session import tune
 from sidecar.audit.views.catalog import ANSWERS, answer, with_comments
 from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at
-from tests.audit.spooling import episode, seal, session_id
+from tests.audit.spooling import annotation, death, episode, instant, recovery, seal, session_id
 from tests.kit.cluster import DISPATCHER
 from tests.kit.cluster import A as FIRST
 from tests.kit.cluster import B as SECOND
@@ -581,6 +581,91 @@ def test_a_week_says_for_how_long_no_leader_worked(ask: Ask) -> None:
     ]
 
 
+# -- recovery_time, reprocessed, unreviewed ------------------------------------------------------------------------------
+
+
+@cluster
+def died(history: History) -> None:
+    """Five episodes: two observers who know more and less, one who is not sure, none, a handover, and one that was no failover."""
+    failovers = {number: episode(900 + number, at(number * DAY)) for number in range(5)}
+    failovers[4] = replace(failovers[4], failovers=0, cause="observer_blind")
+    first, second, _, handover, _ = failovers.values()
+    unproven: dict[str, Any] = {"verdict": "unproven", "running_at": None, "checkpointed_at": None, "dead_at": None}
+    job: dict[str, Any] = {"job_id": "0" * 32, "name": "orders", "state": "RUNNING", "outcome": "running"}
+    older: dict[str, Any] = {"restored_from": "older", "checkpoint_id": 39, "checkpoints_behind": 2}
+    history.records += [
+        *(replace(record, cluster_id="died") for record in failovers.values()),
+        replace(annotation(902, at(3 * DAY)), cluster_id="died"),
+    ]
+    for made, of, known in (
+        (death, first, {"reason": "killed", "confidence": "medium", **OTHER}),
+        (death, first, {"observed_at": instant(at(60))}),
+        (recovery, first, {**unproven, **OTHER}),
+        (recovery, first, {"observed_at": instant(at(60))}),
+        (recovery, first, {**job, **OTHER}),
+        (recovery, first, {**job, **older, "reprocessed_seconds": 12.5, "observed_at": instant(at(60))}),
+        (death, second, {"reason": "killed", "confidence": "medium", "observed_at": instant(at(DAY + 60)), **OTHER}),
+        (
+            death,
+            second,
+            {"reason": "exited", "confidence": "medium", "observed_at": instant(at(DAY)), "ended_at": None},
+        ),
+        (death, handover, {"reason": "unknown", "confidence": "none", "ended_at": instant(at(3 * DAY - 6))}),
+        (recovery, handover, {"verdict": "lost", "running_at": None, "dead_at": instant(at(3 * DAY - 6))}),
+        (recovery, handover, {**job, "verdict": "lost", "outcome": "missing", "state": None}),
+    ):
+        number = len(history.records)
+        about = {"id": record_id("died", number), "cluster_id": "died", "episode_id": of.id, "opened_at": of.opened_at}
+        day = next(day for day, each in failovers.items() if each is of) * DAY
+        if made is death:
+            del about["opened_at"]
+        history.records.append(made(number, at(day), **about | known))
+
+
+def test_of_several_observers_the_one_that_knows_most_is_believed(ask: Ask) -> None:
+    """High before medium, proven before unproven; of equals the first. Who recorded nothing changes nothing."""
+    columns = "opened_at, death_reason, recovery_verdict, dead_at"
+    assert ask("recovery_time", "died", columns) == [
+        (-8.0, "oom_killed", "recovered", -9.0),
+        (DAY - 8, "exited", None, None),
+        (2 * DAY - 8, None, None, None),
+        (3 * DAY - 8, "unknown", "lost", 3 * DAY - 6),
+    ]
+
+
+def test_the_stages_of_a_failover_begin_with_what_was_first(ask: Ask) -> None:
+    """The end of the process, or the loss of its leadership if it removed its addresses before. What was not seen is null."""
+    columns = (
+        "opened_at, opened_after_seconds, dispatcher_led_after_seconds, led_after_seconds, running_after_seconds, "
+        "checkpointed_after_seconds, total_seconds"
+    )
+    assert ask("recovery_time", "died", columns) == [
+        (-8.0, 1.0, 3.0, 4.0, 7.0, 9.0, 9.0),
+        (DAY - 8, None, None, None, None, None, None),
+        (2 * DAY - 8, None, None, None, None, None, None),
+        (3 * DAY - 8, 0.0, 2.0, 3.0, None, 8.0, None),
+    ]
+
+
+def test_of_each_restored_job_it_is_known_how_much_was_done_again(ask: Ask) -> None:
+    """One row, from the observer that knows from what it was restored; none of a job of which nobody does."""
+    columns = "opened_at, name, restored_from, checkpoint_id, checkpoints_behind, reprocessed_seconds"
+    assert ask("reprocessed", "died", columns) == [(-8.0, "orders", "older", 39, 2, 12.5)]
+
+
+def test_a_failover_is_unreviewed_until_somebody_annotates_it(ask: Ask) -> None:
+    """What is no failover needs no review; and each week says how many are left."""
+    assert ask("unreviewed", "died", "opened_at, death_reason, recovery_verdict") == [
+        (-8.0, "oom_killed", "recovered"),
+        (DAY - 8, "exited", None),
+        (3 * DAY - 8, "unknown", "lost"),
+    ]
+    assert ask("weekly_report", "died", "CAST(week AS STRING), episodes, unreviewed") == [
+        ("2025-11-17", 3, 2),
+        ("2025-11-24", 1, 1),
+    ]
+
+
 # -- opening -------------------------------------------------------------------------------------------------------------
 
 
@@ -607,7 +692,7 @@ def test_a_session_may_have_only_the_views_that_it_needs(spark: SparkSession, sp
     ingest(spark, str(spool), str(audit))
     session = spark.newSession()
     open_audit(session, str(audit), ["failovers"])
-    assert {table.name for table in session.catalog.listTables()} == {"failovers", "episodes"}
+    assert {table.name for table in session.catalog.listTables()} == {"failovers", "episodes", "deaths", "recoveries"}
     assert session.table("failovers").count() == 2
     with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: there is no table or view nonsense$"):
         open_audit(session, str(audit), ["failovers", "nonsense"])

@@ -2,6 +2,8 @@
 
 import io
 import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -15,10 +17,11 @@ from sidecar.audit.ask.sql import render, run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.spark.session import tune
 from sidecar.audit.views.catalog import ANSWERS
+from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord, EpisodeRecord, TransitionRecord, record_id
 from tests import ROOT
 from tests.audit.recorded import records
-from tests.audit.spooling import evidence, seal
+from tests.audit.spooling import death, evidence, instant, recovery, seal
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +41,7 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The audit log of a sidecar that watched the recording."""
     folder = tmp_path_factory.mktemp("cookbook")
     found = records("2.3.0")
-    seal(folder / "spool", "jm-0", 1, [*found, *captured(found)])
+    seal(folder / "spool", "jm-0", 1, [*found, *captured(found), *ended(found)])
     ingest(spark, str(folder / "spool"), str(folder / "audit"))
     return str(folder / "audit")
 
@@ -70,6 +73,61 @@ def captured(found: list[AnyRecord]) -> list[AnyRecord]:
         of(handed_over, "opened", "thread_dump", subject="pid 17 (StandaloneSessionClusterEntrypoint)"),
         restored(handed_over, 23, "2026-11-20T08:27:32.114000Z"),
     ]
+
+
+def ended(found: list[AnyRecord]) -> list[AnyRecord]:
+    """Deaths and recoveries, added to the recording by hand: nobody saw why these JobManagers ended, nor what came back."""
+    lost, drained, _, killed, grown, restarted, stopped, _ = [r for r in found if isinstance(r, EpisodeRecord)]
+    job = next(record.job_id for record in found if isinstance(record, TransitionRecord) and record.job_id)
+    made = list[AnyRecord]()
+
+    def after(episode: EpisodeRecord, seconds: float | None) -> Timestamp | None:
+        """So long after it began."""
+        return (
+            None if seconds is None else instant(datetime.fromisoformat(episode.opened_at) + timedelta(seconds=seconds))
+        )
+
+    def died(episode: EpisodeRecord, at: float | None, reason: str, confidence: str, observer: str = "jm-0") -> None:
+        fields: dict[str, Any] = {
+            "episode_id": episode.id,
+            "reason": reason,
+            "confidence": confidence,
+            "ended_at": after(episode, at),
+        }
+        made.append(death(len(made), **fields, observer=observer, observed_at=after(episode, 2)))
+
+    def came_back(
+        episode: EpisodeRecord, verdict: str, times: Sequence[float | None], of_job: dict[str, Any] | None = None
+    ) -> None:
+        """`times`: of the death, the leader, the tasks and the first checkpoint."""
+        dead, led, running, checkpointed = (after(episode, seconds) for seconds in times)
+        about = {"episode_id": episode.id, "verdict": verdict, "observed_at": after(episode, 30)}
+        stages = {"dead_at": dead, "opened_at": episode.opened_at, "led_at": led, "dispatcher_led_at": led}
+        fields: dict[str, Any] = {**about, **stages, "running_at": running, "checkpointed_at": checkpointed}
+        made.append(recovery(len(made), **fields))
+        if of_job is not None:
+            own = {"job_id": job, "name": "orders", "state": "RUNNING", "outcome": "running"}
+            made.append(recovery(len(made), **fields | own | of_job))
+
+    def restored(what: str, checkpoint: int | None, behind: int | None, again: float | None) -> dict[str, Any]:
+        names = ("restored_from", "checkpoint_id", "checkpoints_behind", "reprocessed_seconds")
+        return dict(zip(names, (what, checkpoint, behind, again), strict=True))
+
+    died(lost, None, "unknown", "none", "jm-1")
+    died(lost, -5.089, "oom_killed", "high")
+    died(drained, 1.302, "drained", "high")
+    died(killed, -5.2, "killed", "medium")
+    died(grown, -5.71, "oom_killed", "high")
+    died(restarted, None, "unknown", "none")
+    died(stopped, 0.4, "liveness_probe", "high")
+    came_back(lost, "unproven", (None, 0.226, None, None))
+    came_back(lost, "recovered", (-5.089, 0.226, 2.344, 3.02), restored("latest", 17, 0, 0.912))
+    came_back(drained, "recovered", (1.302, 0.566, 2.418, 3.387), restored("latest", 23, 0, 0.274))
+    came_back(killed, "degraded", (-5.2, 0.117, 2.206, 3.198), restored("older", 41, 2, 2.63))
+    came_back(grown, "lost", (-5.71, 10.318, 12.441, 13.402), restored("nothing", None, None, None))
+    came_back(restarted, "unproven", (None, 0.168, None, None))
+    came_back(stopped, "recovered", (0.4, 9.457, 11.602, 12.588), restored("latest", 9, 0, 0.731))
+    return made
 
 
 @pytest.mark.parametrize(

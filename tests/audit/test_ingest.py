@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
@@ -28,6 +29,7 @@ from tests.audit.spooling import (
     annotation,
     contention,
     coverage,
+    death,
     episode,
     evidence,
     ids,
@@ -35,6 +37,7 @@ from tests.audit.spooling import (
     instant,
     line,
     notification,
+    recovery,
     seal,
     transition,
 )
@@ -42,7 +45,11 @@ from tests.audit.spooling import (
 pytestmark = pytest.mark.spark
 
 NOTHING = dict.fromkeys(
-    ("transitions", "coverage", "contentions", "notifications", "episodes", "annotations", "evidence"), 0
+    (
+        *("transitions", "coverage", "contentions", "notifications", "episodes", "annotations", "evidence"),
+        *("deaths", "recoveries"),
+    ),
+    0,
 )
 Ingest = Callable[[], IngestResult]
 
@@ -75,11 +82,18 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
     "table:coverage",
     "table:annotations",
     "table:contentions",
+    "table:deaths",
+    "table:recoveries",
 )
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
-    """Seven types, two observers, one ingest; a second one finds nothing new."""
-    seal(spool, "jm-0", 1, [transition(1), coverage(1), transition(2)])
-    seal(spool, "jm-1", 1, [notification(1), contention(1), episode(1), annotation(1), evidence(1)])
+    """Nine types, two observers of which one is older, one ingest; a second one finds nothing new."""
+    seal(spool, "jm-0", 1, [replace(transition(1), schema=10), coverage(1), transition(2)])
+    seal(
+        spool,
+        "jm-1",
+        1,
+        [notification(1), contention(1), episode(1), annotation(1), evidence(1), death(1), recovery(1)],
+    )
     rows = dict.fromkeys(NOTHING, 1) | {"transitions": 2}
     assert ingested() == IngestResult(rows=rows, quarantined=0, files=2)
     assert ingested() == IngestResult(rows=NOTHING, quarantined=0, files=0)
@@ -89,6 +103,8 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
     assert ids_seen(spark, audit, "annotations") == ids([annotation(1)])
     assert ids_seen(spark, audit, "episodes") == ids([episode(1)])
     assert ids_seen(spark, audit, "evidence") == ids([evidence(1)])
+    assert ids_seen(spark, audit, "deaths") == ids([death(1)])
+    assert ids_seen(spark, audit, "recoveries") == ids([recovery(1)])
     assert ids_seen(spark, audit, "notifications") == ids([notification(1)])
 
 

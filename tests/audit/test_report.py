@@ -91,6 +91,7 @@ def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: Findings) ->
     assert shown["Alerts delivered"] == ("11 of 12", "1 given up")
     assert notices(quarter_found) == [
         "clicks has no leader at the end of this period: dispatcher, resource_manager, rest_server, 2 jobs, since 2025-11-30 20:00.",
+        "1 failover lost a job, or the state of one.",
         "1 more failover began and is in no figure of failovers: not over when the period ended, or the end was not recorded.",
     ]
 
@@ -110,6 +111,58 @@ def test_one_failover_is_one_row(quarter_found: Findings) -> None:
     (latest,) = (row for row in rows if row.at == "2025-11-23 17:30:00")
     assert (latest.moved, latest.parts) == ("jm-6:6123 → jm-8:6123", "3 components; 14 of 14 jobs")
     assert failover_list(quarter_found).query == ""
+    outcomes = [
+        f"death: {each.death}, recovery: {each.verdict}" if each.death else "" for _, each in reversed(happened())
+    ]
+    assert [row.outcome for row in rows] == outcomes
+
+
+def test_what_nobody_knows_is_no_reason_and_no_recovery(quarter_found: Findings) -> None:
+    """Each failover counts once, by the observer that knows most; what nobody knows has rows of its own."""
+    failovers = [each for _, each in happened()]
+
+    def median(reason: str | None) -> str:
+        bounds = sorted(each.down[1] for each in failovers if each.death == reason and each.down)
+        return seconds(bounds[(len(bounds) - 1) // 2])
+
+    deaths = Counter(each.death for each in failovers)
+    assert (deaths["oom_killed"], deaths["unknown"], deaths[None]) == (2, 1, 6)
+    assert table(quarter_found, "Failovers by the reason of the death") == [
+        *((reason, str(deaths[reason]), median(reason)) for reason in ("oom_killed", "drained", "killed", "unknown")),
+        ("not_observed", "6", median(None)),
+    ]
+    assert table(quarter_found, "Failovers by what came back") == [
+        *(("recovered", "2"), ("degraded", "1"), ("lost", "1"), ("unproven", "1"), ("not_assessed", "6")),
+    ]
+
+
+def test_the_slowest_recovery_shows_where_the_time_went(quarter_found: Findings) -> None:
+    """From the end of the process to the first checkpoint."""
+    cluster, slowest = max(happened(), key=lambda pair: pair[1].total or 0)
+    steps = (5, 5 + slowest.vacant, 5 + slowest.vacant, 7 + slowest.vacant, slowest.total)
+    rows = table(quarter_found, "Steps of the slowest recovery")
+    assert [after for _, after in rows] == [seconds(step) for step in steps]
+    (text,) = (card.text for card in cards(quarter_found) if card.title == "Slowest recovery")
+    assert (
+        text
+        == f"{cluster.id}, {minute(at(slowest.began))}: {slowest.cause}, recovery degraded. Times since the end of the process."
+    )
+
+
+def test_the_latest_failovers_without_a_note_are_listed(quarter_found: Findings) -> None:
+    """With the id that `annotate` takes; how many there are is said above."""
+    shown = failover_list(quarter_found)
+    expected = [(second(at(each.began)), short(of.id)) for of, each in reversed(happened()) if each.note is None]
+    assert [(row.at, row.cluster) for row in shown.unreviewed] == expected
+    assert shown.unreviewed_total == len(expected) == 10
+    assert f"<code>{shown.unreviewed[0].id[:8]}</code>" in render(quarter_found)
+
+
+def test_a_log_without_deaths_and_recoveries_has_no_pictures_of_them(quarter_found: Findings) -> None:
+    """That of an older sidecar: nothing was observed, which is no figure."""
+    (nobody,) = (row for reason, row in quarter_found.by_death.items() if reason == "not_observed")
+    older = replace(quarter_found, by_death={"not_observed": nobody}, by_verdict={"not_assessed": nobody}, slowest=None)
+    assert [card.title for card in cards(older)] == [card.title for card in cards(quarter_found)][:6]
 
 
 def test_what_moved_is_said_in_words(quarter_found: Findings) -> None:
@@ -236,14 +289,17 @@ def test_a_period_is_whole_days(
 
 
 def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSession, quarter_log: Path) -> None:
-    """Each scan of a table has a condition on its partitions."""
+    """Each scan of a table has a condition on its partitions; deaths and recoveries are few."""
     folder = audit_folder(quarter_session, str(quarter_log), "read")
     period = find_period(quarter_session, folder, Wanted(last=date(2025, 10, 1)))
     days = {"first": period.begin.date(), "last": period.end.date()}
     assert scans(quarter_session.sql(_CLUSTERS, args=days)) == 3
-    assert (
-        scans(_asked(quarter_session, period, _EPISODES)) == 2
+    read = partitions(
+        _asked(quarter_session, period, _EPISODES)
     )  # white box: the figures of failovers are made of this
+    by_dates = [table for table, conditions in read if by_date(conditions)]
+    assert sorted(by_dates) == ["annotations", "episodes", "episodes"]
+    assert sorted(table for table, conditions in read if not by_date(conditions)) == ["deaths", "recoveries"]
 
 
 @pytest.mark.parametrize(

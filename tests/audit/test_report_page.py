@@ -71,7 +71,7 @@ def test_dark_is_dark_and_paper_is_white(report: Path, page: Page) -> None:
 
 
 def test_on_paper_the_pictures_are_one_page(report: Path, page: Page) -> None:
-    """Not cut off at the side nor at the end, and the list of failovers begins on the next one."""
+    """Not cut off at the side nor at the end. Why processes ended, what came back and the list of failovers begin on the next one."""
     page.visit(report.as_uri(), 1280)
     assert len(re.findall(rb"/Type\s*/Page\b", page.printed())) == 2
     page.call("Emulation.setEmulatedMedia", media="print", features=[])
@@ -80,7 +80,7 @@ def test_on_paper_the_pictures_are_one_page(report: Path, page: Page) -> None:
     )
     right, bottom = page.value(
         "(([...all]) => ['right', 'bottom'].map(side => Math.max(...all.map(e => e.getBoundingClientRect()[side]))))"
-        "(document.querySelectorAll('.tile, .card:not(.list), .area'))"
+        "([...document.querySelectorAll('.tile, .card:not(.list), .area')].filter(e => !e.closest('.cards + .cards')))"
     )
     assert right <= _PAPER[0]
     assert bottom <= _PAPER[1]
@@ -100,14 +100,14 @@ def test_the_pictures_show_the_figures(report: Path, page: Page, quarter_found: 
     spans = page.value("[...document.querySelectorAll('rect.vacant > title')].map(t => t.textContent)")
     assert "no leader (dispatcher): 2025-11-30 20:00:00 to 2025-12-01 00:00:00" in spans
     assert not any("2025-11-26" in text for text in spans)  # thinner than a line
-    assert page.value("document.querySelectorAll('rect.unseen > title').length") == len(quarter_found.unobserved)
+    assert page.value("document.querySelectorAll('.wide rect.unseen > title').length") == len(quarter_found.unobserved)
 
 
 def test_each_picture_has_a_name_and_a_table(report: Path, page: Page, quarter_found: Findings) -> None:
     """The table opens with the keyboard, because it is a `details`; its first column is a heading."""
     page.visit(report.as_uri(), 1280)
     drawn = [card.title for card in cards(quarter_found) if card.picture is not None]
-    assert len(drawn) == 6
+    assert len(drawn) == 9
     assert page.value("[...document.querySelectorAll('.area')].every(s => s.role === 'img' && s.ariaLabel)")
     assert page.value(
         "[...document.querySelectorAll('.card')].filter(c => c.querySelector('.area')).every(c => c.querySelector('details th[scope=row]'))"

@@ -9,11 +9,22 @@ from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringTy
 from sidecar.audit.log.schema import BASE_VIEWS, RECORDS, any_record, spark_type, table_of
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord, PositionRecord
-from tests.audit.spooling import annotation, contention, coverage, episode, evidence, line, notification, transition
+from tests.audit.spooling import (
+    annotation,
+    contention,
+    coverage,
+    death,
+    episode,
+    evidence,
+    line,
+    notification,
+    recovery,
+    transition,
+)
 
 WRITTEN: list[AnyRecord] = [
     *(transition(1), coverage(1), contention(1), notification(1), episode(1), annotation(1)),
-    evidence(1),
+    *(evidence(1), death(1), recovery(1)),
 ]
 
 
@@ -24,7 +35,7 @@ def test_every_type_of_record_has_a_table_and_a_view() -> None:
     assert {table_of(tag) for tag in RECORDS} == set(BASE_VIEWS) - {"quarantine"}
     assert set(BASE_VIEWS) == {
         *("transitions", "episodes", "notifications", "evidence", "coverage", "annotations"),
-        *("contentions", "quarantine"),
+        *("contentions", "deaths", "recoveries", "quarantine"),
     }
 
 

@@ -31,6 +31,8 @@ from sidecar.audit.views.definition import create, define, definition
 
 _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
 """What the answers are made of, in order: about the dates that are not closed (`closed_tables`), or all if none is."""
+_OUTCOMES: Final = ("_best_deaths", "_best_recoveries")
+"""Of several observers of one failover, those that know most: of all dates."""
 _CLOSED: Final = {
     "_closed_leadership": "leadership",
     "_closed_failovers": "failovers",
@@ -53,12 +55,12 @@ def register_views(
     or all, with comments.
 
     Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. The leadership since then is computed
-    whenever it is read or, with `recent`, kept there. Spark takes most of a second for all nineteen; a query needs about three. Raises
+    whenever it is read or, with `recent`, kept there. Spark takes most of a second for all of them; a query needs about three. Raises
     AuditError when there is no audit log.
     """
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
-        wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *ANSWERS} if named is None else _with_dependencies(named)
+        wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *_OUTCOMES, *ANSWERS} if named is None else _with_dependencies(named)
         shown = wanted if named is None else {*named} if commented else set[str]()
 
         def register() -> None:
@@ -89,14 +91,14 @@ def _register(
         read_carry(spark, folder, manifest, manifest.last).createOrReplaceTempView("_carry")
     for name in filter(wanted.__contains__, _CLOSED):
         read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
-    for name in filter(wanted.__contains__, (*_TERMS, *ANSWERS)):
+    for name in filter(wanted.__contains__, (*_TERMS, *_OUTCOMES, *ANSWERS)):
         if name == "_stretches" and recent is not None:
             fold = partial(spark.sql, definition(name, manifest.begin))
             rows = recent.rows(spark, manifest.begin, (*SOURCES.values(), "_carry"), fold)
             rows.createOrReplaceTempView(name)
         elif name != "sight":
             define(spark, name, manifest.begin, commented=name in commented and name in ANSWERS)
-    for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS):
+    for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS, *_OUTCOMES):
         if name.startswith("_"):
             _drop(spark, name)
 
@@ -129,7 +131,7 @@ def leadership_reads(named: Collection[str]) -> int:
 def _with_dependencies(named: Collection[str]) -> set[str]:
     """These views, and those that they query."""
     wanted = {*named}
-    for name in (*reversed(ANSWERS), *reversed(_TERMS)):
+    for name in (*reversed(ANSWERS), *_OUTCOMES, *reversed(_TERMS)):
         if name == "sight" and name in wanted:
             wanted.add("coverage")  # of all dates
         elif name in wanted:
@@ -156,7 +158,8 @@ def views_script(spark: SparkSession, audit: str) -> str:
     statements += [_empty_statement(name, with_event_date(CLOSED_TABLES[table])) for name, table in _CLOSED.items()]
     rest = (name for name in ANSWERS if name not in _TERMS)
     statements += [
-        f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}" for name in (*_TERMS, *rest)
+        f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}"
+        for name in (*_TERMS, *_OUTCOMES, *rest)
     ]
     return "".join(f"{statement};\n" for statement in statements)
 

@@ -84,12 +84,12 @@ class QuarantinedLine(Struct, kw_only=True):
 
 QUARANTINE: Final = struct_type(QuarantinedLine)
 
-_UNCOUNTABLE: Final = {"coverage", "evidence"}
+_PLURALS: Final = {"coverage": "coverage", "evidence": "evidence", "recovery": "recoveries"}
 
 
 def table_of(record_type: str) -> str:
     """The name of the table and of the view with the records of a type."""
-    return record_type if record_type in _UNCOUNTABLE else f"{record_type}s"
+    return _PLURALS.get(record_type, f"{record_type}s")
 
 
 BASE_VIEWS: Final[dict[str, StructType]] = {

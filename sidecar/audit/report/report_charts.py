@@ -164,6 +164,21 @@ def rows(title: str, counts: Mapping[str, Sequence[Series]]) -> Markup:
     return element("div", _svg(title, len(counts) * _CAUSE, area), class_="plot")
 
 
+def steps(title: str, ends: Mapping[str, float], written: Callable[[float], str]) -> Markup:
+    """A horizontal bar for each step, which begins where the one before ended. `written` is the text of a time since the beginning."""
+    longest, left, area = max(ends.values()) or 1.0, 0.0, list[Markup]()
+    for number, (name, end) in enumerate(ends.items()):
+        y = number * _CAUSE + 15
+        area.append(element("text", name, class_="name", x=0, y=y - 4))
+        area.append(element("text", written(end), class_="name", x="100%", y=y - 4, text_anchor="end"))
+        area.append(element("rect", class_="track", x=0, y=y, width="100%", height=8))
+        width = _part(max((end - left) / longest, 0.002))  # A very short step stays visible.
+        said = element("title", f"{name}: after {written(end)}")
+        area.append(element("rect", said, class_="vacant", x=_part(left / longest), y=y, width=width, height=8))
+        left = max(left, end)
+    return element("div", _svg(title, len(ends) * _CAUSE, area), class_="plot")
+
+
 def swatch(look: str, *, mark: bool = False) -> Markup:
     """The colour of a key."""
     shape = (

@@ -1,6 +1,7 @@
 """The report's figures: a bounded number, computed in Spark, however long the log is.
 
-Every query is bounded by the period, so that Spark reads only its partitions; but a notification without an outcome may be of any date.
+Every query is bounded by the period, so that Spark reads only its partitions; but a notification without an outcome may be of any date, and
+so may a death and a recovery: they are few.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ VIEWS: Final = frozenset(
         "episodes",
         "annotations",
         "failovers",
+        "recovery_time",
         "leadership",
         "unobserved",
         "availability",
@@ -37,6 +39,12 @@ SLOTS: Final = 120
 """Failovers of one cluster are one mark if they are as close to each other as this part of the period."""
 LIST_ROWS: Final = 100
 """The maximum number of failovers in the list."""
+UNREVIEWED_ROWS: Final = 10
+"""The maximum number of failovers in the list of those without a note."""
+NOT_OBSERVED: Final = "not_observed"
+"""No observer recorded that the process ended."""
+NOT_ASSESSED: Final = "not_assessed"
+"""No observer assessed whether everything came back."""
 EDGES: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Limits of the histograms, in seconds."""
 
@@ -72,6 +80,14 @@ class Findings(Struct, frozen=True):
     """By the number of the bar's day."""
     by_cause: Mapping[str, Row]
     by_cluster: Mapping[str, Row]
+    by_death: Mapping[str, Row]
+    """By why the leader's process ended; NOT_OBSERVED."""
+    by_verdict: Mapping[str, Row]
+    """By whether everything came back; NOT_ASSESSED."""
+    slowest: Row | None
+    """The failover after which it took longest until all jobs ran again."""
+    unreviewed: Sequence[Row]
+    """The latest failovers without a note."""
     vacancies: Mapping[int | None, int]
     """The number of failovers by the place of `vacant_seconds` among EDGES. None: unknown."""
     downtimes: Mapping[int | None, int]
@@ -127,6 +143,10 @@ def _find(session: SparkSession, period: Period) -> Findings:
         by_day={row.day: row for row in failovers if row.of == "day" and row.n},
         by_cause={row.cause: row for row in failovers if row.of == "cause"},
         by_cluster=by_cluster,
+        by_death={row.death: row for row in failovers if row.of == "death" and row.n},
+        by_verdict={row.verdict: row for row in failovers if row.of == "verdict" and row.n},
+        slowest=next(iter(ask(_SLOWEST)), None),
+        unreviewed=ask(_UNREVIEWED),
         vacancies={row.vacant_place: row.n for row in failovers if row.of == "vacant" and row.n},
         downtimes={row.down_place: row.n for row in failovers if row.of == "down" and row.n},
         latest=ask(_LATEST),
@@ -170,20 +190,25 @@ def _place(seconds: str) -> str:
 # The conditions on dates are whole days: an episode belongs to the day on which it was recorded, right after it was over.
 _EPISODES: Final = f"""
     SELECT episodes.*, failovers > 0 AS is_failover, coalesce(noted_planned, planned) AS meant, note, author,
-      datediff(event_date, :first) AS day, {_place("vacant_seconds")} AS vacant_place, {_place("downtime_seconds_at_most")} AS down_place
+      recovery_time.* EXCEPT (episode_id), coalesce(death_reason, '{NOT_OBSERVED}') AS death,
+      coalesce(recovery_verdict, '{NOT_ASSESSED}') AS verdict, datediff(event_date, :first) AS day,
+      {_place("vacant_seconds")} AS vacant_place, {_place("downtime_seconds_at_most")} AS down_place
     FROM episodes LEFT JOIN (
       SELECT
         episode_id, max_by(reason, observed_at) AS note, max_by(author, observed_at) AS author, bool_or(planned) AS noted_planned
       FROM annotations WHERE event_date >= :first GROUP BY episode_id
     ) ON episode_id = id
+    LEFT JOIN (SELECT * EXCEPT (cluster_id, opened_at, cause, event_date) FROM recovery_time WHERE event_date BETWEEN :first AND :last)
+      AS recovery_time ON recovery_time.episode_id = id
     WHERE event_date BETWEEN :first AND :last AND {{chosen}}"""  # noqa: S608  our own text, here and below
 _FAILOVERS: Final = """
     SELECT
       CASE
         WHEN grouping(day) = 0 THEN 'day' WHEN grouping(cause) = 0 THEN 'cause' WHEN grouping(cluster_id) = 0 THEN 'cluster'
+        WHEN grouping(death) = 0 THEN 'death' WHEN grouping(verdict) = 0 THEN 'verdict'
         WHEN grouping(vacant_place) = 0 THEN 'vacant' WHEN grouping(down_place) = 0 THEN 'down' ELSE 'all'
       END AS of,
-      day, cause, cluster_id, vacant_place, down_place,
+      day, cause, cluster_id, death, verdict, vacant_place, down_place,
       count_if(is_failover) AS n, count_if(NOT is_failover) AS others,
       count_if(is_failover AND meant) AS planned, count_if(is_failover AND NOT meant) AS unplanned,
       count_if(is_failover AND vacant_seconds IS NULL) AS without_vacant,
@@ -194,15 +219,21 @@ _FAILOVERS: Final = """
       count_if(is_failover AND downtime_seconds_at_least IS NULL) AS without_down,
       count_if(is_failover AND downtime_seconds_at_most IS NULL) AS without_down_bound,
       sum(downtime_seconds_at_least) FILTER (WHERE is_failover) AS down_total_at_least,
-      sum(downtime_seconds_at_most) FILTER (WHERE is_failover) AS down_total_at_most
+      sum(downtime_seconds_at_most) FILTER (WHERE is_failover) AS down_total_at_most,
+      approx_percentile(downtime_seconds_at_most, 0.5, 10000) FILTER (WHERE is_failover) AS down_median_at_most,
+      count_if(is_failover AND note IS NULL) AS unreviewed
     FROM report_episodes
-    GROUP BY GROUPING SETS ((day), (cause), (cluster_id), (vacant_place), (down_place), ())"""
+    GROUP BY GROUPING SETS ((day), (cause), (cluster_id), (death), (verdict), (vacant_place), (down_place), ())"""
 _NO_EPISODE: Final = Row(
     n=0, others=0, planned=0, unplanned=0, without_vacant=0, vacant_total=None, vacant_median=None, vacant_longest=None,
-    without_down=0, without_down_bound=0, down_total_at_least=None, down_total_at_most=None,
+    without_down=0, without_down_bound=0, down_total_at_least=None, down_total_at_most=None, down_median_at_most=None, unreviewed=0,
 )  # fmt: skip
 """The total where there is no episode: of no rows, Spark makes no grouping set."""
 _LATEST: Final = f"SELECT * FROM report_episodes WHERE is_failover ORDER BY opened_at DESC, id LIMIT {LIST_ROWS}"  # noqa: S608
+_UNREVIEWED: Final = f"SELECT * FROM report_episodes WHERE is_failover AND note IS NULL ORDER BY opened_at DESC, id LIMIT {UNREVIEWED_ROWS}"  # noqa: S608
+_SLOWEST: Final = (
+    "SELECT * FROM report_episodes WHERE total_seconds IS NOT NULL ORDER BY total_seconds DESC, id LIMIT 1"
+)
 _MARKS: Final = f"""
     SELECT
       cluster_id, count(*) AS n, count_if(meant) AS planned, count_if(NOT meant) AS unplanned, min(opened_at) AS at,

@@ -93,6 +93,8 @@ def notices(found: Findings) -> list[str]:
         texts.append(f"{short(cluster_id)} has no leader at the end of this period: {what}, since {since}.")
     if len(texts) > LANES:
         texts[LANES:] = [f"Nor have {len(texts) - LANES} more clusters."]
+    if lost := found.by_verdict.get("lost"):
+        texts.append(f"{counted(lost.n, 'failover')} lost a job, or the state of one.")
     if unrecorded := sum(row.unrecorded for row in found.changes.values()):
         texts.append(
             f"{counted(unrecorded, 'more failover')} began and {'is' if unrecorded == 1 else 'are'} in no figure of failovers:"

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sidecar.audit.report.report_data import Findings
 from sidecar.audit.report.report_period import Period, utc
-from sidecar.audit.report.report_text import between, moved, parts, planned, second, short
+from sidecar.audit.report.report_text import between, moved, outcome, parts, planned, second, short
 from sidecar.core.sanitize import clean
 
 
@@ -21,10 +21,22 @@ class ListedFailover(Struct, frozen=True):
     parts: str
     cause: str
     planned: str
+    outcome: str
+    """Why the process ended and what came back; empty: nobody recorded it."""
     note: str
     """Of an operator; empty: none."""
     vacant: str
     down: str
+
+
+class UnreviewedFailover(Struct, frozen=True):
+    """One failover without a note, as texts."""
+
+    id: str
+    at: str
+    cluster: str
+    cause: str
+    outcome: str
 
 
 class FailoverList(Struct, frozen=True):
@@ -34,12 +46,20 @@ class FailoverList(Struct, frozen=True):
     total: int
     query: str
     """The command that prints all of them, if they are more than these."""
+    unreviewed: Sequence[UnreviewedFailover]
+    """The latest without a note."""
+    unreviewed_total: int
 
 
 def failover_list(found: Findings) -> FailoverList:
     """The list, cut after the latest LIST_ROWS."""
     rows = [_row(row) for row in found.latest]
-    return FailoverList(rows, found.total.n, _command(found.period) if found.total.n > len(rows) else "")
+    unreviewed = [
+        UnreviewedFailover(row.id, second(utc(row.opened_at)), short(row.cluster_id), short(row.cause), outcome(row))
+        for row in found.unreviewed
+    ]
+    command = _command(found.period) if found.total.n > len(rows) else ""
+    return FailoverList(rows, found.total.n, command, unreviewed, found.total.unreviewed)
 
 
 def _row(row: Any) -> ListedFailover:
@@ -51,6 +71,7 @@ def _row(row: Any) -> ListedFailover:
         parts=parts(row),
         cause=f"{short(row.cause)} ({short(row.confidence)})",
         planned=planned(row.meant, noted=not row.planned),
+        outcome=outcome(row),
         note=f"{clean(row.note)}{author}" if row.note else "",
         vacant=between(row.vacant_seconds, row.vacant_seconds),
         down=between(row.downtime_seconds_at_least, row.downtime_seconds_at_most),

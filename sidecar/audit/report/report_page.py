@@ -11,6 +11,7 @@ from sidecar.audit.report.report_charts import Series
 from sidecar.audit.report.report_clusters import clusters
 from sidecar.audit.report.report_data import EDGES, Findings, Sums
 from sidecar.audit.report.report_figures import together
+from sidecar.audit.report.report_outcomes import outcomes
 from sidecar.audit.report.report_text import counted, percent, second, seconds, short
 
 _CAUSES: Final = 8
@@ -19,7 +20,8 @@ _CAUSES: Final = 8
 
 def cards(found: Findings) -> list[Card]:
     """The pictures, in the order of the page."""
-    return [card(found) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
+    pictures = [card(found) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
+    return pictures + outcomes(found)
 
 
 _MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in MEANT)

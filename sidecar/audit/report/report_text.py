@@ -93,6 +93,12 @@ def parts(episode: Row) -> str:
     return clean("; ".join(text for text in texts if text))
 
 
+def outcome(episode: Row) -> str:
+    """Why the process ended and what came back, as far as somebody recorded it."""
+    known = (("death", episode.death_reason), ("recovery", episode.recovery_verdict))
+    return ", ".join(f"{name}: {short(text)}" for name, text in known if text)
+
+
 def planned(meant: bool | None, *, noted: bool = False) -> str:
     """Whether a failover was meant to happen."""
     if meant is None:

@@ -16,25 +16,26 @@
 -- * unobserved: The unobserved part of all time, from 0 to 1. Null: no coverage is recorded.
 -- * alerts_delivered: Notifications that were delivered.
 -- * alerts_given_up: Notifications that were given up.
+-- * unreviewed: Failovers that nobody has annotated: the rows of `unreviewed`.
 WITH figures AS (
   SELECT
     cluster_id, trunc(day, 'WEEK') AS week, led_seconds, vacant_seconds, unobserved_seconds,
     CAST(NULL AS STRUCT<vacant: DOUBLE, down_at_least: DOUBLE, down_at_most: DOUBLE>) AS change, 0L AS episodes, 0L AS delivered,
-    0L AS gave_up
+    0L AS gave_up, 0L AS unreviewed
   FROM availability
   UNION ALL
   SELECT
     cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D,
-    struct(vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most), 0L, 0L, 0L
+    struct(vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most), 0L, 0L, 0L, 0L
   FROM failovers
   UNION ALL
-  SELECT cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, 1L, 0L, 0L
-  FROM episodes
+  SELECT cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, 1L, 0L, 0L, CASE WHEN noted IS NULL THEN 1L ELSE 0L END
+  FROM episodes LEFT JOIN (SELECT episode_id AS noted FROM annotations GROUP BY episode_id) ON noted = id
   WHERE failovers > 0
   UNION ALL
   SELECT
     cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, 0L,
-    CASE WHEN outcome = 'delivered' THEN 1L ELSE 0L END, CASE WHEN outcome = 'gave_up' THEN 1L ELSE 0L END
+    CASE WHEN outcome = 'delivered' THEN 1L ELSE 0L END, CASE WHEN outcome = 'gave_up' THEN 1L ELSE 0L END, 0L
   FROM alert_deliveries
   WHERE event_date IS NOT NULL
 )
@@ -53,6 +54,7 @@ SELECT
   sum(led_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds), 0) AS availability,
   sum(unobserved_seconds) / nullif(sum(led_seconds) + sum(vacant_seconds) + sum(unobserved_seconds), 0) AS unobserved,
   sum(delivered) AS alerts_delivered,
-  sum(gave_up) AS alerts_given_up
+  sum(gave_up) AS alerts_given_up,
+  sum(unreviewed) AS unreviewed
 FROM figures
 GROUP BY week, cluster_id
