@@ -11,6 +11,7 @@ from sidecar.core.alerting.silences import Documents, Silence, Silences
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
+from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, View
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
@@ -18,6 +19,7 @@ from sidecar.core.evidence import Capture
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
+from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
 from sidecar.core.state import State
 
@@ -36,6 +38,11 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "pod": (tuple[str, str], Pod),
     "operated": (str, Operated),
     "disruption": (tuple[str, str], Disruption),
+    "picture": (str, Picture),
+    "recovery": (str, Assessment),
+    "recovering": (tuple[str, str], JobAfter),
+    "assessed": (str, Assessed),
+    "job_fault": (tuple[str, str], JobFault),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -82,6 +89,16 @@ def changes(before: State, after: State) -> Iterator[Row]:
             yield from _diff("operated", _one(name, old and old.operated), _one(name, new and new.operated))
             disruptions = old.disruptions if old else {}, new.disruptions if new else {}
             yield from _diff("disruption", *disruptions, prefix=name)
+            yield from _recovery(name, old, new)
+
+
+def _recovery(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
+    """The rows of what is compared after a failover."""
+    yield from _diff("picture", _one(name, old and old.picture_kept), _one(name, new and new.picture_kept))
+    yield from _diff("recovery", _one(name, old and old.recovery), _one(name, new and new.recovery))
+    yield from _diff("recovering", old.recovering if old else {}, new.recovering if new else {}, prefix=name)
+    yield from _diff("assessed", _one(name, old and old.assessed), _one(name, new and new.assessed))
+    yield from _diff("job_fault", old.job_faults if old else {}, new.job_faults if new else {}, prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -111,6 +128,12 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             pods={host: pod for (cluster, host), pod in found["pod"].items() if cluster == name},
             operated=found["operated"].get(name),
             disruptions={uid: each for (cluster, uid), each in found["disruption"].items() if cluster == name},
+            picture=found["picture"].get(name),
+            picture_kept=found["picture"].get(name),
+            recovery=found["recovery"].get(name),
+            recovering={job: each for (cluster, job), each in found["recovering"].items() if cluster == name},
+            assessed=found["assessed"].get(name),
+            job_faults={job: each for (cluster, job), each in found["job_fault"].items() if cluster == name},
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

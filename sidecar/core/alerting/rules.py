@@ -15,6 +15,7 @@ from sidecar.core.alerting.new_alert import new_alert, place_of
 from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
+from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.episodes import LOOK_BACK, Episode, has_part
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.transitions import Transition
@@ -32,7 +33,7 @@ MOST_FAILOVERS: Final = 1000
 def react(
     alerts: Alerts,
     policy: Policy,
-    happened: AnyRecord | Transition,
+    happened: AnyRecord | Happened,
     cluster: ClusterState,
     at: Moment,
     quarantine: Quarantine = STRICT,

@@ -1,11 +1,446 @@
-"""Whether everything came back after a failover: jobs, their state and the TaskManagers, compared with the last picture before it."""
+"""Whether everything came back after a failover: jobs, their state and the TaskManagers, compared with the last picture before it.
 
-from sidecar.core.cluster.draft import ClusterStep
+The assessment begins when an episode opens, and outlives it. It ends when all is proven, when the patience is over, or with the next
+failover. `recovery_judge` decides what is proven. See docs/recovery.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import plans
+from sidecar.core.cluster.causes import is_planned
+from sidecar.core.cluster.draft import ClusterStep, Happened
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.plans import Plan
+from sidecar.core.cluster.recovery_judge import JobCase, Judgement, Origin, Outcome, judgement, task_managers
+from sidecar.core.cluster.recovery_records import recovery_rows
+from sidecar.core.cluster.recovery_state import (
+    KEPT,
+    MOST_ROWS,
+    Assessed,
+    Assessment,
+    BadRestore,
+    Fault,
+    JobAfter,
+    JobFault,
+)
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.policy.policy import Policy
+from sidecar.core.pictures import ENDED, Checkpoints, Job, Picture
+from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.records import Recovery
+from sidecar.core.sanitize import clean
+
+LISTED_FOR: Final = 30 * SECOND
+"""How long the new leader must have led, and listed its jobs, until one that it does not list is missing."""
+LISTED_TIMES: Final = 3
+KEPT_EVERY: Final = 60 * SECOND
+"""How old the picture in the journal may be, if its jobs are the same."""
+CONTRADICTED: Final = 60 * SECOND
+"""How long a picture is kept that has jobs which newer ones lack, though Flink's store still has them: those may be of a leader that has
+just been elected."""
+_DISPATCHER: Final = ComponentId(Component.DISPATCHER)
 
 
-def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation: PictureTaken) -> ClusterStep:  # noqa: ARG001  not decided yet
+def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation: PictureTaken) -> ClusterStep:
     """The cluster after `observation`, and what is to be recorded of it."""
-    return cluster, []
+    picture, assessment = observation.picture, cluster.recovery
+    if picture is None or Source.FLINK_REST not in policy.evidence:
+        return cluster, []
+    if assessment is None:
+        if cluster.episode:  # its assessment begins with the next tick, or there was no picture before it
+            return cluster, []
+        return _heard(_remembered(cluster, picture), picture), []
+    cluster = _led(cluster, assessment)
+    assessment = cluster.recovery
+    assert assessment  # noqa: S101  as before
+    led_at, before = assessment.led_at, cluster.picture
+    if led_at is None or before is None or picture.at < led_at.wall:
+        return cluster, []
+    cluster = _compared(cluster, assessment, before, picture)
+    return _judged(policy, cluster_id, cluster, observation.at)
+
+
+def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
+    """The cluster when time has passed: an assessment begins, or is over."""
+    cluster = _without_old_faults(cluster, now)
+    if Source.FLINK_REST not in policy.evidence:
+        return (replace(cluster, recovery=None, recovering={}) if cluster.recovery else cluster), []
+    happened: list[Happened] = []
+    episode = cluster.episode
+    if cluster.recovery and episode and episode.id != cluster.recovery.episode_id:
+        cluster, happened = _ended(policy, cluster_id, cluster, now)
+    if cluster.recovery is None:
+        if episode and cluster.picture and (cluster.assessed is None or cluster.assessed.episode_id != episode.id):
+            cluster = _begun(cluster, episode)
+        return cluster, happened
+    if plans.is_unwanted(cluster.operated):
+        return replace(cluster, recovery=None, recovering={}), happened
+    cluster = _led(cluster, cluster.recovery)
+    led_at = cluster.recovery.led_at if cluster.recovery else None
+    if led_at and now.steady - led_at.steady >= policy.recovery_patience:
+        cluster, more = _judged(policy, cluster_id, cluster, now)
+        happened += more
+    return cluster, happened
+
+
+def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
+    """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed."""
+    if cluster.recovery is None:
+        return None
+    jobs = cluster.recovering.values()
+    return tuple(after.id for after in jobs if after.checkpointed_at is None and after.state not in ENDED)
+
+
+def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | None:
+    """What is known now of the recovery that is assessed. None: none is."""
+    assessment, before = cluster.recovery, cluster.picture
+    if assessment is None or before is None:
+        return None
+    led_for = now.steady - assessment.led_at.steady if assessment.led_at else None
+    return judgement(
+        _cases(cluster, assessment, before, led_for),
+        before.jobs_beyond,
+        task_managers(before.task_managers, assessment.task_managers, led_for),
+        answered=assessment.first_at is not None,
+        patience_over=led_for is not None and led_for >= policy.recovery_patience,
+    )
+
+
+def current_rows(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[Recovery, ...]:
+    """What would be recorded if the assessment in progress ended now; of the last one if none is."""
+    found, assessment = judged(policy, cluster, now), cluster.recovery
+    if found is None or assessment is None:
+        return cluster.assessed.rows if cluster.assessed else ()
+    return recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
+
+
+def dead_at(cluster: ClusterState, assessment: Assessment) -> int | None:  # noqa: ARG001  not known yet
+    """When the leader of before ended (wall microseconds). None: not known."""
+    return None
+
+
+def waiting(cluster: ClusterState) -> dict[str, str]:
+    """The jobs that were not seen running since the cluster has a leader again, and their names by id. Not those that are missing."""
+    assessment, before = cluster.recovery, cluster.picture
+    if assessment is None or before is None:
+        return dict(cluster.assessed.waiting) if cluster.assessed else {}
+    if assessment.led_at is None or assessment.left_out:
+        return {}
+    faults = cluster.job_faults
+    return {
+        job.id: job.name
+        for job in before.jobs
+        if job.state not in ENDED
+        and job.id not in faults
+        and ((after := cluster.recovering.get(job.id)) is None or not (after.running_at or after.state in ENDED))
+    }
+
+
+# -- the picture of before ---------------------------------------------------------------------------------------------
+
+
+def _remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
+    """The cluster with its last good picture."""
+    before = cluster.picture
+    if before and picture.at <= before.at:
+        return cluster
+    if before and picture.at - before.at < CONTRADICTED:
+        listed = {job.id for job in picture.jobs}
+        stored = frozenset[str]().union(*cluster.jobs.values())
+        if any(job.id in stored and job.id not in listed for job in before.jobs if job.state not in ENDED):
+            return cluster
+    picture = merged(before, picture)
+    kept = cluster.picture_kept
+    is_old = kept is None or picture.at - kept.at >= KEPT_EVERY or _states(kept) != _states(picture)
+    return replace(cluster, picture=picture, picture_kept=picture if is_old else kept)
+
+
+def merged(before: Picture | None, picture: Picture) -> Picture:
+    """The picture, with what an earlier one knew of checkpoints."""
+    known = {job.id: job for job in before.jobs} if before else {}
+    jobs = tuple(
+        replace(job, checkpoints=_checkpoints(earlier.checkpoints, job.checkpoints))
+        if (earlier := known.get(job.id))
+        else job
+        for job in picture.jobs
+    )
+    return replace(picture, jobs=jobs)
+
+
+def _checkpoints(before: Checkpoints | None, now: Checkpoints | None) -> Checkpoints | None:
+    """A JobMaster that has just begun knows no completed one. Where ids went back, nothing is known."""
+    if before is None or now is None:
+        return now or before
+    if before.latest is None or now.read_at <= before.read_at:
+        return max(before, now, key=lambda each: each.read_at)
+    if now.latest is None:
+        went_back = now.restored is not None and not now.restored.is_savepoint and now.restored.id < before.latest.id
+        return None if went_back else replace(now, completed=before.completed)
+    return None if now.latest.id < before.latest.id else now
+
+
+def _states(picture: Picture) -> set[tuple[str, str]]:
+    return {(job.id, job.state) for job in picture.jobs}
+
+
+# -- the assessment ----------------------------------------------------------------------------------------------------
+
+
+def _begun(cluster: ClusterState, episode: Episode) -> ClusterState:
+    plan = episode.facts.intent.plan if episode.facts.intent else None
+    assessment = Assessment(
+        episode.id,
+        episode.opened_at,
+        episode.before.session_id,
+        left_out=plan is not None and plan is not Plan.ROLLBACK,
+    )
+    return replace(cluster, recovery=assessment, recovering={}, picture_kept=cluster.picture)
+
+
+def _led(cluster: ClusterState, assessment: Assessment) -> ClusterState:
+    """The cluster, whose assessment knows since when it is led, and by whom."""
+    own = [cluster.components[component] for component in CLUSTER_COMPONENTS]
+    dispatcher = cluster.components[_DISPATCHER]
+    episode = cluster.episode
+    if episode and episode.id == assessment.episode_id and is_planned(episode.facts) and not assessment.left_out:
+        is_rollback = episode.facts.intent is not None and episode.facts.intent.plan is Plan.ROLLBACK
+        assessment = replace(assessment, left_out=not is_rollback)
+    if episode and isinstance(dispatcher.leadership, Held) and all(isinstance(known.leadership, Held) for known in own):
+        session, led_at = dispatcher.leadership.leader.session_id, max(known.since for known in own)
+        if session != assessment.session_id:
+            assessment = Assessment(
+                *(assessment.episode_id, assessment.opened_at, assessment.left_session, assessment.left_out),
+                *(session, led_at, dispatcher.since),
+            )
+            return replace(cluster, recovery=assessment, recovering={})
+        if assessment.led_at and led_at > assessment.led_at:
+            assessment = replace(assessment, led_at=led_at)
+    return cluster if assessment is cluster.recovery else replace(cluster, recovery=assessment)
+
+
+def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, picture: Picture) -> ClusterState:
+    """The cluster after a picture by the new leader."""
+    assert assessment.led_at  # noqa: S101  the caller checked
+    pairs = matched(before.jobs, picture.jobs)
+    recovering = dict(cluster.recovering)
+    for job_id, job in pairs.items():
+        known = cluster.recovering.get(job_id)
+        job_after = _job_after(known, job, picture.at, assessment.led_at.wall)
+        recovering[job_id] = known if known is not None and known == job_after else job_after
+    for job_id in recovering.keys() - pairs.keys():
+        del recovering[job_id]
+    stored = frozenset[str]().union(*cluster.jobs.values())
+    running = sum(1 for job in picture.jobs if job.state not in ENDED)
+    applications = sum(1 for _, state in picture.applications or () if state not in ENDED)
+    known_at = assessment.first_at or picture.at
+    after = replace(
+        assessment,
+        pictures=min(assessment.pictures + (picture.jobs_beyond == 0), LISTED_TIMES),
+        first_at=known_at,
+        task_managers=assessment.task_managers if picture.task_managers is None else picture.task_managers,
+        starting=applications > running,
+        anew=any(job.id != job_id for job_id, job in pairs.items()),
+        foreign=bool(before.jobs and picture.jobs and not pairs and stored.isdisjoint(job.id for job in picture.jobs)),
+    )
+    return replace(
+        cluster,
+        recovery=assessment if after == assessment else after,
+        recovering=cluster.recovering if recovering == cluster.recovering else recovering,
+        picture_now=merged(cluster.picture_now or before, picture),
+    )
+
+
+def matched(before: Iterable[Job], now: Sequence[Job]) -> dict[str, Job]:
+    """The jobs of now by the ids that they had before: the same job, or the first one of that name with an id that was not there before."""
+    before = [*before]
+    by_id = {job.id: job for job in now}
+    pairs = {job.id: by_id[job.id] for job in before if job.id in by_id}
+    others: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in sorted(now, key=lambda each: each.started_at, reverse=True):
+        if job.id not in pairs:
+            others[job.name].append(job)
+    for job in sorted(before, key=lambda each: each.started_at):
+        if job.id not in pairs and job.state not in ENDED and others[job.name]:
+            pairs[job.id] = others[job.name].pop()
+    return pairs
+
+
+def _job_after(known: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfter:
+    """What is known of a job after it was listed at `at`."""
+    if known is None or known.started_at != job.started_at or known.id != job.id:
+        known = JobAfter(job.id, job.state, job.started_at)
+    known = replace(
+        known,
+        state=job.state,
+        tasks=(job.running_tasks, job.total_tasks),
+        running_at=known.running_at or (at if job.is_running else None),
+        restarts=known.restarts if job.restarts is None else job.restarts,
+    )
+    read = job.checkpoints
+    if read is None or read.read_at < led_at:  # carried over from before
+        return known
+    restored = known.restored or read.restored
+    first = [done.ended_at for done in read.completed if restored is None or done.id > restored.id]
+    is_confirmed = known.read_at and known.running_at and known.read_at > known.running_at
+    return replace(
+        known,
+        read_at=known.read_at if is_confirmed else read.read_at,
+        enabled=read.enabled,
+        restored=restored,
+        first_id=known.first_id if known.first_id is not None else read.first_id,
+        checkpointed_at=known.checkpointed_at or min(first, default=None),
+    )
+
+
+def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_for: int | None) -> list[JobCase]:
+    stored = frozenset[str]().union(*cluster.jobs.values())
+    died = dead_at(cluster, assessment)
+    complete = assessment.pictures >= LISTED_TIMES and led_for is not None and led_for >= LISTED_FOR
+    return [
+        JobCase(
+            job,
+            cluster.recovering.get(job.id),
+            same_leader=assessment.session_id == assessment.left_session,
+            complete=complete,
+            stored=job.id in stored or not cluster.in_sight,
+            intended=assessment.left_out,
+            starting=assessment.starting,
+            anew=assessment.anew,
+            foreign=assessment.foreign,
+            dead_at=died,
+            dead_by=_dead_by(assessment, died),
+        )
+        for job in before.jobs
+    ]
+
+
+def _dead_by(assessment: Assessment, died: int | None) -> int:
+    """When the leader of before had ended at the latest. The kubelet says when in whole seconds."""
+    if died is None:
+        return assessment.opened_at.wall
+    return died if died % SECOND else died + SECOND
+
+
+def _judged(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
+    """The cluster after what is known was judged; its assessment ends if nothing more can be known, or the patience is over."""
+    found, assessment = judged(policy, cluster, now), cluster.recovery
+    assert found and assessment and assessment.led_at  # noqa: S101, PT018  the callers checked
+    happened: list[Happened] = []
+    if not assessment.left_out:
+        cluster, happened = _with_faults(cluster, assessment, found, now)
+    goes_on = found.open or cluster.episode is not None  # its next failover belongs to it
+    if goes_on and now.steady - assessment.led_at.steady < policy.recovery_patience:
+        return cluster, happened
+    cluster, more = _ended(policy, cluster_id, cluster, now)
+    return cluster, [*happened, *more]
+
+
+def _with_faults(
+    cluster: ClusterState, assessment: Assessment, found: Judgement, now: Moment
+) -> tuple[ClusterState, list[Happened]]:
+    """The cluster with its jobs that are missing or resurrected, and the jobs that were not restored from their latest checkpoint."""
+    faults, recovering = dict(cluster.job_faults), dict(cluster.recovering)
+    happened: list[Happened] = []
+    for job in found.jobs:
+        before, after = job.case.before, job.case.after
+        fault = {Outcome.MISSING: Fault.MISSING, Outcome.RESURRECTED: Fault.RESURRECTED}.get(
+            job.outcome or Outcome.ENDED
+        )
+        known = faults.get(before.id)
+        if fault and (known is None or known.fault is not fault or known.name is None):
+            faults[before.id] = JobFault(
+                fault, known.since if known else now, assessment.episode_id, clean(before.name)
+            )
+        elif known and job.outcome is Outcome.RUNNING:
+            del faults[before.id]
+        is_bad = job.origin is Origin.NOTHING or job.origin is Origin.OLDER or job.behind is not None
+        if after and is_bad and not after.reported:
+            recovering[before.id] = replace(after, reported=True)
+            origin = "nothing" if job.origin is Origin.NOTHING else "older"
+            happened.append(BadRestore(before.id, clean(before.name), origin, assessment.episode_id, job.reasons[-1]))
+    if happened:
+        cluster = replace(cluster, recovering=recovering)
+    return (cluster if faults == cluster.job_faults else replace(cluster, job_faults=faults)), happened
+
+
+def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[ClusterState, list[Happened]]:
+    """The cluster after its assessment, and the records of it. What did not come back is still expected at the next failover."""
+    found, assessment, before = judged(policy, cluster, now), cluster.recovery, cluster.picture
+    assert found and assessment and before  # noqa: S101, PT018  the callers checked
+    rows = recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
+    picture = cluster.picture_now or before
+    absent = {job.case.before.id for job in found.jobs if job.outcome is None and job.case.after is None}
+    expected = tuple(job for job in before.jobs if job.id in absent and job.state not in ENDED)
+    picture = replace(picture, jobs=(*picture.jobs, *expected))
+    assessed = Assessed(assessment.episode_id, now, rows[: MOST_ROWS + 1], waiting(cluster), assessment.led_at)
+    return replace(
+        cluster,
+        recovery=None,
+        recovering={},
+        assessed=assessed,
+        picture=picture,
+        picture_kept=picture,
+        picture_now=None,
+    ), list(rows)
+
+
+# -- what is still wrong afterwards ------------------------------------------------------------------------------------
+
+
+def _heard(cluster: ClusterState, picture: Picture) -> ClusterState:
+    """The cluster without the faults, and without waiting for the jobs, that this picture shows to be over."""
+    assessed = cluster.assessed
+    if assessed and assessed.waiting:
+        left = {
+            job_id: name
+            for job_id, name in assessed.waiting.items()
+            if not _is_back(job_id, name, picture) and not _has_ended(job_id, picture)
+        }
+        if len(left) < len(assessed.waiting):
+            cluster = replace(cluster, assessed=replace(assessed, waiting=left))
+    faults = {
+        job_id: known
+        for job_id, known in cluster.job_faults.items()
+        if not (
+            _is_back(job_id, known.name, picture)
+            if known.fault is Fault.MISSING
+            else _has_ended(job_id, picture) or not any(job.id == job_id for job in picture.jobs)
+        )
+    }
+    return cluster if len(faults) == len(cluster.job_faults) else replace(cluster, job_faults=faults)
+
+
+def _is_back(job_id: str, name: str | None, picture: Picture) -> bool:
+    return any(job.is_running and (job.id == job_id or clean(job.name) == clean(name or "")) for job in picture.jobs)
+
+
+def _has_ended(job_id: str, picture: Picture) -> bool:
+    return any(job.id == job_id and job.state in ENDED for job in picture.jobs)
+
+
+def _without_old_faults(cluster: ClusterState, now: Moment) -> ClusterState:
+    """The cluster without faults of jobs that have a leader again, or that are a day old."""
+    assessed = cluster.assessed
+    if assessed and assessed.waiting and now.steady - assessed.at.steady >= KEPT:
+        cluster = replace(cluster, assessed=replace(assessed, waiting={}))
+    left = {job_id: known for job_id, known in cluster.job_faults.items() if not _is_over(cluster, job_id, known, now)}
+    return cluster if len(left) == len(cluster.job_faults) else replace(cluster, job_faults=left)
+
+
+def _is_over(cluster: ClusterState, job_id: str, known: JobFault, now: Moment) -> bool:
+    if now.steady - known.since.steady >= KEPT or plans.is_unwanted(cluster.operated):
+        return True
+    job = cluster.components.get(ComponentId(Component.JOB, job_id))
+    led = job is not None and isinstance(job.leadership, Held) and job.since > known.since
+    return known.fault is Fault.MISSING and led
+
+
+def with_lost(faults: Mapping[str, JobFault], job_id: str, episode_id: str, at: Moment) -> Mapping[str, JobFault]:
+    """The faults with a job whose plan vanished from the store while nobody led."""
+    return faults if job_id in faults else {**faults, job_id: JobFault(Fault.MISSING, at, episode_id)}

@@ -169,6 +169,8 @@ class Policy(Struct, frozen=True):
     places: Mapping[str, str] = {}
     """By cluster: where in its store it is, so that two clusters of one id have different incidents."""
     evidence: frozenset[Source] = frozenset()
+    recovery_patience: int = 600 * SECOND
+    """How long after all components have a leader again a recovery is assessed."""
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
     deployments: frozenset[str] = frozenset()

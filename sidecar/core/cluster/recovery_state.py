@@ -1,0 +1,110 @@
+"""What is remembered of a recovery: while it is assessed, and of the last one that was judged."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pictures import Restored, TaskManager
+from sidecar.core.records import Recovery
+
+KEPT: Final = 24 * 3600 * SECOND
+"""How long a job counts as missing, resurrected or not running if nothing else is heard of it."""
+MOST_ROWS: Final = 200
+"""Jobs of the last recovery that are remembered, the worst first. The records have all of them."""
+
+
+class JobAfter(Struct, frozen=True):
+    """What the new leader's REST server said of a job of before. Times are wall microseconds."""
+
+    id: str
+    """By which Flink knows it now: another one, if `main()` ran anew."""
+    state: str
+    started_at: int
+    tasks: tuple[int, int] = (0, 0)
+    """Those that run, and all."""
+    running_at: int | None = None
+    """When all of its tasks were first seen running."""
+    checkpointed_at: int | None = None
+    """When it completed its first checkpoint."""
+    read_at: int | None = None
+    """When its checkpoints were read last. None: not since the new leader leads."""
+    enabled: bool = True
+    """Whether it takes checkpoints."""
+    restored: Restored | None = None
+    first_id: int | None = None
+    """The lowest checkpoint id that was triggered since."""
+    restarts: int | None = None
+    reported: bool = False
+    """Whether it was reported that it was not restored from its latest checkpoint."""
+
+
+class Assessment(Struct, frozen=True):
+    """The recovery from a failover, while it is assessed. The picture of before is `ClusterState.picture`, which stays until the end."""
+
+    episode_id: str
+    opened_at: Moment
+    left_session: UUID
+    """Of the leader that was lost."""
+    left_out: bool = False
+    """Whether the failover is planned: it may leave jobs out, and fires nothing."""
+    session_id: UUID | None = None
+    """Of the dispatcher's leader since `led_at`. None: there is none yet."""
+    led_at: Moment | None = None
+    """When every component of the cluster had this leader."""
+    dispatcher_led_at: Moment | None = None
+    pictures: int = 0
+    """How many complete ones there were since then, as far as they are counted."""
+    first_at: int | None = None
+    """When the first of them was taken (wall microseconds)."""
+    task_managers: tuple[TaskManager, ...] | None = None
+    """Those that are registered. None: not read since then."""
+    starting: bool = False
+    """Whether an application runs that has submitted no job yet."""
+    anew: bool = False
+    """Whether jobs have other ids than before: `main()` ran anew."""
+    foreign: bool = False
+    """Whether what REST says has nothing in common with what was before."""
+
+
+class Fault(StrEnum):
+    """What is wrong with a job, for as long as it is."""
+
+    MISSING = "missing"
+    RESURRECTED = "resurrected"
+
+
+class JobFault(Struct, frozen=True):
+    """A job that is missing or resurrected."""
+
+    fault: Fault
+    since: Moment
+    episode_id: str
+    name: str | None = None
+    """None: not known."""
+
+
+class BadRestore(Struct, frozen=True):
+    """A job runs again, and not from its latest checkpoint. No record: what is recorded of the job says it too."""
+
+    job_id: str
+    name: str
+    origin: str
+    """`older` or `nothing`."""
+    episode_id: str
+    reason: str
+
+
+class Assessed(Struct, frozen=True):
+    """The last recovery that was judged."""
+
+    episode_id: str
+    at: Moment
+    rows: tuple[Recovery, ...]
+    """That of the cluster, then of the jobs."""
+    waiting: Mapping[str, str] = {}
+    """Jobs that were not seen running yet, and their names by their ids. They are waited for."""
+    led_at: Moment | None = None
