@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.alerting import phrases, title
+from sidecar.core.alerting import phrases, recovery_lines, title
 from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice
 from sidecar.core.alerting.first_step import first_step
 from sidecar.core.alerting.moved_jobs import MovedJobs, jobs_line, jobs_now, moved_jobs
@@ -58,6 +58,7 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_moved": 4,
     "jobs_away": 1,
     "jobs_total": 5,
+    "recovery": {"verdict": "recovered"},
 }
 """The fields of a template, with example values: see docs/rules.md."""
 
@@ -88,6 +89,10 @@ class _Context(NamedTuple):
     jobs: MovedJobs | None
     pods: Mapping[str, Pods]
     """By cluster."""
+    recovery: tuple[str, ...] = ()
+    """What came back of it, in lines."""
+    verdict: str = ""
+    """Whether it recovered. Empty: it is not assessed."""
 
 
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Message:
@@ -106,6 +111,8 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         cause_of(cluster, episode) if episode and cluster else None,
         jobs,
         {name: each.pods for name, each in clusters.items()},
+        tuple(recovery_lines.lines(cluster, episode)) if episode and cluster else (),
+        recovery_lines.verdict_of(cluster, episode) if episode and cluster else "",
     )
     text, problem = _title(context)
     page = f"episodes/{episode.id}" if episode else ""
@@ -144,6 +151,7 @@ def _why(context: _Context, problem: str | None) -> Iterator[str]:
     """Lines about the failover behind the alerts."""
     if context.jobs and context.jobs.moved:
         yield jobs_line(context.jobs)
+    yield from bounded(context.recovery, MOST_OF_JOBS, len(context.recovery))
     if context.found and context.found.facts:
         yield ""
         yield from map(clean, context.found.facts)
@@ -169,6 +177,8 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
         yield "episode", episode.id
         if files := episode.gathered.files:
             yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
+    if episode and context.verdict:
+        yield "recovery", context.verdict
     yield from policy.external_labels.items()
 
 
@@ -211,7 +221,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    about, notice, policy, episode, found, jobs, pods = context
+    about, notice, policy, episode, found, jobs, pods, _, verdict = context
     rule, alerts = about.rule, about.alerts
     first = alerts[0]
     known = pods.get(first.cluster_id, {})
@@ -238,6 +248,7 @@ def _fields(context: _Context) -> dict[str, object]:
         "jobs_moved": jobs.moved if jobs else 0,
         "jobs_away": jobs.away if jobs else 0,
         "jobs_total": jobs.total if jobs else 0,
+        "recovery": {"verdict": verdict},
     }
 
 

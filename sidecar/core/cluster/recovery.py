@@ -142,6 +142,12 @@ def waiting(cluster: ClusterState) -> dict[str, str]:
     }
 
 
+def led_since(cluster: ClusterState) -> tuple[Moment, str] | None:
+    """Since when all components have a leader after the failover that is, or was last, assessed; and its id. None: they have none."""
+    found = cluster.recovery or cluster.assessed
+    return (found.led_at, found.episode_id) if found and found.led_at else None
+
+
 # -- the picture of before ---------------------------------------------------------------------------------------------
 
 
@@ -333,7 +339,7 @@ def _judged(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment)
     assert found and assessment and assessment.led_at  # noqa: S101, PT018  the callers checked
     happened: list[Happened] = []
     if not assessment.left_out:
-        cluster, happened = _with_faults(cluster, assessment, found, now)
+        cluster, happened = _with_faults(cluster_id, cluster, assessment, found, now)
     goes_on = found.open or cluster.episode is not None  # its next failover belongs to it
     if goes_on and now.steady - assessment.led_at.steady < policy.recovery_patience:
         return cluster, happened
@@ -342,7 +348,7 @@ def _judged(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment)
 
 
 def _with_faults(
-    cluster: ClusterState, assessment: Assessment, found: Judgement, now: Moment
+    cluster_id: str, cluster: ClusterState, assessment: Assessment, found: Judgement, now: Moment
 ) -> tuple[ClusterState, list[Happened]]:
     """The cluster with its jobs that are missing or resurrected, and the jobs that were not restored from their latest checkpoint."""
     faults, recovering = dict(cluster.job_faults), dict(cluster.recovering)
@@ -363,7 +369,9 @@ def _with_faults(
         if after and is_bad and not after.reported:
             recovering[before.id] = replace(after, reported=True)
             origin = "nothing" if job.origin is Origin.NOTHING else "older"
-            happened.append(BadRestore(before.id, clean(before.name), origin, assessment.episode_id, job.reasons[-1]))
+            happened.append(
+                BadRestore(cluster_id, before.id, clean(before.name), origin, assessment.episode_id, job.reasons[-1])
+            )
     if happened:
         cluster = replace(cluster, recovering=recovering)
     return (cluster if faults == cluster.job_faults else replace(cluster, job_faults=faults)), happened

@@ -90,6 +90,7 @@ class JobFault(Struct, frozen=True):
 class BadRestore(Struct, frozen=True):
     """A job runs again, and not from its latest checkpoint. No record: what is recorded of the job says it too."""
 
+    cluster_id: str
     job_id: str
     name: str
     origin: str

@@ -16,16 +16,21 @@ TASK_MANAGERS: Final = (TaskManager("tm-1"), TaskManager("tm-2"))
 _REST: Final = "http://jm:8081"
 
 
-def checkpoint(number: int, at: int, savepoint: bool = False) -> Checkpoint:  # noqa: FBT001, FBT002  a test's shorthand
+def checkpoint(number: int, at: int, savepoint: bool = False) -> Checkpoint:
     """Triggered at `at`, and completed a tenth of a second later."""
     return Checkpoint(number, at, at + SECOND // 10, is_savepoint=savepoint)
 
 
 def job(
-    name: str = "orders", *, job_id: str = JOB, started: int = 1, state: str = "RUNNING", tasks: int = 2, **of: object
+    name: str = "orders",
+    *,
+    job_id: str = JOB,
+    started: int = 1,
+    state: str = "RUNNING",
+    tasks: int = 2,
+    known: Checkpoints | None = None,
 ) -> Job:
-    """A job, all of whose tasks run. `of`: its checkpoints; none: they are not read."""
-    known = Checkpoints(**of) if of else None  # type: ignore[arg-type]  the fields of Checkpoints
+    """A job, all of whose tasks run. `known`: its checkpoints; None: they are not read."""
     return Job(job_id, name, state, started, started, tasks if state == "RUNNING" else 0, 2, known, restarts=0)
 
 
@@ -39,7 +44,7 @@ def before(sidecar: Sidecar, last: int = 41) -> Job:
     """A job that has completed checkpoint `last` two seconds ago, and the one before that."""
     at = sidecar.now
     done = tuple(checkpoint(last - back, at - (2 + back) * SECOND) for back in (1, 0))
-    return job(read_at=at, completed=done, first_id=1, interval=SECOND, shortest=SECOND // 10)
+    return job(known=Checkpoints(at, done, first_id=1, interval=SECOND, shortest=SECOND // 10))
 
 
 def after(sidecar: Sidecar, restored: int | None, first: int | None = None, *, savepoint: bool = False) -> Job:
@@ -47,4 +52,4 @@ def after(sidecar: Sidecar, restored: int | None, first: int | None = None, *, s
     at = sidecar.now
     done = () if first is None else (checkpoint(first, at - SECOND // 2),)
     origin = None if restored is None else Restored(restored, at - SECOND, is_savepoint=savepoint)
-    return job(started=2, read_at=at, completed=done, restored=origin, first_id=first, interval=SECOND)
+    return job(started=2, known=Checkpoints(at, done, origin, first, interval=SECOND))
