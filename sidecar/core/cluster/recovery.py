@@ -5,16 +5,14 @@ failover. `recovery_judge` decides what is proven. See docs/recovery.md.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.cluster import plans
-from sidecar.core.cluster.causes import is_planned
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.plans import Plan
 from sidecar.core.cluster.recovery_judge import JobCase, Judgement, Origin, Outcome, judgement, task_managers
 from sidecar.core.cluster.recovery_records import recovery_rows
 from sidecar.core.cluster.recovery_state import (
@@ -26,6 +24,7 @@ from sidecar.core.cluster.recovery_state import (
     Fault,
     JobAfter,
     JobFault,
+    is_left_out,
 )
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
@@ -199,12 +198,8 @@ def _states(picture: Picture) -> set[tuple[str, str]]:
 
 
 def _begun(cluster: ClusterState, episode: Episode) -> ClusterState:
-    plan = episode.facts.intent.plan if episode.facts.intent else None
     assessment = Assessment(
-        episode.id,
-        episode.opened_at,
-        episode.before.session_id,
-        left_out=plan is not None and plan is not Plan.ROLLBACK,
+        episode.id, episode.opened_at, episode.before.session_id, left_out=is_left_out(episode.facts)
     )
     return replace(cluster, recovery=assessment, recovering={}, picture_kept=cluster.picture)
 
@@ -214,9 +209,8 @@ def _led(cluster: ClusterState, assessment: Assessment) -> ClusterState:
     own = [cluster.components[component] for component in CLUSTER_COMPONENTS]
     dispatcher = cluster.components[_DISPATCHER]
     episode = cluster.episode
-    if episode and episode.id == assessment.episode_id and is_planned(episode.facts) and not assessment.left_out:
-        is_rollback = episode.facts.intent is not None and episode.facts.intent.plan is Plan.ROLLBACK
-        assessment = replace(assessment, left_out=not is_rollback)
+    if episode and is_left_out(episode.facts) is not assessment.left_out:
+        assessment = replace(assessment, left_out=not assessment.left_out)
     if episode and isinstance(dispatcher.leadership, Held) and all(isinstance(known.leadership, Held) for known in own):
         session, led_at = dispatcher.leadership.leader.session_id, max(known.since for known in own)
         if session != assessment.session_id:
@@ -447,8 +441,3 @@ def _is_over(cluster: ClusterState, job_id: str, known: JobFault, now: Moment) -
     job = cluster.components.get(ComponentId(Component.JOB, job_id))
     led = job is not None and isinstance(job.leadership, Held) and job.since > known.since
     return known.fault is Fault.MISSING and led
-
-
-def with_lost(faults: Mapping[str, JobFault], job_id: str, episode_id: str, at: Moment) -> Mapping[str, JobFault]:
-    """The faults with a job whose plan vanished from the store while nobody led."""
-    return faults if job_id in faults else {**faults, job_id: JobFault(Fault.MISSING, at, episode_id)}

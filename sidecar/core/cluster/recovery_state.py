@@ -7,6 +7,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from sidecar.core.cluster.causes import Facts
+from sidecar.core.cluster.plans import Plan
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import Restored, TaskManager
 from sidecar.core.records import Recovery
@@ -109,3 +111,13 @@ class Assessed(Struct, frozen=True):
     waiting: Mapping[str, str] = {}
     """Jobs that were not seen running yet, and their names by their ids. They are waited for."""
     led_at: Moment | None = None
+
+
+def is_left_out(facts: Facts) -> bool:
+    """Whether a failover was planned, and no rollback: it may leave jobs out."""
+    return facts.intent is not None and facts.intent.plan is not Plan.ROLLBACK
+
+
+def with_missing(faults: Mapping[str, JobFault], job_id: str, episode_id: str, at: Moment) -> Mapping[str, JobFault]:
+    """The faults with a job whose plan vanished from the store while nobody led."""
+    return faults if job_id in faults else {**faults, job_id: JobFault(Fault.MISSING, at, episode_id)}

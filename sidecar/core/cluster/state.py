@@ -64,6 +64,8 @@ class ComponentState(Struct, frozen=True):
     """It was already in this state at the first observation."""
     registered: bool | None = None
     """Jobs: whether it is in a job store. False: no longer, so it has ended. None: it was never observed there."""
+    unregistered_at: int | None = None
+    """When it was first observed to be in no job store any more (steady)."""
 
 
 def as_last_known(known: ComponentState, at: Moment) -> ComponentState:
