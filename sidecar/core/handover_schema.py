@@ -11,16 +11,20 @@ from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.plans import MOST_DISRUPTIONS, Plan
+from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Reconciliation
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import LATEST, Moment
+from sidecar.core.pictures import MOST_CHECKPOINTS
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
 
 FORMAT: Final = 3
 """Up to format 2 it was rows of the journal, which had that format too."""
 MOST_JOBS: Final = 5_000
+MOST_PICTURED: Final = 200
+"""Jobs and TaskManagers of the last picture of Flink's REST server."""
 MOST_ALERTS: Final = 500
 """In all groups: each alert that fires is compared with each other one."""
 MOST_FAILOVERS: Final = 1_000
@@ -28,6 +32,7 @@ _MOST_LEASES: Final = 5_000
 
 _Steady = Annotated[int, Meta(ge=-LATEST, le=LATEST)]
 _Duration = Annotated[int, Meta(ge=0, le=LATEST)]
+_Wall = Annotated[int, Meta(ge=0, le=LATEST)]
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """Of the store."""
@@ -41,6 +46,8 @@ _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
 _IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
 _JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+_JobName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,201}\Z")]
+"""Cleaned where it is written, and where it is shown."""
 _Labels = Annotated[
     dict[Annotated[str, Meta(max_length=128)], Annotated[str, Meta(max_length=1000)]], Meta(max_length=64)
 ]
@@ -247,6 +254,62 @@ class Operated(_Bounded, frozen=True):
     wanted_since: Moment | None = None
 
 
+class Checkpoint(_Bounded, frozen=True):
+    id: _Number
+    triggered_at: _Wall
+    ended_at: _Wall
+    is_savepoint: bool = False
+
+
+class Restored(_Bounded, frozen=True):
+    id: _Number
+    at: _Wall
+    is_savepoint: bool = False
+
+
+class Checkpoints(_Bounded, frozen=True):
+    read_at: _Wall
+    completed: Annotated[tuple[Checkpoint, ...], Meta(max_length=MOST_CHECKPOINTS)] = ()
+    restored: Restored | None = None
+    first_id: _Number | None = None
+    interval: _Duration | None = None
+    shortest: _Duration | None = None
+    enabled: bool = True
+
+
+class Job(_Bounded, frozen=True):
+    id: _JobId
+    name: _JobName
+    state: Annotated[str, Meta(pattern=r"^[A-Z_]{1,32}\Z")]
+    started_at: _Wall
+    changed_at: _Wall
+    running_tasks: _Count = 0
+    total_tasks: _Count = 0
+    checkpoints: Checkpoints | None = None
+
+
+class TaskManager(_Bounded, frozen=True):
+    id: Annotated[str, Meta(pattern=r"^[!-~]{1,300}\Z")]
+
+
+class Picture(_Bounded, frozen=True):
+    """Of before a failover. Without paths and addresses."""
+
+    at: _Wall
+    leader: _Address
+    jobs: Annotated[tuple[Job, ...], Meta(max_length=MOST_PICTURED)] = ()
+    jobs_beyond: _Count = 0
+    task_managers: Annotated[tuple[TaskManager, ...], Meta(max_length=MOST_PICTURED)] | None = None
+    task_managers_beyond: _Count = 0
+
+
+class JobFault(_Bounded, frozen=True):
+    fault: Fault
+    since: Moment
+    episode_id: _Id
+    name: _JobName | None = None
+
+
 class AlertLabels(_Bounded, frozen=True):
     """The labels that a reader cannot make itself."""
 
@@ -327,5 +390,7 @@ class Document(_Bounded, frozen=True):
     pods: Annotated[dict[_Text, Pod], Meta(max_length=MOST_PODS)] = {}
     operated: Operated | None = None
     disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
+    picture: Picture | None = None
+    job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
     groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()

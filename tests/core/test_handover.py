@@ -547,8 +547,15 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "pods",
         "operated",
         "disruptions",
+        "picture",
+        "job_faults",
     }
     anew = {
+        "picture_kept",
+        "picture_now",
+        "recovery",
+        "recovering",
+        "assessed",
         "view",
         "jobs",
         "contenders",

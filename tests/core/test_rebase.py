@@ -12,6 +12,7 @@ from sidecar.core.cluster.downtime import Downtime, LastLed
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
+from sidecar.core.cluster.recovery_state import JobFault
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Standby
 from sidecar.core.cluster.unobserved import Elections, Gap, Look
@@ -20,11 +21,13 @@ from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
 from sidecar.core.moment import Moment
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
 from sidecar.core.rebase import STEADY, rebased
 
 HANDED_OVER: tuple[type[Struct], ...] = (
     *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
     *(Operated, FlinkDeployment, Disruption, Intent),
+    *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
@@ -49,6 +52,11 @@ OTHER_NUMBERS = {
     Lease: {"quiet_for", "renewed_every"},
     FlinkDeployment: {"generation", "observed_generation", "reconciled_at"},
     Intent: {"after"},
+    Picture: {"at", "jobs_beyond", "task_managers_beyond", "slots_total", "slots_free"},
+    Job: {"started_at", "changed_at", "running_tasks", "total_tasks", "restarts"},
+    Checkpoints: {"read_at", "first_id", "interval", "shortest"},
+    Checkpoint: {"id", "triggered_at", "ended_at", "size"},
+    Restored: {"id", "at"},
     Silence: {"starts_at", "ends_at", "expired_at", "hid"},
     Fewer: {"contended"},
 }

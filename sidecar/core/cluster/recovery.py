@@ -376,10 +376,7 @@ def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) 
     found, assessment, before = judged(policy, cluster, now), cluster.recovery, cluster.picture
     assert found and assessment and before  # noqa: S101, PT018  the callers checked
     rows = recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
-    picture = cluster.picture_now or before
-    absent = {job.case.before.id for job in found.jobs if job.outcome is None and job.case.after is None}
-    expected = tuple(job for job in before.jobs if job.id in absent and job.state not in ENDED)
-    picture = replace(picture, jobs=(*picture.jobs, *expected))
+    picture = expected(cluster)
     assessed = Assessed(assessment.episode_id, now, rows[: MOST_ROWS + 1], waiting(cluster), assessment.led_at)
     return replace(
         cluster,
@@ -390,6 +387,17 @@ def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) 
         picture_kept=picture,
         picture_now=None,
     ), list(rows)
+
+
+def expected(cluster: ClusterState) -> Picture | None:
+    """The last picture, with the jobs of before that did not come back yet: at the next failover they are still expected."""
+    before, now = cluster.picture, cluster.picture_now
+    if before is None or now is None:
+        return before
+    absent = cluster.recovering.keys() | {job.id for job in now.jobs} | cluster.job_faults.keys()
+    return replace(
+        now, jobs=(*now.jobs, *(job for job in before.jobs if job.id not in absent and job.state not in ENDED))
+    )
 
 
 # -- what is still wrong afterwards ------------------------------------------------------------------------------------
