@@ -33,7 +33,8 @@ KEPT: dict[type[Struct], set[str]] = {
     },
 }
 KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}
-"""A picture that is not older than a minute. Leases that have run out, so that a new process does not take them for alive; which leaderships are split follows from the components."""
+"""A picture that is not older than a minute; leases that have run out, so that a new process does not take them for alive;
+which leaderships are split follows from the components."""
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
     State: {"finder", "unclaimed"},
     Alerts: {"evaluated", "beats"},

@@ -28,7 +28,7 @@ def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
         if jobs:
             yield _affected(jobs, len(jobs) + before.jobs_beyond, episode.opened_at.wall)
             if cluster.recovery.led_at:
-                running = sum(1 for after in cluster.recovering.values() if after.running_at)
+                running = sum(1 for after in cluster.recovering.values() if after.is_running)
                 yield f"{running} of {len(jobs)} jobs seen running again so far"
 
 

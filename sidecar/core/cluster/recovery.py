@@ -137,7 +137,7 @@ def waiting(cluster: ClusterState) -> dict[str, str]:
         for job in before.jobs
         if job.state not in ENDED
         and job.id not in faults
-        and ((after := cluster.recovering.get(job.id)) is None or not (after.running_at or after.state in ENDED))
+        and ((after := cluster.recovering.get(job.id)) is None or not (after.is_running or after.state in ENDED))
     }
 
 

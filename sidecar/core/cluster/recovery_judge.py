@@ -80,7 +80,7 @@ class JobCase(Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        return self.after is not None and self.after.running_at is not None and self.continued <= self.same_leader
+        return self.after is not None and self.after.is_running and self.continued <= self.same_leader
 
 
 class Ruling(NamedTuple):

@@ -43,6 +43,12 @@ class JobAfter(Struct, frozen=True):
     reported: bool = False
     """Whether it was reported that it was not restored from its latest checkpoint."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether all of its tasks run now."""
+        running, total = self.tasks
+        return self.running_at is not None and self.state == "RUNNING" and running >= total > 0
+
 
 class Assessment(Struct, frozen=True):
     """The recovery from a failover, while it is assessed. The picture of before is `ClusterState.picture`, which stays until the end."""
