@@ -200,6 +200,7 @@ class Episode(_Bounded, frozen=True):
     failovers: _Times = 0
     jobs_ended: _Count = 0
     jobs_lost: _Count = 0
+    jobs_vanished: _Count = 0
     longest_ended: _Duration | None = None
     after: LeaderInformation | None = None
 

@@ -102,7 +102,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     cluster = clusters.get(about.alerts[0].cluster_id)
     episode = _episode(cluster, about.alerts) or _episode(cluster, notice.alerts)
     jobs = moved_jobs(episode, cluster) if episode and cluster else None
-    about = about.with_lost(jobs.lost, jobs.moved) if jobs and episode and episode.facts.deleted else about
+    about = about.with_lost(jobs.lost - jobs.vanished, jobs.moved) if jobs else about
     context = _Context(
         about,
         notice,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from sidecar.core.cluster import recovery
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.recovery_judge import known_checkpoints
 from sidecar.core.cluster.recovery_state import Assessed
@@ -28,8 +29,9 @@ def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
         if jobs:
             yield _affected(jobs, len(jobs) + before.jobs_beyond, episode.opened_at.wall)
             if cluster.recovery.led_at:
-                running = sum(1 for after in cluster.recovering.values() if after.is_running)
-                yield f"{running} of {len(jobs)} jobs seen running again so far"
+                left = recovery.waiting(cluster).keys() | cluster.job_faults.keys()
+                running = sum(job.id not in left for job in jobs)
+                yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
 
 
 def verdict_of(cluster: ClusterState, episode: Episode) -> str:

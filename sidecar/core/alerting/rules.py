@@ -244,7 +244,7 @@ def _as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterStat
     people know of it.
     """
     episode = excuses.episode_of(cluster, alert.episode_id)
-    lost = episode.jobs_lost if episode and episode.facts.deleted else 0  # others have alerts of their own
+    lost = episode.jobs_lost - episode.jobs_vanished if episode else 0
     alert = replace(alert, jobs_lost=lost, vacancy_notified=_is_vacancy_notified(alerts, policy, alert))
     return replace(alert, labels=grouping.with_severity(excuses.labelled(alert, cluster), alert))
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster import plans
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.recovery_judge import JobCase, Judgement, Origin, Outcome, judgement, task_managers
+from sidecar.core.cluster.recovery_judge import JobCase, Judgement, Origin, Outcome, judgement, runs, task_managers
 from sidecar.core.cluster.recovery_records import recovery_rows
 from sidecar.core.cluster.recovery_state import (
     KEPT,
@@ -137,8 +137,13 @@ def waiting(cluster: ClusterState) -> dict[str, str]:
         for job in before.jobs
         if job.state not in ENDED
         and job.id not in faults
-        and ((after := cluster.recovering.get(job.id)) is None or not (after.is_running or after.state in ENDED))
+        and not ((after := cluster.recovering.get(job.id)) and after.state in ENDED)
+        and not runs(job, after, same_leader=_is_same_leader(assessment))
     }
+
+
+def _is_same_leader(assessment: Assessment) -> bool:
+    return assessment.session_id == assessment.left_session
 
 
 def led_since(cluster: ClusterState) -> tuple[Moment, str] | None:
@@ -306,7 +311,7 @@ def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_f
         JobCase(
             job,
             cluster.recovering.get(job.id),
-            same_leader=assessment.session_id == assessment.left_session,
+            same_leader=_is_same_leader(assessment),
             complete=complete,
             stored=job.id in stored or not cluster.in_sight,
             intended=assessment.left_out,

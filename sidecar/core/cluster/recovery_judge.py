@@ -76,11 +76,21 @@ class JobCase(Struct, frozen=True):
     @property
     def continued(self) -> bool:
         """Whether its JobMaster is the one of before."""
-        return self.after is not None and self.before.started_at > 0 and self.after.started_at == self.before.started_at
+        return continued(self.before, self.after)
 
     @property
     def runs(self) -> bool:
-        return self.after is not None and self.after.is_running and self.continued <= self.same_leader
+        return runs(self.before, self.after, same_leader=self.same_leader)
+
+
+def continued(before: Job, after: JobAfter | None) -> bool:
+    """Whether the job's JobMaster is the one of before."""
+    return after is not None and before.started_at > 0 and after.started_at == before.started_at
+
+
+def runs(before: Job, after: JobAfter | None, *, same_leader: bool) -> bool:
+    """Whether the job runs; of another leader than before, what is said of the JobMaster of before is out of date."""
+    return after is not None and after.is_running and continued(before, after) <= same_leader
 
 
 class Ruling(NamedTuple):
