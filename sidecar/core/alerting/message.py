@@ -18,6 +18,7 @@ from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Verdict, is_planned
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.known_cause import cause_of
+from sidecar.core.cluster.recovery_state import RecoverySummary
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.pods import Pods, name_at
@@ -76,6 +77,7 @@ class Message(Struct, frozen=True):
     """The first MOST_ALERTS of the notice."""
     summary: str = ""
     """The title without its label."""
+    recovery: RecoverySummary | None = None
 
 
 class _Context(NamedTuple):
@@ -89,10 +91,10 @@ class _Context(NamedTuple):
     jobs: MovedJobs | None
     pods: Mapping[str, Pods]
     """By cluster."""
-    recovery: tuple[str, ...] = ()
+    came_back: tuple[str, ...] = ()
     """What came back of it, in lines."""
-    verdict: str = ""
-    """Whether it recovered. Empty: it is not assessed."""
+    recovery: RecoverySummary | None = None
+    """None: it is not assessed."""
 
 
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Message:
@@ -112,7 +114,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         jobs,
         {name: each.pods for name, each in clusters.items()},
         tuple(recovery_lines.lines(cluster, episode)) if episode and cluster else (),
-        recovery_lines.verdict_of(cluster, episode) if episode and cluster else "",
+        recovery_lines.summary_of(cluster, episode) if episode and cluster else None,
     )
     text, problem = _title(context)
     page = f"episodes/{episode.id}" if episode else ""
@@ -130,6 +132,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         episode.id if episode else None,
         tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
         text,
+        context.recovery,
     )
 
 
@@ -151,7 +154,7 @@ def _why(context: _Context, problem: str | None) -> Iterator[str]:
     """Lines about the failover behind the alerts."""
     if context.jobs and context.jobs.moved:
         yield jobs_line(context.jobs)
-    yield from bounded(context.recovery, MOST_OF_JOBS, len(context.recovery))
+    yield from bounded(context.came_back, MOST_OF_JOBS, len(context.came_back))
     if context.found and context.found.facts:
         yield ""
         yield from map(clean, context.found.facts)
@@ -177,8 +180,8 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
         yield "episode", episode.id
         if files := episode.gathered.files:
             yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
-    if episode and context.verdict:
-        yield "recovery", context.verdict
+    if context.recovery:
+        yield "recovery", context.recovery.verdict
     yield from policy.external_labels.items()
 
 
@@ -221,7 +224,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    about, notice, policy, episode, found, jobs, pods, _, verdict = context
+    about, notice, policy, episode, found, jobs, pods, _, recovery = context
     rule, alerts = about.rule, about.alerts
     first = alerts[0]
     known = pods.get(first.cluster_id, {})
@@ -248,7 +251,7 @@ def _fields(context: _Context) -> dict[str, object]:
         "jobs_moved": jobs.moved if jobs else 0,
         "jobs_away": jobs.away if jobs else 0,
         "jobs_total": jobs.total if jobs else 0,
-        "recovery": {"verdict": verdict},
+        "recovery": {"verdict": recovery.verdict if recovery else ""},
     }
 
 

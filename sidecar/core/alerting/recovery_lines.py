@@ -6,7 +6,7 @@ from typing import Final
 from sidecar.core.cluster import recovery
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.recovery_judge import known_checkpoints
-from sidecar.core.cluster.recovery_state import Assessed
+from sidecar.core.cluster.recovery_state import Assessed, RecoverySummary, summary
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.moment import age, micros, seconds
@@ -34,11 +34,11 @@ def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
                 yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
 
 
-def verdict_of(cluster: ClusterState, episode: Episode) -> str:
-    """The verdict; `unproven` while it is assessed. Empty: it was not assessed."""
+def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | None:
+    """The verdict with its jobs; `unproven` without them while it is assessed. None: it was not assessed."""
     if cluster.assessed and cluster.assessed.episode_id == episode.id:
-        return cluster.assessed.rows[0].verdict
-    return "unproven" if cluster.recovery and cluster.recovery.episode_id == episode.id else ""
+        return summary(cluster.assessed)
+    return RecoverySummary("unproven") if cluster.recovery and cluster.recovery.episode_id == episode.id else None
 
 
 def _affected(jobs: Sequence[Job], total: int, at: int) -> str:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from sidecar.core.cluster.causes import Facts
 from sidecar.core.cluster.plans import Plan
@@ -15,6 +15,7 @@ from sidecar.core.records import Recovery
 
 KEPT: Final = 24 * 3600 * SECOND
 """How long a job counts as missing, resurrected or not running if nothing else is heard of it."""
+MOST_SUMMARISED: Final = 20
 MOST_ROWS: Final = 200
 """Jobs of the last recovery that are remembered, the worst first. The records have all of them."""
 
@@ -117,6 +118,36 @@ class Assessed(Struct, frozen=True):
     waiting: Mapping[str, str] = {}
     """Jobs that were not seen running yet, and their names by their ids. They are waited for."""
     led_at: Moment | None = None
+
+
+class JobSummary(Struct, frozen=True):
+    """What became of a job, as in `Recovery`."""
+
+    job_id: str
+    name: str
+    state: str | None
+    outcome: str
+    restored_from: str | None = None
+    checkpoint_id: int | None = None
+    checkpoints_behind: int | None = None
+    reprocessed_seconds: float | None = None
+    running_after_seconds: float | None = None
+
+
+class RecoverySummary(Struct, frozen=True):
+    """The recovery from a failover, as messages carry it."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    jobs: tuple[JobSummary, ...] = ()
+    """The first MOST_SUMMARISED, the worst first."""
+
+
+def summary(assessed: Assessed) -> RecoverySummary:
+    """The summary of a recovery that was judged."""
+    of_cluster, *rows = assessed.rows
+    jobs = tuple(convert(row, JobSummary, from_attributes=True) for row in rows[:MOST_SUMMARISED])
+    return RecoverySummary(of_cluster.verdict, tuple(of_cluster.reasons), jobs)
 
 
 def is_left_out(facts: Facts) -> bool:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
+from sidecar.core.cluster.recovery_state import RecoverySummary
 from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
@@ -83,6 +84,8 @@ class Delivery(Struct, frozen=True):
     alerts: tuple[MessageAlert, ...] = ()
     """The first alerts of the message, one by one."""
     alerts_left_out: int = 0
+    recovery: RecoverySummary | None = None
+    """What came back after the failover. None: it is not assessed."""
     thread: str = ""
     """The identity of the present messages of the group. Empty: `incident`."""
     in_order: bool = False

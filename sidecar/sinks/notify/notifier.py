@@ -28,7 +28,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Alert, Answer, Checked, FeedAlert, Message, Request
+from sidecar.sinks.notify.message import Alert, Answer, Checked, FeedAlert, Message, Recovery, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -310,6 +310,7 @@ def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str
         group_labels=delivery.group_labels,
         alerts=tuple(convert(alert, Alert, from_attributes=True) for alert in delivery.alerts),
         alerts_left_out=delivery.alerts_left_out,
+        recovery=convert(delivery.recovery, Recovery, from_attributes=True) if delivery.recovery else None,
         feed=tuple(convert(alert, FeedAlert, from_attributes=True) for alert in delivery.feed),
         queued_at=delivery.queued_at.wall,
         possible_duplicate=delivery.possible_duplicate,

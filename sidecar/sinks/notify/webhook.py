@@ -11,7 +11,7 @@ from msgspec import Struct, field, json
 
 from sidecar.endpoints import Endpoint, Webhook
 from sidecar.sinks.notify.http_client import Client, authorization, authorized
-from sidecar.sinks.notify.message import Alert, Answer, Message
+from sidecar.sinks.notify.message import Alert, Answer, Message, Recovery
 from sidecar.sinks.notify.refusals import refusal
 
 SIGNATURE: Final = "X-Flink-HA-Signature"
@@ -82,6 +82,8 @@ class Payload(Struct, frozen=True, kw_only=True):
     title: str
     text: str
     facts: dict[str, str]
+    recovery: Recovery | None = None
+    """Null: not assessed."""
     possible_duplicate: bool
     """Whether an earlier attempt may have arrived."""
 
@@ -104,6 +106,7 @@ def payload(message: Message) -> Payload:
         title=message.title,
         text=message.body,
         facts=dict(message.facts),
+        recovery=message.recovery,
         possible_duplicate=message.possible_duplicate,
     )
 
