@@ -21,7 +21,7 @@ from sidecar.core.cluster import episodes, plans, succession
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated, Plan
-from sidecar.core.cluster.recovery_state import JobFault
+from sidecar.core.cluster.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, fresh_cluster
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.configmaps import LeaderElectionRecord
@@ -131,6 +131,7 @@ def _document(
         bounded(schema.Operated, cluster.operated),
         {uid: each for uid, each in disruptions.items() if each},
         bounded(schema.Picture, _pictured(cluster.picture, most)),
+        bounded(schema.Assessed, cluster.assessed),
         {job_id: each for job_id, each in [*faults.items()][: schema.MOST_PICTURED] if each},
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
@@ -221,6 +222,7 @@ def _cluster(found: schema.Document) -> ClusterState:
         disruptions=plans.latest(disruptions),
         picture=picture,
         picture_kept=picture,
+        assessed=unbounded(Assessed, found.assessed, rows=()) if found.assessed else None,
         job_faults={job_id: unbounded(JobFault, each) for job_id, each in found.job_faults.items()},
     )
 
@@ -381,6 +383,7 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         episode=known(cluster.episode),
         last_episode=known(cluster.last_episode),
         picture=cluster.picture if Source.FLINK_REST in policy.evidence else None,
+        assessed=cluster.assessed if Source.FLINK_REST in policy.evidence else None,
         picture_kept=cluster.picture if Source.FLINK_REST in policy.evidence else None,
         operated=cluster.operated if deployments else None,
         disruptions=cluster.disruptions if drains else {},

@@ -311,6 +311,15 @@ class JobFault(_Bounded, frozen=True):
     name: _JobName | None = None
 
 
+class Assessed(_Bounded, frozen=True):
+    """The jobs of the last failover that are waited for."""
+
+    episode_id: _Id
+    at: Moment
+    waiting: Annotated[dict[_JobId, _JobName], Meta(max_length=MOST_PICTURED)] = {}
+    led_at: Moment | None = None
+
+
 class AlertLabels(_Bounded, frozen=True):
     """The labels that a reader cannot make itself."""
 
@@ -392,6 +401,7 @@ class Document(_Bounded, frozen=True):
     operated: Operated | None = None
     disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
     picture: Picture | None = None
+    assessed: Assessed | None = None
     job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
     groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()

@@ -549,13 +549,13 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "disruptions",
         "picture",
         "job_faults",
+        "assessed",
     }
     anew = {
         "picture_kept",
         "picture_now",
         "recovery",
         "recovering",
-        "assessed",
         "view",
         "jobs",
         "contenders",

@@ -12,7 +12,7 @@ from sidecar.core.cluster.downtime import Downtime, LastLed
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
-from sidecar.core.cluster.recovery_state import JobFault
+from sidecar.core.cluster.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Standby
 from sidecar.core.cluster.unobserved import Elections, Gap, Look
@@ -27,7 +27,7 @@ from sidecar.core.rebase import STEADY, rebased
 HANDED_OVER: tuple[type[Struct], ...] = (
     *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
     *(Operated, FlinkDeployment, Disruption, Intent),
-    *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault),
+    *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault, Assessed),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )

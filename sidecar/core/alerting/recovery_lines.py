@@ -22,7 +22,7 @@ _NAME: Final = 60
 def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
     """While it is assessed: what was affected, and how many jobs run by now. Then the verdict with its proof, or the reasons."""
     before = cluster.picture
-    if cluster.assessed and cluster.assessed.episode_id == episode.id:
+    if cluster.assessed and recovery.is_judged(cluster, episode):
         yield from _proof(cluster.assessed)
     elif before and cluster.recovery and cluster.recovery.episode_id == episode.id:
         jobs = [job for job in before.jobs if job.state not in ENDED]
@@ -36,7 +36,7 @@ def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
 
 def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | None:
     """The verdict with its jobs; `unproven` without them while it is assessed. None: it was not assessed."""
-    if cluster.assessed and cluster.assessed.episode_id == episode.id:
+    if cluster.assessed and recovery.is_judged(cluster, episode):
         return summary(cluster.assessed)
     return RecoverySummary("unproven") if cluster.recovery and cluster.recovery.episode_id == episode.id else None
 

@@ -75,7 +75,7 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     if cluster.recovery and episode and episode.id != cluster.recovery.episode_id:
         cluster, happened = _ended(policy, cluster_id, cluster, now)
     if cluster.recovery is None:
-        if episode and cluster.picture and (cluster.assessed is None or cluster.assessed.episode_id != episode.id):
+        if episode and cluster.picture and not is_judged(cluster, episode):
             cluster = _begun(cluster, episode)
         return cluster, happened
     if plans.is_unwanted(cluster.operated):
@@ -140,6 +140,21 @@ def waiting(cluster: ClusterState) -> dict[str, str]:
         and not ((after := cluster.recovering.get(job.id)) and after.state in ENDED)
         and not runs(job, after, same_leader=_is_same_leader(assessment))
     }
+
+
+def is_judged(cluster: ClusterState, episode: Episode) -> bool:
+    """Whether the recovery from this failover was judged."""
+    last = cluster.assessed
+    return last is not None and last.episode_id == episode.id and bool(last.rows)
+
+
+def handed_over(cluster: ClusterState, now: Moment) -> Assessed | None:
+    """What the next sidecar has to know of jobs that are waited for."""
+    led, jobs = led_since(cluster), waiting(cluster)
+    if led is None or not jobs:
+        return None
+    first = sorted(jobs.items())[:MOST_ROWS]
+    return Assessed(led[1], now, (), {job_id: clean(name) for job_id, name in first}, led[0])
 
 
 def _is_same_leader(assessment: Assessment) -> bool:

@@ -114,7 +114,7 @@ class Assessed(Struct, frozen=True):
     episode_id: str
     at: Moment
     rows: tuple[Recovery, ...]
-    """That of the cluster, then of the jobs."""
+    """That of the cluster, then of the jobs. Empty: only the jobs that are waited for were handed over."""
     waiting: Mapping[str, str] = {}
     """Jobs that were not seen running yet, and their names by their ids. They are waited for."""
     led_at: Moment | None = None

@@ -50,6 +50,7 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         operated=plans.unread(cluster.operated, now),
         disruptions=cluster.disruptions,
         picture=recovery.expected(cluster),
+        assessed=recovery.handed_over(cluster, now),
         job_faults=cluster.job_faults,
     )
 

@@ -107,6 +107,17 @@ def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_ne
     assert (of_cluster.verdict, of_job.restored_from, of_job.name) == ("recovered", "latest", "orders")
 
 
+def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
+    """Otherwise its first look would be an all-clear."""
+    _, sidecar = failed_over()
+    looks(sidecar, job(started=2, state="RESTARTING"))
+    sidecar.is_replaced(down_for=3)
+    sidecar.connects().waits(1)
+    assert recovery.waiting(cluster(sidecar)) == {JOB: "orders"}
+    looks(sidecar, None, seconds=1)
+    assert recovery.waiting(cluster(sidecar)) == {}
+
+
 def test_a_slow_main_is_not_yet() -> None:
     """An application that runs and has submitted nothing: unproven after the patience, never missing."""
     flink, sidecar = failed_over()
