@@ -5,8 +5,8 @@ from typing import Final
 
 from sidecar.core.cluster import recovery
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.recovery_judge import known_checkpoints
 from sidecar.core.cluster.recovery_state import Assessed, RecoverySummary, summary
+from sidecar.core.cluster.recovery_tables import known_checkpoints
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.moment import age, micros, seconds

@@ -4,33 +4,32 @@ The assessment begins when an episode opens, and outlives it. It ends when all i
 failover. `recovery_judge` decides what is proven. See docs/recovery.md.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.cluster import plans
+from sidecar.core.cluster.compared_pictures import job_after, matched, merged, remembered
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.recovery_judge import JobCase, Judgement, Origin, Outcome, judgement, runs, task_managers
+from sidecar.core.cluster.job_faults import heard, without_old_faults
+from sidecar.core.cluster.recovery_judge import Judgement, judgement, task_managers
 from sidecar.core.cluster.recovery_records import recovery_rows
 from sidecar.core.cluster.recovery_state import (
-    KEPT,
     MOST_ROWS,
     Assessed,
     Assessment,
     BadRestore,
     Fault,
-    JobAfter,
     JobFault,
     is_left_out,
 )
+from sidecar.core.cluster.recovery_tables import JobCase, Origin, Outcome, runs
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import ENDED, Checkpoints, Job, Picture
+from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.records import Recovery
 from sidecar.core.sanitize import clean
@@ -38,11 +37,6 @@ from sidecar.core.sanitize import clean
 LISTED_FOR: Final = 30 * SECOND
 """How long the new leader must have led, and listed its jobs, until one that it does not list is missing."""
 LISTED_TIMES: Final = 3
-KEPT_EVERY: Final = 60 * SECOND
-"""How old the picture in the journal may be, if its jobs are the same."""
-CONTRADICTED: Final = 60 * SECOND
-"""How long a picture is kept that has jobs which newer ones lack, though Flink's store still has them: those may be of a leader that has
-just been elected."""
 _DISPATCHER: Final = ComponentId(Component.DISPATCHER)
 
 
@@ -54,7 +48,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
     if assessment is None:
         if cluster.episode:  # its assessment begins with the next tick, or there was no picture before it
             return cluster, []
-        return _heard(_remembered(cluster, picture), picture), []
+        return heard(remembered(cluster, picture), picture), []
     cluster = _led(cluster, assessment)
     assessment = cluster.recovery
     assert assessment  # noqa: S101  as before
@@ -67,7 +61,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
 
 def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
     """The cluster when time has passed: an assessment begins, or is over."""
-    cluster = _without_old_faults(cluster, now)
+    cluster = without_old_faults(cluster, now)
     if Source.FLINK_REST not in policy.evidence:
         return (replace(cluster, recovery=None, recovering={}) if cluster.recovery else cluster), []
     happened: list[Happened] = []
@@ -167,56 +161,6 @@ def led_since(cluster: ClusterState) -> tuple[Moment, str] | None:
     return (found.led_at, found.episode_id) if found and found.led_at else None
 
 
-# -- the picture of before ---------------------------------------------------------------------------------------------
-
-
-def _remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
-    """The cluster with its last good picture."""
-    before = cluster.picture
-    if before and picture.at <= before.at:
-        return cluster
-    if before and picture.at - before.at < CONTRADICTED:
-        listed = {job.id for job in picture.jobs}
-        stored = frozenset[str]().union(*cluster.jobs.values())
-        if any(job.id in stored and job.id not in listed for job in before.jobs if job.state not in ENDED):
-            return cluster
-    picture = merged(before, picture)
-    kept = cluster.picture_kept
-    is_old = kept is None or picture.at - kept.at >= KEPT_EVERY or _states(kept) != _states(picture)
-    return replace(cluster, picture=picture, picture_kept=picture if is_old else kept)
-
-
-def merged(before: Picture | None, picture: Picture) -> Picture:
-    """The picture, with what an earlier one knew of checkpoints."""
-    known = {job.id: job for job in before.jobs} if before else {}
-    jobs = tuple(
-        replace(job, checkpoints=_checkpoints(earlier.checkpoints, job.checkpoints))
-        if (earlier := known.get(job.id))
-        else job
-        for job in picture.jobs
-    )
-    return replace(picture, jobs=jobs)
-
-
-def _checkpoints(before: Checkpoints | None, now: Checkpoints | None) -> Checkpoints | None:
-    """A JobMaster that has just begun knows no completed one. Where ids went back, nothing is known."""
-    if before is None or now is None:
-        return now or before
-    if before.latest is None or now.read_at <= before.read_at:
-        return max(before, now, key=lambda each: each.read_at)
-    if now.latest is None:
-        went_back = now.restored is not None and not now.restored.is_savepoint and now.restored.id < before.latest.id
-        return None if went_back else replace(now, completed=before.completed)
-    return None if now.latest.id < before.latest.id else now
-
-
-def _states(picture: Picture) -> set[tuple[str, str]]:
-    return {(job.id, job.state) for job in picture.jobs}
-
-
-# -- the assessment ----------------------------------------------------------------------------------------------------
-
-
 def _begun(cluster: ClusterState, episode: Episode) -> ClusterState:
     assessment = Assessment(
         episode.id, episode.opened_at, episode.before.session_id, left_out=is_left_out(episode.facts)
@@ -251,8 +195,8 @@ def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, pi
     recovering = dict(cluster.recovering)
     for job_id, job in pairs.items():
         known = cluster.recovering.get(job_id)
-        job_after = _job_after(known, job, picture.at, assessment.led_at.wall)
-        recovering[job_id] = known if known is not None and known == job_after else job_after
+        found = job_after(known, job, picture.at, assessment.led_at.wall)
+        recovering[job_id] = known if known is not None and known == found else found
     for job_id in recovering.keys() - pairs.keys():
         del recovering[job_id]
     stored = frozenset[str]().union(*cluster.jobs.values())
@@ -273,48 +217,6 @@ def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, pi
         recovery=assessment if after == assessment else after,
         recovering=cluster.recovering if recovering == cluster.recovering else recovering,
         picture_now=merged(cluster.picture_now or before, picture),
-    )
-
-
-def matched(before: Iterable[Job], now: Sequence[Job]) -> dict[str, Job]:
-    """The jobs of now by the ids that they had before: the same job, or the first one of that name with an id that was not there before."""
-    before = [*before]
-    by_id = {job.id: job for job in now}
-    pairs = {job.id: by_id[job.id] for job in before if job.id in by_id}
-    others: defaultdict[str, list[Job]] = defaultdict(list)
-    for job in sorted(now, key=lambda each: each.started_at, reverse=True):
-        if job.id not in pairs:
-            others[job.name].append(job)
-    for job in sorted(before, key=lambda each: each.started_at):
-        if job.id not in pairs and job.state not in ENDED and others[job.name]:
-            pairs[job.id] = others[job.name].pop()
-    return pairs
-
-
-def _job_after(known: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfter:
-    """What is known of a job after it was listed at `at`."""
-    if known is None or known.started_at != job.started_at or known.id != job.id:
-        known = JobAfter(job.id, job.state, job.started_at)
-    known = replace(
-        known,
-        state=job.state,
-        tasks=(job.running_tasks, job.total_tasks),
-        running_at=known.running_at or (at if job.is_running else None),
-        restarts=known.restarts if job.restarts is None else job.restarts,
-    )
-    read = job.checkpoints
-    if read is None or read.read_at < led_at:  # carried over from before
-        return known
-    restored = known.restored or read.restored
-    first = [done.ended_at for done in read.completed if restored is None or done.id > restored.id]
-    is_confirmed = known.read_at and known.running_at and known.read_at > known.running_at
-    return replace(
-        known,
-        read_at=known.read_at if is_confirmed else read.read_at,
-        enabled=read.enabled,
-        restored=restored,
-        first_id=known.first_id if known.first_id is not None else read.first_id,
-        checkpointed_at=known.checkpointed_at or min(first, default=None),
     )
 
 
@@ -418,54 +320,3 @@ def expected(cluster: ClusterState) -> Picture | None:
     return replace(
         now, jobs=(*now.jobs, *(job for job in before.jobs if job.id not in absent and job.state not in ENDED))
     )
-
-
-# -- what is still wrong afterwards ------------------------------------------------------------------------------------
-
-
-def _heard(cluster: ClusterState, picture: Picture) -> ClusterState:
-    """The cluster without the faults, and without waiting for the jobs, that this picture shows to be over."""
-    assessed = cluster.assessed
-    if assessed and assessed.waiting:
-        left = {
-            job_id: name
-            for job_id, name in assessed.waiting.items()
-            if not _is_back(job_id, name, picture) and not _has_ended(job_id, picture)
-        }
-        if len(left) < len(assessed.waiting):
-            cluster = replace(cluster, assessed=replace(assessed, waiting=left))
-    faults = {
-        job_id: known
-        for job_id, known in cluster.job_faults.items()
-        if not (
-            _is_back(job_id, known.name, picture)
-            if known.fault is Fault.MISSING
-            else _has_ended(job_id, picture) or not any(job.id == job_id for job in picture.jobs)
-        )
-    }
-    return cluster if len(faults) == len(cluster.job_faults) else replace(cluster, job_faults=faults)
-
-
-def _is_back(job_id: str, name: str | None, picture: Picture) -> bool:
-    return any(job.is_running and (job.id == job_id or clean(job.name) == clean(name or "")) for job in picture.jobs)
-
-
-def _has_ended(job_id: str, picture: Picture) -> bool:
-    return any(job.id == job_id and job.state in ENDED for job in picture.jobs)
-
-
-def _without_old_faults(cluster: ClusterState, now: Moment) -> ClusterState:
-    """The cluster without faults of jobs that have a leader again, or that are a day old."""
-    assessed = cluster.assessed
-    if assessed and assessed.waiting and now.steady - assessed.at.steady >= KEPT:
-        cluster = replace(cluster, assessed=replace(assessed, waiting={}))
-    left = {job_id: known for job_id, known in cluster.job_faults.items() if not _is_over(cluster, job_id, known, now)}
-    return cluster if len(left) == len(cluster.job_faults) else replace(cluster, job_faults=left)
-
-
-def _is_over(cluster: ClusterState, job_id: str, known: JobFault, now: Moment) -> bool:
-    if now.steady - known.since.steady >= KEPT or plans.is_unwanted(cluster.operated):
-        return True
-    job = cluster.components.get(ComponentId(Component.JOB, job_id))
-    led = job is not None and isinstance(job.leadership, Held) and job.since > known.since
-    return known.fault is Fault.MISSING and led

@@ -3,8 +3,9 @@
 from typing import Final, TypedDict
 
 from sidecar.core.cluster.record_writer import Envelope, envelope
-from sidecar.core.cluster.recovery_judge import JobRuling, Judgement, Outcome, Registered
+from sidecar.core.cluster.recovery_judge import JobRuling, Judgement, Registered
 from sidecar.core.cluster.recovery_state import Assessment
+from sidecar.core.cluster.recovery_tables import Outcome
 from sidecar.core.moment import Moment, Timestamp, in_seconds, timestamp
 from sidecar.core.pictures import ENDED, MOST_JOBS
 from sidecar.core.policy.policy import Policy

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.cluster import recovery
+from sidecar.core.cluster.compared_pictures import matched
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
@@ -148,7 +149,7 @@ def test_jobs_of_one_name_are_known_by_their_order() -> None:
     """The first one submitted is the first one of before; a job of before that is still there is none of the new ones."""
     was = [job("a", job_id="1" * 32, started=1), job("a", job_id="2" * 32, started=2), job("a", job_id="3" * 32)]
     now = [job("a", job_id="5" * 32, started=9), job("a", job_id="4" * 32, started=8), job("a", job_id="3" * 32)]
-    pairs = recovery.matched(was, now)
+    pairs = matched(was, now)
     assert {old[0]: new.id[0] for old, new in pairs.items()} == {"1": "4", "2": "5", "3": "3"}
 
 

@@ -7,21 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.recovery_judge import (
-    ORIGINS,
-    OUTCOMES,
-    Grade,
-    JobCase,
-    Origin,
-    Outcome,
-    Row,
-    decided,
-    job_ruling,
-    judgement,
-    last_known,
-    task_managers,
-)
+from sidecar.core.cluster.recovery_judge import Grade, job_ruling, judgement, task_managers
 from sidecar.core.cluster.recovery_state import JobAfter
+from sidecar.core.cluster.recovery_tables import ORIGINS, OUTCOMES, JobCase, Origin, Outcome, Row, decided, last_known
 from sidecar.core.moment import SECOND
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Restored, TaskManager
 
