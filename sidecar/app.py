@@ -56,7 +56,7 @@ CLAIM_SECONDS: Final = 20.0
 _CLAIM_PAUSE: Final = 0.2
 _FIXED: Final = (
     *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
-    *("deployments", "drains", "deaths", "own_hosts"),
+    *("deployments", "drains", "deaths", "own_hosts", "recovery_patience"),
     *("silence_documents", "longest_silence"),
 )
 """The parts of the policy that a reload does not change."""
