@@ -149,7 +149,7 @@ def explain(state_dir: Path, name: str) -> Explanation:
     with closing(_reader(state_dir)) as journal:
         snapshot = Snapshot(Clock()(), journal.state())
     in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
-    return find(chain(records(state_dir), unrecorded.deaths(snapshot)), _id_of(state_dir, name), in_progress)
+    return find(chain(records(state_dir), unrecorded.records(snapshot)), _id_of(state_dir, name), in_progress)
 
 
 def _id_of(state_dir: Path, name: str) -> str:
