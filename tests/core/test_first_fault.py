@@ -40,8 +40,8 @@ FATAL = line("ERROR", "Fatal error occurred in the cluster entrypoint.", "10:00:
             "missing-ha-file",
             (
                 "Fatal error occurred in the cluster entrypoint: org.apache.flink.util.FlinkException: Could not retrieve checkpoint 3 "
-                "from state handle under /0000000000000000003. This indicates that the retrieved state handle is broken. Try cleaning the state "
-                "handle store."
+                "from state handle under /0000000000000000003. This indicates that the retrieved state handle is broken. Try cleaning "
+                "the state handle store."
             ),
             "org.apache.flink.util.FlinkException",
         ),
