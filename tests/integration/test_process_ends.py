@@ -16,6 +16,7 @@ from sidecar.clock import Clock
 from sidecar.core.observations import ProcessEnded
 from sidecar.core.process_end import ProcessEnd
 from sidecar.drivers.processes import ProcessEnds, process_ends
+from sidecar.host import memory_cgroup
 from sidecar.settings import ZooKeeperSettings
 
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -137,3 +138,29 @@ def test_only_jobmanagers_of_our_cluster(
     end_of(ours, ends)
     with pytest.raises(Empty):
         ends.get_nowait()
+
+
+@pytest.mark.parametrize(
+    ("counters", "limit", "before", "after", "limited"),
+    [
+        ("memory.events", "memory.max", "low 0\noom 1\noom_kill {}\noom_group_kill 0\n", (3, 4), "67108864"),
+        ("memory.oom_control", "memory.limit_in_bytes", "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n", (0, 1), "67108864"),
+        ("memory.events", "memory.max", "low 0\noom_kill {}\n", (0, 0), "max"),
+        ("memory.oom_control", "memory.limit_in_bytes", "oom_kill {}\n", (0, 0), "9223372036854771712"),
+    ],
+)  # fmt: skip
+def test_files_of_both_versions_of_cgroups(
+    counters: str, limit: str, before: str, after: tuple[int, int], limited: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """As a kernel of each version writes them; a held file shows what is written later."""
+    (tmp_path / counters).write_text(before.format(after[0]))
+    (tmp_path / limit).write_text(f"{limited}\n")
+    monkeypatch.setattr(memory_cgroup, "_folders", lambda _pid: [(tmp_path, counters, limit)])
+    cgroup = memory_cgroup.MemoryCgroup(1)
+    assert cgroup.oom_kills() == after[0]
+    (tmp_path / counters).write_text(before.format(after[1]))
+    assert cgroup.oom_kills() == after[1]
+    assert cgroup.limit_bytes() == (67108864 if limited == "67108864" else None)
+    cgroup.close()
+    assert cgroup.oom_kills() is None
