@@ -25,6 +25,7 @@ from sidecar.drivers import (
     ledger_of,
     ledger_of_found,
     pod_directories_of,
+    process_ends_of,
     silence_stores_of,
 )
 from sidecar.drivers.pod_names import PodNames
@@ -211,7 +212,7 @@ def _build(
     except OSError as error:
         where = f"{settings.http.host}:{settings.http.port}"
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
-    drivers = Drivers(settings.clusters, clock, settings.finder)
+    drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock, loop.observe))
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.
     web.start()
