@@ -231,6 +231,7 @@ def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_f
             same_leader=_is_same_leader(assessment),
             complete=complete,
             stored=job.id in stored or not cluster.in_sight,
+            lost=job.id in cluster.job_faults,
             intended=assessment.left_out,
             starting=assessment.starting,
             anew=assessment.anew,
@@ -275,7 +276,8 @@ def _with_faults(
             job.outcome or Outcome.ENDED
         )
         known = faults.get(before.id)
-        if fault and (known is None or known.fault is not fault or known.name is None):
+        is_told = known is not None and known.fault is Fault.DELETED
+        if fault and not is_told and (known is None or known.fault is not fault or known.name is None):
             faults[before.id] = JobFault(
                 fault, known.since if known else now, assessment.episode_id, clean(before.name)
             )
