@@ -83,11 +83,13 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 
 def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
-    """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed."""
+    """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed, or only later checkpoints are missing."""
     if cluster.recovery is None:
         return None
-    jobs = cluster.recovering.values()
-    return tuple(after.id for after in jobs if after.checkpointed_at is None and after.state not in ENDED)
+    jobs = [after for after in cluster.recovering.values() if after.state not in ENDED]
+    if cluster.recovery.pictures == LISTED_TIMES and not waiting(cluster) and all(after.read_at for after in jobs):
+        return None
+    return tuple(after.id for after in jobs if after.checkpointed_at is None)
 
 
 def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | None:

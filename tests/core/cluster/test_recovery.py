@@ -119,6 +119,17 @@ def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
     assert recovery.waiting(cluster(sidecar)) == {}
 
 
+def test_the_rest_server_is_asked_often_only_until_jobs_run() -> None:
+    """Their next checkpoints may be minutes away."""
+    _, sidecar = failed_over()
+    asked = []
+    for state in ("RESTARTING", "RUNNING", "RUNNING"):
+        looks(sidecar, replace(after(sidecar, 41), state=state), seconds=2)
+        asked.append(recovery.asked_first(cluster(sidecar)))
+    assert asked == [(JOB,), None, None]
+    assert cluster(sidecar).recovery is not None
+
+
 def test_a_slow_main_is_not_yet() -> None:
     """An application that runs and has submitted nothing: unproven after the patience, never missing."""
     flink, sidecar = failed_over()
