@@ -18,6 +18,7 @@ from sidecar.core.cluster.causes import RELATED, Facts, Loss, Verdict
 from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.cluster.vacancy import VacancyReason
 from sidecar.core.evidence import Gathered
@@ -200,6 +201,13 @@ def moved(
             episode = _informed(episode, transition, left=left)
         episode = replace(episode, moved_at=transition.at)
     return episode, after
+
+
+def lost_by(transition: Transition) -> Fault | None:
+    """How Flink lost a job that has no plan any more. None: it may have ended."""
+    if _reason(transition) in _DELETED:
+        return Fault.DELETED
+    return Fault.MISSING if transition.plan_vanished else None
 
 
 def is_away(absence: Absence | None) -> bool:

@@ -27,7 +27,7 @@ def heard(cluster: ClusterState, picture: Picture) -> ClusterState:
         for job_id, known in cluster.job_faults.items()
         if not (
             _is_back(job_id, known.name, picture)
-            if known.fault is Fault.MISSING
+            if known.fault is not Fault.RESURRECTED
             else _has_ended(job_id, picture) or not any(job.id == job_id for job in picture.jobs)
         )
     }
@@ -56,4 +56,4 @@ def _is_over(cluster: ClusterState, job_id: str, known: JobFault, now: Moment) -
         return True
     job = cluster.components.get(ComponentId(Component.JOB, job_id))
     led = job is not None and isinstance(job.leadership, Held) and job.since > known.since
-    return known.fault is Fault.MISSING and led
+    return known.fault is not Fault.RESURRECTED and led

@@ -26,6 +26,7 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
+from sidecar.core.sanitize import clean
 
 
 class Seen(Struct, frozen=True):
@@ -87,8 +88,12 @@ def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
     if episode is not draft.state.episode:
         draft.update(episode=episode)
     if transition.kind is Kind.RETIRED:
-        if transition.plan_vanished and component.job_id and episode and not recovery_state.is_left_out(episode.facts):
-            faults = recovery_state.with_missing(draft.state.job_faults, component.job_id, episode.id, draft.at)
+        fault = episodes.lost_by(transition)
+        if fault and component.job_id and episode and not recovery_state.is_left_out(episode.facts):
+            jobs = draft.state.picture.jobs if draft.state.picture else ()
+            name = next((clean(job.name) for job in jobs if job.id == component.job_id), None)
+            lost = recovery_state.JobFault(fault, draft.at, episode.id, name)
+            faults = recovery_state.with_missing(draft.state.job_faults, component.job_id, lost)
             draft.update(job_faults=faults)
         draft.remove(component)
         return
@@ -155,6 +160,8 @@ def _plan_vanished(draft: Draft, known: ComponentState, led: LastLed | None) -> 
     at, dispatcher = known.unregistered_at, draft.known(ComponentId(Component.DISPATCHER))
     if at is None or dispatcher is None or plans.is_unwanted(draft.state.operated):
         return False
+    if isinstance(known.leadership, Held) and isinstance(known.leadership.position, ZNodePosition):
+        return draft.at.steady > at + episodes.LOOK_BACK  # a job that ends removes its leader's address before its plan
     match dispatcher.leadership:
         case Vacant() if dispatcher.vacated_at:
             led = dispatcher.last_led

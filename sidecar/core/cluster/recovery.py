@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import plans
+from sidecar.core.cluster import deaths, plans
 from sidecar.core.cluster.compared_pictures import job_after, matched, merged, remembered
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.episodes import Episode
@@ -83,11 +83,13 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 
 def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
-    """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed."""
+    """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed, or only later checkpoints are missing."""
     if cluster.recovery is None:
         return None
-    jobs = cluster.recovering.values()
-    return tuple(after.id for after in jobs if after.checkpointed_at is None and after.state not in ENDED)
+    jobs = [after for after in cluster.recovering.values() if after.state not in ENDED]
+    if cluster.recovery.pictures == LISTED_TIMES and not waiting(cluster) and all(after.read_at for after in jobs):
+        return None
+    return tuple(after.id for after in jobs if after.checkpointed_at is None)
 
 
 def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | None:
@@ -113,9 +115,12 @@ def current_rows(policy: Policy, cluster_id: str, cluster: ClusterState, now: Mo
     return recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
 
 
-def dead_at(cluster: ClusterState, assessment: Assessment) -> int | None:  # noqa: ARG001  not known yet
+def dead_at(cluster: ClusterState, assessment: Assessment) -> int | None:
     """When the leader of before ended (wall microseconds). None: not known."""
-    return None
+    episodes = (cluster.episode, cluster.last_episode)
+    episode = next((each for each in episodes if each and each.id == assessment.episode_id), None)
+    death = deaths.death_of(cluster, episode) if episode else None
+    return death.ended_at if death else None
 
 
 def waiting(cluster: ClusterState) -> dict[str, str]:
@@ -231,6 +236,7 @@ def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_f
             same_leader=_is_same_leader(assessment),
             complete=complete,
             stored=job.id in stored or not cluster.in_sight,
+            lost=job.id in cluster.job_faults,
             intended=assessment.left_out,
             starting=assessment.starting,
             anew=assessment.anew,
@@ -275,7 +281,8 @@ def _with_faults(
             job.outcome or Outcome.ENDED
         )
         known = faults.get(before.id)
-        if fault and (known is None or known.fault is not fault or known.name is None):
+        is_told = known is not None and known.fault is Fault.DELETED
+        if fault and not is_told and (known is None or known.fault is not fault or known.name is None):
             faults[before.id] = JobFault(
                 fault, known.since if known else now, assessment.episode_id, clean(before.name)
             )

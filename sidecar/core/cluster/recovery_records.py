@@ -38,7 +38,9 @@ def recovery_rows(
         led_at=_at(assessment.led_at.wall if assessment.led_at else None),
         dispatcher_led_at=_at(assessment.dispatcher_led_at.wall if assessment.dispatcher_led_at else None),
     )
-    began, written = assessment.opened_at.wall if dead_at is None else dead_at, envelope(policy, cluster_id, now)
+    # A leader that withdraws in order ends after the loss of its leadership was observed.
+    began = min(at for at in (assessment.opened_at.wall, dead_at) if at is not None)
+    written = envelope(policy, cluster_id, now)
     jobs = sorted(found.jobs, key=lambda job: (_URGENCY.index(job.outcome), not job.reasons))[:MOST_JOBS]
     return (_of_cluster(found, stages, began, written), *(_of_job(job, stages, began, written) for job in jobs))
 

@@ -84,6 +84,8 @@ class Fault(StrEnum):
 
     MISSING = "missing"
     RESURRECTED = "resurrected"
+    DELETED = "deleted"
+    """Missing, with the ConfigMap that was deleted: that makes the failover itself critical."""
 
 
 class JobFault(Struct, frozen=True):
@@ -155,6 +157,6 @@ def is_left_out(facts: Facts) -> bool:
     return facts.intent is not None and facts.intent.plan is not Plan.ROLLBACK
 
 
-def with_missing(faults: Mapping[str, JobFault], job_id: str, episode_id: str, at: Moment) -> Mapping[str, JobFault]:
+def with_missing(faults: Mapping[str, JobFault], job_id: str, fault: JobFault) -> Mapping[str, JobFault]:
     """The faults with a job whose plan vanished from the store while nobody led."""
-    return faults if job_id in faults else {**faults, job_id: JobFault(Fault.MISSING, at, episode_id)}
+    return faults if job_id in faults else {**faults, job_id: fault}

@@ -48,6 +48,8 @@ class JobCase(Struct, frozen=True):
     """Whether the new leader has listed its jobs for long enough."""
     stored: bool = False
     """Whether Flink's store still has the job."""
+    lost: bool = False
+    """Whether its plan is known to have vanished from the store while nobody led."""
     intended: bool = False
     """Whether the failover was planned: an upgrade may leave a job out."""
     starting: bool = False
@@ -191,6 +193,11 @@ OUTCOMES: Final = (
         lambda case: case.stored,
         _always(None, "Flink does not list it, though its plan is in the store.", open=True),
     ),
+    Row(
+        "its plan may have gone in time",
+        lambda case: not case.lost,
+        _always(None, "Flink does not list it. Its plan is gone, and it may have ended before the failure."),
+    ),
     Row("it is missing", lambda _: True, _always(Outcome.MISSING, "Flink does not know it any more.")),
 )
 """What became of a job."""
@@ -263,7 +270,8 @@ def _none_completed_between(case: JobCase) -> bool:
     """Whether the next checkpoint cannot have been completed before the failure."""
     known, restored = case.before.checkpoints, _restored_id(case)
     trigger = next((each.triggered_at for each in known_checkpoints(known) if each.id == restored), None)
-    if known is None or trigger is None or known.interval is None or known.shortest is None:
+    # The time of the death is by the clock of the JobManager's machine, as that of the trigger is.
+    if case.dead_at is None or known is None or trigger is None or known.interval is None or known.shortest is None:
         return False
     return case.dead_by <= trigger + known.interval + known.shortest
 

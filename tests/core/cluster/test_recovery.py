@@ -14,7 +14,7 @@ from sidecar.core.observations import DeploymentObserved, PictureTaken
 from sidecar.core.pictures import Checkpoints, Job, Picture, TaskManager
 from sidecar.core.records import Recovery
 from tests.core.cluster.pictures import ASSESSING, TASK_MANAGERS, after, before, job, shows
-from tests.kit.cluster import CLUSTER, JOB, A, B, job_manager
+from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar, leased, watching
 from tests.kit.fake_flink import Flink
 
@@ -117,6 +117,17 @@ def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
     assert recovery.waiting(cluster(sidecar)) == {JOB: "orders"}
     looks(sidecar, None, seconds=1)
     assert recovery.waiting(cluster(sidecar)) == {}
+
+
+def test_the_rest_server_is_asked_often_only_until_jobs_run() -> None:
+    """Their next checkpoints may be minutes away."""
+    _, sidecar = failed_over()
+    asked = []
+    for state in ("RESTARTING", "RUNNING", "RUNNING"):
+        looks(sidecar, replace(after(sidecar, 41), state=state), seconds=2)
+        asked.append(recovery.asked_first(cluster(sidecar)))
+    assert asked == [(JOB,), None, None]
+    assert cluster(sidecar).recovery is not None
 
 
 def test_a_slow_main_is_not_yet() -> None:
@@ -313,3 +324,32 @@ def test_a_plan_that_goes_before_its_leader_is_a_job_that_has_ended() -> None:
     flink.elect(B, *CLUSTER_COMPONENTS)
     sidecar.sees_changes().watches(10)
     assert not cluster(sidecar).job_faults
+
+
+def test_a_job_that_ended_just_before_the_failure_is_not_missing() -> None:
+    """The new leader does not know it, and the last picture has it running; its plan had gone while its leader led."""
+    flink, sidecar = watching(policy=replace(ASSESSING, recovery_patience=60 * SECOND))
+    shows(sidecar, before(sidecar))
+    flink.vacate(THE_JOB)
+    flink.forget(JOB)
+    sidecar.sees_changes().waits(1)
+    flink.vacate(*CLUSTER_COMPONENTS)
+    sidecar.sees_changes().waits(2)
+    flink.elect(B, *CLUSTER_COMPONENTS)
+    looks(sidecar.sees_changes(), seconds=70)
+    assert [row.outcome for row in rows(sidecar)] == [None, "unproven"]
+    assert not cluster(sidecar).job_faults
+
+
+def test_a_job_whose_plan_went_before_its_leader_did_not_end() -> None:
+    """In ZooKeeper the address of a dead leader stays until its session expires; a job that ends removes it before its plan."""
+    flink, sidecar = watching(policy=ASSESSING)
+    shows(sidecar, before(sidecar))
+    flink.forget(JOB)
+    sidecar.sees_changes().waits(8)
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B, *CLUSTER_COMPONENTS)
+    looks(sidecar.sees_changes(), seconds=40)
+    assert [row.outcome for row in rows(sidecar)] == [None, "missing"]
+    assert rows(sidecar)[0].verdict == "lost"

@@ -25,7 +25,7 @@ AFTER: Final = JobAfter(
 CASE: Final = JobCase(BEFORE, AFTER, complete=True, dead_at=43 * SECOND, dead_by=43 * SECOND)
 STARTING: Final = replace(AFTER, state="INITIALIZING", tasks=(0, 2), running_at=None, read_at=None, restored=None)
 NO_STATE: Final = replace(AFTER, restored=None)
-GONE: Final = replace(CASE, after=None)
+GONE: Final = replace(CASE, after=None, lost=True)
 
 OUTCOME_OF: Final = {
     "another cluster answers": (replace(GONE, foreign=True), None),
@@ -44,6 +44,7 @@ OUTCOME_OF: Final = {
     "jobs are not listed yet": (replace(GONE, complete=False), None),
     "main() runs": (replace(GONE, starting=True), None),
     "its plan is stored": (replace(GONE, stored=True), None),
+    "its plan may have gone in time": (replace(GONE, lost=False), None),
     "it is missing": (GONE, Outcome.MISSING),
 }
 ORIGIN_OF: Final = {
@@ -203,7 +204,8 @@ _CASES: Final = st.builds(
     st.builds(Job, st.just("a"), st.just("orders"), _STATES, st.integers(0, 2), st.just(1), checkpoints=_KNOWN),
     st.one_of(st.none(), _AFTER),
     **{
-        name: st.booleans() for name in ("same_leader", "complete", "stored", "intended", "starting", "anew", "foreign")
+        name: st.booleans()
+        for name in ("same_leader", "complete", "stored", "lost", "intended", "starting", "anew", "foreign")
     },
     dead_at=_TIMES,
     dead_by=st.integers(1, 5),
@@ -220,6 +222,7 @@ def test_nothing_is_said_that_is_not_proven(case: JobCase) -> None:
     if found.outcome is Outcome.MISSING:
         assert after is None
         assert case.complete
+        assert case.lost
         assert not (case.stored)
         assert not (case.intended)
         assert not (case.starting)
