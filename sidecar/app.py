@@ -41,6 +41,7 @@ from sidecar.sinks.handover import Handovers
 from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Notifier
+from sidecar.sinks.pictures.picture_taker import PictureTaker
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
@@ -57,7 +58,7 @@ CLAIM_SECONDS: Final = 20.0
 _CLAIM_PAUSE: Final = 0.2
 _FIXED: Final = (
     *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
-    *("deployments", "drains", "deaths", "own_hosts", "recovery_patience"),
+    *("deployments", "drains", "deaths", "own_hosts", "picture_interval", "recovery_patience"),
     *("silence_documents", "longest_silence"),
 )
 """The parts of the policy that a reload does not change."""
@@ -177,6 +178,7 @@ def _build(
     )
     events = Events(event_stores_of(settings.clusters))
     pods = PodNames(pod_directories_of(settings.clusters), clock)
+    pictures = PictureTaker(clock, settings.evidence.tls)
     silences = SilenceReader(
         silence_stores_of(settings) if settings.receivers else {}, clock, settings.silences.longest
     )
@@ -191,6 +193,7 @@ def _build(
         publish=events.publish,
         name_pod=pods.find,
         read_silences=silences.read,
+        take_picture=pictures.take,
         sealed=lambda: spool.sealed,
         died=owner_died,
     )
@@ -225,10 +228,10 @@ def _build(
     stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
     for start in (notifier.start, collector.start, events.start):
         start()
-    pods.start(loop.observe)
-    silences.start(loop.observe)
-    ends = (notifier.stop, collector.stop, events.stop, pods.stop, silences.stop)
-    stopping.add("sending, capturing, naming pods and reading silences", *ends, at_most=4.0)
+    for begin in (pods.start, pictures.start, silences.start):
+        begin(loop.observe)
+    ends = (notifier.stop, collector.stop, events.stop, pods.stop, pictures.stop, silences.stop)
+    stopping.add("sending, capturing, naming pods, taking pictures and reading silences", *ends, at_most=4.0)
     if own := settings.own_pod:
         for name in policy.stores:
             loop.observe(PodNamed(clock(), name, own.address, Pod(own.name, own.uid, clock().wall)))

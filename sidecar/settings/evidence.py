@@ -32,7 +32,10 @@ def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> Evide
 
 def read_flink_rest(section: Section) -> FlinkRestSettings:
     """How Flink's REST server is compared before and after a failover. Raises SettingsError."""
-    return FlinkRestSettings(patience=section.get("patience").duration(MINUTE, HOUR))
+    return FlinkRestSettings(
+        interval=section.get("interval").duration(2 * SECOND, 10 * MINUTE),
+        patience=section.get("patience").duration(MINUTE, HOUR),
+    )
 
 
 def _folder(setting: Setting, state_dir: Path, spool: Path | str) -> Path:

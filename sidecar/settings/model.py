@@ -238,6 +238,8 @@ class HttpSettings(Struct, frozen=True):
 class FlinkRestSettings(Struct, frozen=True):
     """How Flink's REST server is compared before and after a failover. Microseconds."""
 
+    interval: int = 10 * SECOND
+    """How often it is asked."""
     patience: int = 600 * SECOND
     """How long a recovery is assessed."""
 
@@ -373,6 +375,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             link=self.http.external_url,
             places={cluster.cluster_id: cluster.identity for cluster in self.clusters},
             evidence=self.evidence.sources,
+            picture_interval=self.evidence.flink_rest.interval,
             recovery_patience=self.evidence.flink_rest.patience,
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             deployments=frozenset(each.cluster_id for each in kubernetes if each.flink_deployments),

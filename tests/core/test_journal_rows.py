@@ -51,6 +51,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "refused",
         "gone",
         "handed_over_by",
+        "picture_request",
     },
 }
 

@@ -89,7 +89,7 @@ def job_after(known: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfte
         restarts=known.restarts if job.restarts is None else job.restarts,
     )
     read = job.checkpoints
-    if read is None or read.read_at < led_at:  # carried over from before
+    if read is None or read.read_at < led_at or not read.restored_known:  # the first one is carried over from before
         return known
     restored = known.restored or read.restored
     first = [done.ended_at for done in read.completed if restored is None or done.id > restored.id]

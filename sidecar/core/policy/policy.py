@@ -184,6 +184,8 @@ class Policy(Struct, frozen=True):
     evidence: frozenset[Source] = frozenset()
     recovery_patience: int = 600 * SECOND
     """How long after all components have a leader again a recovery is assessed."""
+    picture_interval: int = 10 * SECOND
+    """How often Flink's REST server is asked for a picture, if it is among the evidence."""
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
     deployments: frozenset[str] = frozenset()

@@ -54,7 +54,7 @@ EVIDENCE: Final[Keys] = {
     "keep_megabytes": "200",
     **no_default("tls", "flink_rest"),
 }
-FLINK_REST: Final[Keys] = {"patience": "10m"}
+FLINK_REST: Final[Keys] = {"interval": "10s", "patience": "10m"}
 RULE: Final[Keys] = {
     **no_default("alert", "on"),
     "for": "0",
