@@ -210,11 +210,11 @@ class CheckpointStatistics(Struct):
         if first_id is None and latest and len(self.history) == self.counts.total:  # Flink forgets the oldest
             first_id = min(latest)
         shortest = self.summary.end_to_end_duration.min if self.summary and numbers else -1
-        restored, is_known = self._began(before, first_id)
+        began_from, is_known = self._began(before, first_id)
         return Checkpoints(
             read_at,
             tuple(self._checkpoint(latest[number], numbers[-1]) for number in numbers[-MOST_CHECKPOINTS:]),
-            restored,
+            began_from,
             first_id,
             interval,
             shortest * _MILLISECOND if shortest >= 0 else None,
