@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FinderObservation, PlanObservation
 from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.drivers.processes import ProcessWatch
 from sidecar.ports import (
     ClusterFinder,
     EventStore,
@@ -37,13 +38,20 @@ class Drivers:
     """One driver for each cluster; starts and stops them together."""
 
     def __init__(
-        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: AnyFinderSettings | None = None
+        self,
+        clusters: Sequence[ClusterSettings],
+        clock: Callable[[], Moment],
+        finder: AnyFinderSettings | None = None,
+        *,
+        watch_processes: bool = False,
     ) -> None:
+        """`watch_processes`: whether it is observed how the JobManagers beside this sidecar end."""
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
         self._finder = self._found_by(finder) if finder else None
         self._plans = plan_source_of(clusters, finder, clock)
+        self._processes = ProcessWatch(clusters, clock) if watch_processes else None
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -54,20 +62,21 @@ class Drivers:
                 self._drivers[cluster_id].start(observer)
 
     def find(self, observer: Callable[[FinderObservation | PlanObservation | EndObservation], None]) -> None:
-        """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, where that is wanted. After
-        `stop`, nothing starts.
+        """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, and how their JobManagers end,
+        where that is wanted. After `stop`, nothing starts.
         """
         with self._lock:
             if self._finder and not self._stopped:
                 self._finder.start(observer)
-            if self._plans and not self._stopped:
-                self._plans.start(observer)
+            for each in (self._plans, self._processes):
+                if each and not self._stopped:
+                    each.start(observer)
 
     def stop(self) -> None:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
-        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans) if each)]
+        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans, self._processes) if each)]
         stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in drivers]
         for stop in stops:
             stop.start()
