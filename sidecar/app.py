@@ -18,7 +18,7 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
-from sidecar.core.policy.policy import ALL_FOUND, Source
+from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.drivers import (
     Drivers,
     event_stores_of,
@@ -211,9 +211,7 @@ def _build(
     except OSError as error:
         where = f"{settings.http.host}:{settings.http.port}"
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
-    drivers = Drivers(
-        settings.clusters, clock, settings.finder, watch_processes=Source.PROCESSES in settings.evidence.sources
-    )
+    drivers = Drivers(settings.clusters, clock, settings.finder, evidence=settings.evidence)
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.
     web.start()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FinderObservation, PlanObservation
-from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.policy.policy import ALL_FOUND, Source
 from sidecar.drivers.processes import ProcessWatch
 from sidecar.ports import (
     ClusterFinder,
@@ -27,6 +27,7 @@ from sidecar.settings import (
     Settings,
     ZooKeeperFinderSettings,
 )
+from sidecar.settings.model import EvidenceSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,15 +44,16 @@ class Drivers:
         clock: Callable[[], Moment],
         finder: AnyFinderSettings | None = None,
         *,
-        watch_processes: bool = False,
+        evidence: EvidenceSettings | None = None,
     ) -> None:
-        """`watch_processes`: whether it is observed how the JobManagers beside this sidecar end."""
+        """`evidence` may say that it is observed how the JobManagers beside this sidecar end."""
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
         self._finder = self._found_by(finder) if finder else None
         self._plans = plan_source_of(clusters, finder, clock)
-        self._processes = ProcessWatch(clusters, clock) if watch_processes else None
+        watched = evidence and Source.PROCESSES in evidence.sources
+        self._processes = ProcessWatch(clusters, clock, evidence.log) if evidence and watched else None
         self._lock = threading.Lock()
         self._stopped = False
 

@@ -245,6 +245,8 @@ class EvidenceSettings(Struct, frozen=True):
     """The limit for all files together."""
     tls: TlsSettings | None = None
     """For Flink REST servers with TLS; None: the CAs of this system."""
+    log: Path | None = None
+    """The log of the JobManager beside the sidecar, or the folder that it is in; None: it is not read."""
 
 
 class LedgerMode(StrEnum):

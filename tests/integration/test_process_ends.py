@@ -46,9 +46,9 @@ Flink = Callable[..., subprocess.Popen[str]]
 class Ends:
     """What the watch observes."""
 
-    def __init__(self, *clusters: ZooKeeperSettings) -> None:
+    def __init__(self, *clusters: ZooKeeperSettings, log: Path | None = None) -> None:
         self.observed: Queue[EndObservation] = Queue()
-        self.watch = ProcessWatch(clusters, Clock())
+        self.watch = ProcessWatch(clusters, Clock(), log)
 
     def of(self, process: subprocess.Popen[str]) -> ProcessEnd:
         """How it ended: the next observation is of this process."""
@@ -339,7 +339,7 @@ def test_another_user_s_jobmanager_is_observed_all_the_same(flink: Flink) -> Non
 def test_the_folders_of_a_jvm_are_those_of_its_options() -> None:
     """HotSpot's own defaults else; what goes to the console is no file."""
     files = jvm_files(["-Xmx1g", "-Djava.io.tmpdir=/data/tmp", "-Dlog.file=/logs/a.log", "-XX:ErrorFile=/e/%p.log"], 7)
-    assert files == ("/data/tmp", "/logs", ("/e/7.log", FALLBACK), None)
+    assert files == ("/data/tmp", "/logs/a.log", ("/e/7.log", FALLBACK), None)
     assert jvm_files([], 7) == (str(Path(FALLBACK).parent), None, ("hs_err_pid7.log", FALLBACK), None)
     assert jvm_files(["-Xlog:gc*,safepoint=info:file=/logs/gc-%p.log:time:filecount=5"], 7).gc_log == "/logs/gc-7.log"
     assert jvm_files(["-Xlog:gc:/logs/gc.log"], 7).gc_log == "/logs/gc.log"

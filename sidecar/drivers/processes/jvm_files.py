@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from sidecar.core.first_fault import log_end
@@ -25,7 +24,7 @@ class JvmFiles(NamedTuple):
     """Absolute paths, or relative to its working directory, as it sees them."""
 
     temporary: str
-    log_folder: str | None
+    log: str | None
     crash_files: tuple[str, ...]
     """Where it writes when it crashes: the first of these where it can."""
     gc_log: str | None
@@ -46,7 +45,7 @@ def jvm_files(options: Iterable[str], pid: int) -> JvmFiles:
     fallback = f"/tmp/hs_err_pid{pid}.log"  # noqa: S108  likewise
     return JvmFiles(
         temporary,
-        str(PurePosixPath(log).parent) if log else None,
+        log,
         (crash_file, fallback),
         None if gc_log in _NO_FILES else gc_log,
     )

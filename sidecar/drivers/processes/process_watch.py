@@ -8,10 +8,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sidecar.core.moment import Moment
-from sidecar.core.observations import EndObservation, ProcessEnded
+from sidecar.core.observations import EndObservation, LogEndRead, ProcessEnded
+from sidecar.core.process_end import LogEnd
 from sidecar.drivers.processes import pidfd
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import ownership, processes
@@ -35,6 +37,8 @@ _STOP_SECONDS: Final = 1.0
 _JOB_MANAGER: Final = re.compile(r"(Entrypoint|EntryPoint|ClusterDriver)$")
 """The main class of a JobManager, in every version of Flink and on every platform."""
 
+_NO_LOG: Final = "what the end of a JobManager's log says is not known"
+
 _log = logging.getLogger("sidecar.processes")
 _Key = tuple[int, int]
 """A process: its number, and when it was started."""
@@ -43,9 +47,13 @@ _Key = tuple[int, int]
 class ProcessWatch:
     """A thread that observes the ends of JobManagers."""
 
-    def __init__(self, clusters: "Sequence[ClusterSettings]", clock: Callable[[], Moment]) -> None:
+    def __init__(
+        self, clusters: "Sequence[ClusterSettings]", clock: Callable[[], Moment], log: Path | None = None
+    ) -> None:
+        """`log`: the JobManager's log, or the folder that it is in. None: it is not read."""
         self._clusters = {cluster.cluster_id: ownership.identity(cluster) for cluster in clusters}
         self._clock = clock
+        self._log = log
         self._observer: Callable[[EndObservation], None] | None = None
         self._owners: dict[_Key, dict[str, Owner]] = {}
         """Of each visible JobManager, by cluster."""
@@ -90,6 +98,7 @@ class ProcessWatch:
                 look_at = now + LOOK_SECONDS
                 for each in self._watched.values():
                     each.look()
+                    self._look_at_log(each)
             for key in self._wait(_STATUS_PAUSE if deadlines else LOOK_SECONDS):
                 patience = STATUS_SECONDS if pidfd.says_status(self._watched[key].pidfd) else 0.0
                 deadlines[key] = time.monotonic() + patience
@@ -111,9 +120,26 @@ class ProcessWatch:
 
     def _report(self, ended: WatchedProcess) -> None:
         with ended:
+            at, log = self._clock(), self._end_of_log(ended)
             for cluster_id in ended.clusters:
                 if self._observer and ended.ended:
-                    self._observer(ProcessEnded(self._clock(), cluster_id, ended.ended))
+                    self._observer(ProcessEnded(at, cluster_id, ended.ended))
+                if self._observer and log:
+                    self._observer(LogEndRead(at, cluster_id, log))
+
+    def _look_at_log(self, watched: WatchedProcess) -> None:
+        if watched.log and watched.ended is None:
+            try:
+                watched.log.look(alone=len(self._owners) <= 1)
+            except OSError as error:
+                self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
+
+    def _end_of_log(self, ended: WatchedProcess) -> LogEnd | None:
+        try:
+            return ended.log.end(alone=len(self._owners) <= 1) if ended.log else None
+        except OSError as error:
+            self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
+            return None
 
     # -- which are watched ---------------------------------------------------------------------------------------------
 
@@ -150,11 +176,16 @@ class ProcessWatch:
 
     def _begin(self, process: FlinkProcess, clusters: tuple[str, ...]) -> None:
         try:
-            self._watched[process.pid, process.started] = WatchedProcess(process, clusters)
+            watched = WatchedProcess(process, clusters)
         except ProcessLookupError:
             return
         except OSError as error:
             self._log_once(f"how JobManagers end is not observed: {error.strerror}")
+        else:
+            self._watched[process.pid, process.started] = watched
+            if self._log:
+                watched.hold_log(self._log)
+            self._look_at_log(watched)
 
     def _log_once(self, line: str) -> None:
         if line not in self._logged:

@@ -4,13 +4,14 @@ import os
 import time
 from collections import deque
 from contextlib import ExitStack, suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final, Self
 
 from msgspec.structs import replace
 
 from sidecar.core.process_end import Pressure, ProcessEnd
 from sidecar.drivers.processes import jvm_files, pidfd
+from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
 from sidecar.host.processes import PROC, FlinkProcess
 
@@ -34,6 +35,7 @@ class WatchedProcess:
         self.clusters = clusters
         """Those whose it is."""
         self.ended: ProcessEnd | None = None
+        self.log: HeldLog | None = None
         self._open = ExitStack()
         self.pidfd = self._held(os.pidfd_open(process.pid))
         if processes.has_ended(process):  # its number may be another one's by now
@@ -45,6 +47,7 @@ class WatchedProcess:
         self._counter = self._open.enter_context(ExitStack())
         self._events: int | None = None
         self._limit: int | None = None
+        self._log_name: str | None = None
         self._crash_files: tuple[str, ...] = ()
         self._gc_log: str | None = None
         self._counts: deque[int | None] = deque(maxlen=_COUNTS)
@@ -59,7 +62,13 @@ class WatchedProcess:
         self.close()
 
     def close(self) -> None:
+        """Close all, the log too."""
         self._open.close()
+
+    def hold_log(self, place: Path) -> None:
+        """Its log is this file, or in this folder."""
+        self.log = HeldLog(place, self._log_name)
+        self._open.callback(self.log.close)
 
     def look(self) -> None:
         """Read again what only its difference at the end says something."""
@@ -118,10 +127,9 @@ class WatchedProcess:
         files = jvm_files.jvm_files(processes.jvm_options(self.process), pid)
         self._crash_files, self._gc_log = files.crash_files, files.gc_log
         self._hold(".")
-        for folder in (files.log_folder, files.temporary):
-            if folder:
-                self._hold(folder)
-        for file in (*self._crash_files, self._gc_log):
+        self._log_name = PurePosixPath(files.log).name if files.log else None
+        self._hold(files.temporary)
+        for file in (files.log, *self._crash_files, self._gc_log):
             if file:
                 self._hold(str(PurePosixPath(file).parent))
 

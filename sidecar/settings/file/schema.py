@@ -48,7 +48,7 @@ HTTP: Final[Keys] = {
     "port": "9250",
     **no_default("external_url", "allowed_hosts"),
 }
-EVIDENCE: Final[Keys] = {**no_default("capture", "dir"), "keep": "7d", "keep_megabytes": "200", "tls": None}
+EVIDENCE: Final[Keys] = {**no_default("capture", "dir", "log"), "keep": "7d", "keep_megabytes": "200", "tls": None}
 RULE: Final[Keys] = {
     **no_default("alert", "on"),
     "for": "0",
