@@ -80,7 +80,7 @@ class HeldLog:
                     if _NAMES.fullmatch(file.name) and file.is_file():
                         found.append((file.stat().st_mtime, file.name))
         if not found:
-            raise OSError(None, "no log of a JobManager is in it")
+            raise FileNotFoundError(None, "no log of a JobManager is in it")
         return self._place / max(found)[1]
 
     def _other(self, path: str | Path) -> bytes:

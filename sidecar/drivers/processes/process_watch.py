@@ -34,7 +34,7 @@ STATUS_SECONDS: Final = 2.0
 """How long its parent may take to wait for a process that ended. Beyond that its exit code is not known."""
 _STATUS_PAUSE: Final = 0.05
 _STOP_SECONDS: Final = 1.0
-_JOB_MANAGER: Final = re.compile(r"(Entrypoint|EntryPoint|ClusterDriver)$")
+JOB_MANAGER: Final = re.compile(r"(Entrypoint|EntryPoint|ClusterDriver)$")
 """The main class of a JobManager, in every version of Flink and on every platform."""
 
 _NO_LOG: Final = "what the end of a JobManager's log says is not known"
@@ -131,6 +131,8 @@ class ProcessWatch:
         if watched.log and watched.ended is None:
             try:
                 watched.log.look(alone=len(self._owners) <= 1)
+            except FileNotFoundError:
+                return  # it has only begun; at its end that is a problem
             except OSError as error:
                 self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
 
@@ -144,7 +146,7 @@ class ProcessWatch:
     # -- which are watched ---------------------------------------------------------------------------------------------
 
     def _scan(self) -> None:
-        visible = [each for each in processes.find(()) if each.is_java and _JOB_MANAGER.search(each.name)]
+        visible = [each for each in processes.find(()) if each.is_java and JOB_MANAGER.search(each.name)]
         found = {(each.pid, each.started): each for each in visible}
         self._owners = {
             key: self._owners.get(key) or {name: ownership.owner(each, own) for name, own in self._clusters.items()}
