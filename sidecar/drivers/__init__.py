@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FinderObservation, PlanObservation
 from sidecar.core.policy.policy import ALL_FOUND, Source
-from sidecar.drivers.processes import ProcessWatch
 from sidecar.ports import (
     ClusterFinder,
     EventStore,
@@ -27,12 +26,12 @@ from sidecar.settings import (
     Settings,
     ZooKeeperFinderSettings,
 )
-from sidecar.settings.model import EvidenceSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.processes import ProcessWatch
 
 
 class Drivers:
@@ -43,17 +42,14 @@ class Drivers:
         clusters: Sequence[ClusterSettings],
         clock: Callable[[], Moment],
         finder: AnyFinderSettings | None = None,
-        *,
-        evidence: EvidenceSettings | None = None,
+        process_ends: "ProcessWatch | None" = None,
     ) -> None:
-        """`evidence` may say that it is observed how the JobManagers beside this sidecar end."""
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
         self._finder = self._found_by(finder) if finder else None
         self._plans = plan_source_of(clusters, finder, clock)
-        watched = evidence and Source.PROCESSES in evidence.sources
-        self._processes = ProcessWatch(clusters, clock, evidence.log) if evidence and watched else None
+        self._process_ends = process_ends
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -64,21 +60,22 @@ class Drivers:
                 self._drivers[cluster_id].start(observer)
 
     def find(self, observer: Callable[[FinderObservation | PlanObservation | EndObservation], None]) -> None:
-        """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, and how their JobManagers end,
+        """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, and how their processes end,
         where that is wanted. After `stop`, nothing starts.
         """
         with self._lock:
             if self._finder and not self._stopped:
                 self._finder.start(observer)
-            for each in (self._plans, self._processes):
-                if each and not self._stopped:
-                    each.start(observer)
+            if self._plans and not self._stopped:
+                self._plans.start(observer)
+            if self._process_ends and not self._stopped:
+                self._process_ends.start(observer)
 
     def stop(self) -> None:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
-        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans, self._processes) if each)]
+        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans, self._process_ends) if each)]
         stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in drivers]
         for stop in stops:
             stop.start()
@@ -187,6 +184,15 @@ def plan_source_of(
             )
             scopes.append((Access(found.kubeconfig, found.context), scope))
     return KubernetesPlans(scopes, clock)
+
+
+def process_ends_of(settings: Settings, clock: Callable[[], Moment]) -> "ProcessWatch | None":
+    """The ends of the JobManagers that are visible here; None: processes are not captured."""
+    if Source.PROCESSES not in settings.evidence.sources:
+        return None
+    from sidecar.drivers.processes import ProcessWatch
+
+    return ProcessWatch(settings.clusters, clock, settings.evidence.log)
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:

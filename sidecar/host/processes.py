@@ -19,9 +19,6 @@ _MOST_BYTES: Final = 1 << 20
 """Of a file below /proc: a class path may be long."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
-_CGROUP_1: Final = "/sys/fs/cgroup/memory", "memory.oom_control", "memory.limit_in_bytes"
-_CGROUP_2: Final = "/sys/fs/cgroup", "memory.events", "memory.max"
-
 _FLINK: Final = re.compile(r"org\.apache\.flink\.(?!shaded\.)[\w$.]{1,200}", re.ASCII)
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,20}", re.ASCII)
 _PYFLINK: Final = re.compile(r"\bpyflink\b")
@@ -147,38 +144,18 @@ def _resident(pid: int) -> str:
     return str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024)
 
 
-def memory_files(pid: int) -> Iterator[tuple[Path, Path]]:
-    """Where the OOM kills and the memory limit of its cgroup may be, of version 1 or 2, the likeliest first. Raises OSError."""
-    for line in read(pid, "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        base, events, limit = _CGROUP_1 if controllers else _CGROUP_2
-        folders = [] if ".." in path else [Path(base) / path.lstrip("/")]
-        if _is_in_a_container(pid):
-            folders.append(PROC / str(pid) / f"root{base}")  # as its own container shows it
-        yield from ((folder / events, folder / limit) for folder in folders)
-
-
-def _is_in_a_container(pid: int) -> bool:
-    """Whether it sees other mounts than we do."""
-    try:
-        return (PROC / str(pid) / "ns/mnt").readlink() != (PROC / "self/ns/mnt").readlink()
-    except OSError:  # then we may not see what it sees either
-        return False
-
-
-def oom_kills(text: str) -> int | None:
-    """How many processes the OOM killer ended in a cgroup, by its file `memory.events` or `memory.oom_control`."""
-    counted = (line.removeprefix("oom_kill ") for line in text.splitlines() if line.startswith("oom_kill "))
-    return next((int(number) for number in counted if number.isdecimal()), None)
-
-
-def _cgroup_oom_kills(pid: int) -> str | None:
-    for events, _ in memory_files(pid):
-        with suppress(OSError):
-            if (kills := oom_kills(_file(events))) is not None:
-                return str(kills)
+def _oom_kills(pid: int) -> str | None:
+    """How many processes the OOM killer ended in the cgroup. None without cgroup version 2."""
+    path = next((line[3:] for line in read(pid, "cgroup").splitlines() if line.startswith("0::")), None)
+    if path is None:
+        return None
+    files = [PROC / str(pid) / "root/sys/fs/cgroup/memory.events"]  # as the process's own container shows it
+    if path != "/" and ".." not in path:
+        files.insert(0, Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events")
+    for file in files:
+        with suppress(OSError, ValueError):
+            events = dict(line.split() for line in _file(file).splitlines())
+            return str(int(events["oom_kill"]))
     return None
 
 
@@ -189,7 +166,7 @@ _ATTRIBUTES: Final[Mapping[str, Callable[[int], str | None]]] = {
     "cpu_seconds": _cpu,
     "started_seconds_ago": _age,
     "oom_score": lambda pid: str(int(read(pid, "oom_score"))),
-    "cgroup_oom_kills": _cgroup_oom_kills,
+    "cgroup_oom_kills": _oom_kills,
     "uid": lambda pid: str(int(status(pid)["Uid"].split()[1])),
 }
 
@@ -211,6 +188,14 @@ def open_regular(path: str | Path, flags: int = 0, folder: int | None = None) ->
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file")
     return descriptor
+
+
+def is_in_a_container(pid: int) -> bool:
+    """Whether it sees other mounts than we do."""
+    try:
+        return (PROC / str(pid) / "ns/mnt").readlink() != (PROC / "self/ns/mnt").readlink()
+    except OSError:  # then we may not see what it sees either
+        return False
 
 
 def _file(path: Path) -> str:

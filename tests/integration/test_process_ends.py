@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,16 +15,13 @@ import pytest
 
 from sidecar.clock import Clock
 from sidecar.core.observations import EndObservation, ProcessEnded
-from sidecar.core.policy.policy import Source
 from sidecar.core.process_end import ProcessEnd
-from sidecar.drivers import Drivers
 from sidecar.drivers.processes import ProcessWatch, process_watch
 from sidecar.drivers.processes.jvm_files import average, jvm_files, longest_pause
 from sidecar.drivers.processes.watched_process import WatchedProcess
-from sidecar.host import processes
+from sidecar.host import memory_cgroup, processes
 from sidecar.lab.processes import free_port
 from sidecar.settings import ZooKeeperSettings
-from sidecar.settings.model import EvidenceSettings
 from tests.kit.waiting import until
 
 MAIN = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -322,7 +318,7 @@ import sys
 from queue import Queue
 from sidecar.clock import Clock
 from sidecar.drivers.processes import ProcessWatch
-from sidecar.host import processes
+from sidecar.host import memory_cgroup, processes
 from tests.integration.test_process_ends import CLUSTER, watched
 find, pid = processes.find, int(sys.argv[1])
 processes.find = lambda ours: [each for each in find(ours) if each.pid == pid]
@@ -349,16 +345,6 @@ def test_another_user_s_jobmanager_is_observed_all_the_same(flink: Flink) -> Non
         obey(process, "7")
         process.wait()
         assert watching.stdout.readline() == f"{status(7)[0]} None None\n"
-
-
-@pytest.mark.parametrize("sources", [{Source.PROCESSES}, {Source.FLINK_REST}, set()])
-def test_only_who_captures_processes_watches_them(sources: set[Source], tmp_path: Path) -> None:
-    """It is one setting: who may not look at Flink's processes does not."""
-    drivers = Drivers([CLUSTER], Clock(), evidence=EvidenceSettings(frozenset(sources), tmp_path, 1.0, 1))
-    drivers.find(lambda _: None)
-    watches = [thread for thread in threading.enumerate() if thread.name == "processes" and thread.is_alive()]
-    drivers.stop()
-    assert len(watches) == (Source.PROCESSES in sources)
 
 
 @pytest.mark.parametrize(
@@ -405,3 +391,29 @@ def test_only_pauses_of_the_last_minute_count() -> None:
         == 0.64
     )
     assert average("") is None
+
+
+@pytest.mark.parametrize(
+    ("counters", "limit", "before", "after", "limited"),
+    [
+        ("memory.events", "memory.max", "low 0\noom 1\noom_kill {}\noom_group_kill 0\n", (3, 4), "67108864"),
+        ("memory.oom_control", "memory.limit_in_bytes", "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n", (0, 1), "67108864"),
+        ("memory.events", "memory.max", "low 0\noom_kill {}\n", (0, 0), "max"),
+        ("memory.oom_control", "memory.limit_in_bytes", "oom_kill {}\n", (0, 0), "9223372036854771712"),
+    ],
+)  # fmt: skip
+def test_files_of_both_versions_of_cgroups(
+    counters: str, limit: str, before: str, after: tuple[int, int], limited: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """As a kernel of each version writes them; a held file shows what is written later."""
+    (tmp_path / counters).write_text(before.format(after[0]))
+    (tmp_path / limit).write_text(f"{limited}\n")
+    monkeypatch.setattr(memory_cgroup, "_folders", lambda _pid: [(tmp_path, counters, limit)])
+    cgroup = memory_cgroup.MemoryCgroup(1)
+    assert cgroup.oom_kills() == after[0]
+    (tmp_path / counters).write_text(before.format(after[1]))
+    assert cgroup.oom_kills() == after[1]
+    assert cgroup.limit_bytes() == (67108864 if limited == "67108864" else None)
+    cgroup.close()
+    assert cgroup.oom_kills() is None

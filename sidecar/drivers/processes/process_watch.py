@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, LogEndRead, ProcessEnded
 from sidecar.core.process_end import LogEnd
-from sidecar.drivers.processes import pidfd
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import ownership, processes
 from sidecar.host.ownership import Owner
@@ -100,8 +99,7 @@ class ProcessWatch:
                     each.look()
                     self._look_at_log(each)
             for key in self._wait(_STATUS_PAUSE if deadlines else LOOK_SECONDS):
-                patience = STATUS_SECONDS if pidfd.says_status(self._watched[key].pidfd) else 0.0
-                deadlines[key] = time.monotonic() + patience
+                deadlines[key] = time.monotonic() + STATUS_SECONDS
             for key, deadline in [*deadlines.items()]:
                 if self._watched[key].has_status() or time.monotonic() >= deadline:
                     del deadlines[key]

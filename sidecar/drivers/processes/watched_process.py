@@ -10,19 +10,18 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from sidecar.core.process_end import Pressure, ProcessEnd
-from sidecar.drivers.processes import jvm_files, pidfd
+from sidecar.drivers.processes import jvm_files
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
+from sidecar.host.exit_info import exit_info
+from sidecar.host.memory_cgroup import MemoryCgroup
 from sidecar.host.processes import PROC, FlinkProcess
 
 _COUNTS: Final = 3
 """The oldest of so many is compared with the one at the end: a process that is killed takes a while to give its memory back."""
-_MOST_OF_A_COUNTER: Final = 4 << 10
 _MOST_OF_A_FILE: Final = 64 << 10
 _FULL: Final = 1 << 20
 """Bytes: a disk with less is full."""
-_UNLIMITED: Final = 1 << 60
-"""A cgroup of version 1 says so where there is no limit."""
 _SECOND: Final = 1_000_000
 
 
@@ -39,14 +38,12 @@ class WatchedProcess:
         self._open = ExitStack()
         self.pidfd = self._held(os.pidfd_open(process.pid))
         if processes.has_ended(process):  # its number may be another one's by now
-            self.close()
+            self._open.close()
             raise ProcessLookupError(process.pid)
         self._since = time.time()
         self._folders: dict[str, int] = {}
-        self._cgroup = ""
-        self._counter = self._open.enter_context(ExitStack())
-        self._events: int | None = None
-        self._limit: int | None = None
+        self._cgroup = MemoryCgroup(process.pid)
+        self._cgroup_name = _cgroup_name(process)
         self._log_name: str | None = None
         self._crash_files: tuple[str, ...] = ()
         self._gc_log: str | None = None
@@ -64,6 +61,7 @@ class WatchedProcess:
     def close(self) -> None:
         """Close all, the log too."""
         self._open.close()
+        self._cgroup.close()
 
     def hold_log(self, place: Path) -> None:
         """Its log is this file, or in this folder."""
@@ -73,19 +71,22 @@ class WatchedProcess:
     def look(self) -> None:
         """Read again what only its difference at the end says something."""
         if self.ended is None:
-            with suppress(OSError, ValueError):
-                self._hold_counter()
-            self._counts.append(self._count())
+            name = _cgroup_name(self.process)
+            if name != self._cgroup_name and not processes.has_ended(self.process):  # it was moved
+                self._cgroup.close()
+                self._cgroup, self._cgroup_name = MemoryCgroup(self.process.pid), name
+                self._counts.clear()
+            self._counts.append(self._cgroup.oom_kills())
 
     def end(self, wall: int) -> None:
         """It has ended (wall microseconds): read all that is soon gone. Its exit code comes when its parent has waited for it."""
-        before, kills = self._counts[0], self._count()
+        before, kills = self._counts[0], self._cgroup.oom_kills()
         crash = self._crash()
         self.ended = ProcessEnd(
             self.process.pid,
             wall,
             oom_kills=None if before is None or kills is None else max(kills - before, 0),
-            limit_bytes=self._memory_limit(),
+            limit_bytes=self._cgroup.limit_bytes(),
             pressure=Pressure(*(_pressure(name) for name in ("cpu", "memory", "io"))),
             full_disk=next((name for name, folder in self._folders.items() if _is_full(folder)), None),
             crash_file=crash[0] if crash else None,
@@ -95,32 +96,16 @@ class WatchedProcess:
 
     def has_status(self) -> bool:
         """Whether its exit code is known by now."""
-        status = pidfd.wait_status(self.pidfd)
-        if self.ended and status is not None:
-            signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-            self.ended = replace(self.ended, exit_code=_exit_code(status), signal=signal)
-        return status is not None
+        info = exit_info(self.pidfd)
+        if self.ended and info:
+            self.ended = replace(self.ended, exit_code=info.code, signal=info.signal)
+        return info is not None
 
     # -- held open -----------------------------------------------------------------------------------------------------
 
     def _held(self, descriptor: int) -> int:
         self._open.callback(os.close, descriptor)
         return descriptor
-
-    def _hold_counter(self) -> None:
-        cgroup = processes.read(self.process.pid, "cgroup")
-        if cgroup == self._cgroup or processes.has_ended(self.process):
-            return
-        self._counter.close()
-        self._counts.clear()
-        self._cgroup, self._events, self._limit = cgroup, None, None
-        for events, limit in processes.memory_files(self.process.pid):
-            with suppress(OSError):
-                self._events = processes.open_regular(events)
-                self._counter.callback(os.close, self._events)
-                self._limit = processes.open_regular(limit)
-                self._counter.callback(os.close, self._limit)
-                return
 
     def _hold_folders(self) -> None:
         pid = int(processes.status(self.process.pid)["NSpid"].split()[-1])
@@ -142,13 +127,6 @@ class WatchedProcess:
                 self._folders[folder] = self._held(os.open(path, os.O_PATH | os.O_DIRECTORY))
 
     # -- read at the end -----------------------------------------------------------------------------------------------
-
-    def _count(self) -> int | None:
-        return None if self._events is None else processes.oom_kills(_read(self._events, _MOST_OF_A_COUNTER))
-
-    def _memory_limit(self) -> int | None:
-        limit = "" if self._limit is None else _read(self._limit, _MOST_OF_A_COUNTER).strip()
-        return int(limit) if limit.isdecimal() and int(limit) < _UNLIMITED else None
 
     def _crash(self) -> tuple[str, str | None] | None:
         """The name of the file, and what it says. One that is older than the process is of a process of the same number."""
@@ -180,17 +158,18 @@ class WatchedProcess:
             os.close(descriptor)
 
 
-def _exit_code(status: int) -> int:
-    """As a shell has it."""
-    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
 def _read(descriptor: int, most: int, start: int = 0) -> str:
     """Empty if it cannot be read: the cgroup is gone."""
     try:
         return os.pread(descriptor, most, start).decode(errors="replace")
     except OSError:
         return ""
+
+
+def _cgroup_name(process: FlinkProcess) -> str:
+    with suppress(OSError):
+        return processes.read(process.pid, "cgroup")
+    return ""
 
 
 def _is_full(folder: int) -> bool:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
+from sidecar.rest_client import reason
 from sidecar.sinks.evidence.evidence_files import (
     ABSENT,
     CAPTURED,
@@ -18,7 +19,7 @@ from sidecar.sinks.evidence.evidence_files import (
     NotCapturedError,
     evidence_item,
 )
-from sidecar.sinks.evidence.rest_client import RestClient, reason
+from sidecar.sinks.evidence.patient_client import PatientClient
 
 TOTAL_SECONDS: Final = 40.0
 """For all requests together."""
@@ -44,7 +45,7 @@ def capture(
     try:
         if address is None:
             raise NotCapturedError(ABSENT, "the REST server has no leader")
-        client = RestClient(address, tls, min(seconds, TOTAL_SECONDS), PATIENCE_SECONDS)
+        client = PatientClient(address, tls, min(seconds, TOTAL_SECONDS), PATIENCE_SECONDS)
     except NotCapturedError as error:
         yield from (evidence_item("job", job, error.outcome, str(error)) for job in jobs)
         if folder:
@@ -67,7 +68,7 @@ def capture(
 class _Jobs:
     """What Flink reports about jobs."""
 
-    def __init__(self, client: RestClient) -> None:
+    def __init__(self, client: PatientClient) -> None:
         self._client = client
         self._overview: dict[str, tuple[str, str]] | None = None
         """Name and state by job; None: not requested yet."""
@@ -106,7 +107,7 @@ class _Jobs:
         """Outcome, text and attributes. Raises NotCapturedError."""
         off = CAPTURED, "started without state: checkpointing is off", dict[str, object]()
         if status == 404:  # Flink keeps no checkpoints of the job, or does not know it
-            why = reason(answer)
+            why = reason(answer.get("errors"))
             return off if "not enabled" in why else (ABSENT, f"Flink does not know this job: {why}", {})
         if restored := _latest_restored(answer):
             return CAPTURED, *_described(restored)
@@ -163,7 +164,7 @@ def _described(restored: Mapping[str, Any]) -> tuple[str, dict[str, object]]:
     }
 
 
-def _thread_dump(client: RestClient, address: str, folder: EvidenceFolder) -> dict[str, Any]:
+def _thread_dump(client: PatientClient, address: str, folder: EvidenceFolder) -> dict[str, Any]:
     """Raises NotCapturedError."""
     status, answer = client.get("/jobmanager/thread-dump")
     if status == 404:

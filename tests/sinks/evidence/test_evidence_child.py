@@ -241,8 +241,8 @@ def test_flink_processes_are_identified_by_their_main_class_or_module(
     assert [found.subject for found in processes.find(set())] == ([f"pid 17 ({name})"] if name else [])
 
 
-def test_without_its_cgroup_s_files_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kills in another cgroup say nothing."""
+def test_under_cgroup_version_1_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no line of version 2, and no number of kills."""
     read = processes.read
     monkeypatch.setattr(processes, "read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
     found = processes.attributes(known(os.getpid()))
