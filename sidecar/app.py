@@ -12,11 +12,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar import __version__
+from sidecar.boot import restarted_at
 from sidecar.checking import checked
 from sidecar.clock import Clock
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
-from sidecar.core.observations import DeliverySettled, EvidenceGathered, PodNamed, PolicyLoaded
+from sidecar.core.moment import Moment
+from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.drivers import (
@@ -35,6 +37,7 @@ from sidecar.own_hosts import own_hosts
 from sidecar.ports import LedgerStore
 from sidecar.reloading import Reloader
 from sidecar.settings import LedgerMode, Settings
+from sidecar.settings.model import OwnPod
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
@@ -215,7 +218,7 @@ def _build(
     except OSError as error:
         where = f"{settings.http.host}:{settings.http.port}"
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
-    drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock, loop.observe))
+    drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock))
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.
     web.start()
@@ -232,15 +235,22 @@ def _build(
         begin(loop.observe)
     ends = (notifier.stop, collector.stop, events.stop, pods.stop, pictures.stop, silences.stop)
     stopping.add("sending, capturing, naming pods, taking pictures and reading silences", *ends, at_most=4.0)
-    if own := settings.own_pod:
-        for name in policy.stores:
-            loop.observe(PodNamed(clock(), name, own.address, Pod(own.name, own.uid, clock().wall)))
+    booted_at = restarted_at(settings.state_dir, settings.own_pod, state.alive, clock())
+    for name in policy.stores:
+        _observe_own_place(settings.own_pod, booted_at, name, clock(), loop)
     new = [name for name in policy.stores if not is_watched(state.clusters.get(name))]
     handovers.start(new, lambda name: drivers.start(loop.observe, name))
     drivers.find(loop.observe)
     reloader.start()
     stopping.add("the drivers", drivers.stop, reloader.stop, at_most=3.0)
     return reloader
+
+
+def _observe_own_place(pod: OwnPod | None, booted_at: int | None, name: str, now: Moment, loop: Loop) -> None:
+    if pod:
+        loop.observe(PodNamed(now, name, pod.address, Pod(pod.name, pod.uid, now.wall)))
+    if booted_at is not None:
+        loop.observe(HostRestarted(now, name, booted_at))
 
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:

@@ -41,6 +41,7 @@ from sidecar.core.state import State
 from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
+from sidecar.watchdog import Watchdog
 
 log = logging.getLogger("sidecar.loop")
 
@@ -108,6 +109,9 @@ class Loop:
         self._time_passes = True
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
+        self._turned_at = 0.0
+        """When the last turn began, or the wait for it (monotonic)."""
+        self._watchdog = Watchdog("owner", lambda: self._turned_at)
         # The state of the previous process, not connected: the web server answers before the first turn.
         now = clock()
         started, _ = step(policy, state, Started(now))
@@ -128,18 +132,22 @@ class Loop:
     def start(self) -> None:
         """Start the thread. The first turn continues the state of the previous process."""
         self._inbox.put(Started(self._clock()))
+        self._turned_at = time.monotonic()
         self._thread.start()
+        self._watchdog.start()
 
     def stop(self) -> None:
         """Process and record what is in the inbox, then end. May be called twice, and before `start`."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(JOIN_SECONDS)
+        self._watchdog.stop()
 
     def _run(self) -> None:
         try:
             patience, tick_at = TICK, 0.0
             while not self._stopping.is_set():
+                self._turned_at = time.monotonic()
                 drained = self._drain(patience)
                 if drained and time.monotonic() < tick_at:
                     self._turn(drained)
@@ -155,6 +163,7 @@ class Loop:
             debug = log.isEnabledFor(logging.DEBUG)
             log.critical("the owner's thread ended: %s: %s", type(error).__name__, error, exc_info=debug)
             self._stopping.set()
+            self._watchdog.stop()
             self._died()
 
     def _step(self, observation: Observation) -> list[Effect]:

@@ -119,6 +119,11 @@ def log_end(source: str, text: str, utc_offset: int = 0) -> LogEnd:
     return LogEnd(source, _shown(shown), fault.at, name, _shown(last))
 
 
+def begins_run(text: str) -> bool:
+    """Whether a JobManager started in this part of a log."""
+    return bool(_START.search(text))
+
+
 def _first(errors: list[_Entry], run: list[_Entry]) -> _Entry | None:
     """The first error near the end that is no known consequence, if there is one."""
     ended_at = max((entry.at for entry in run if entry.at is not None), default=None)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sidecar.drivers.kubernetes import Access
-    from sidecar.drivers.processes import ProcessEnds
+    from sidecar.drivers.processes import ProcessWatch
 
 
 class Drivers:
@@ -42,7 +42,7 @@ class Drivers:
         clusters: Sequence[ClusterSettings],
         clock: Callable[[], Moment],
         finder: AnyFinderSettings | None = None,
-        process_ends: "ProcessEnds | None" = None,
+        process_ends: "ProcessWatch | None" = None,
     ) -> None:
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
@@ -69,7 +69,7 @@ class Drivers:
             if self._plans and not self._stopped:
                 self._plans.start(observer)
             if self._process_ends and not self._stopped:
-                self._process_ends.start()
+                self._process_ends.start(observer)
 
     def stop(self) -> None:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
@@ -186,15 +186,13 @@ def plan_source_of(
     return KubernetesPlans(scopes, clock)
 
 
-def process_ends_of(
-    settings: Settings, clock: Callable[[], Moment], observer: Callable[[EndObservation], None]
-) -> "ProcessEnds | None":
+def process_ends_of(settings: Settings, clock: Callable[[], Moment]) -> "ProcessWatch | None":
     """The ends of the JobManagers that are visible here; None: processes are not captured."""
     if Source.PROCESSES not in settings.evidence.sources:
         return None
-    from sidecar.drivers.processes import ProcessEnds
+    from sidecar.drivers.processes import ProcessWatch
 
-    return ProcessEnds(settings.clusters, clock, observer)
+    return ProcessWatch(settings.clusters, clock, settings.evidence.log)
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:

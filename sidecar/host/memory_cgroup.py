@@ -59,20 +59,20 @@ def _folders(pid: int) -> list[tuple[Path, str, str]]:
             if (path := paths.get(controller)) is None:
                 continue
             root = Path("/sys/fs/cgroup", hierarchy)
-            if path != "/" and ".." not in path:
+            if ".." not in path:
                 folders.append((root / path.lstrip("/"), counters, limit))
-            folders.append((processes.PROC / str(pid) / "root" / root.relative_to("/"), counters, limit))
+            if processes.is_in_a_container(pid):  # else that is the root's
+                folders.append((processes.PROC / str(pid) / "root" / root.relative_to("/"), counters, limit))
     return folders
 
 
 def _opened(folder: Path, counters: str, limit: str) -> tuple[int, int | None] | None:
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        held = os.open(folder / counters, flags)
+        held = processes.open_regular(folder / counters, os.O_NOFOLLOW)
     except OSError:
         return None
     try:
-        return held, os.open(folder / limit, flags)
+        return held, processes.open_regular(folder / limit, os.O_NOFOLLOW)
     except OSError:
         return held, None
 

@@ -56,7 +56,7 @@ def select(found: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> 
     owners: dict[int, Owner] = {}
     for process in found:  # JVMs come first
         master = process.works_for
-        owners[process.pid] = owners[master] if master in owners else _owner(process, cluster)
+        owners[process.pid] = owners[master] if master in owners else owner(process, cluster)
     count = list(owners.values()).count
     shared = bool(count(Owner.OTHER))
     chosen = {Owner.OURS} if shared else {Owner.OURS, Owner.UNKNOWN}
@@ -64,7 +64,8 @@ def select(found: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> 
     return Selection(ours, count(Owner.OTHER), count(Owner.UNKNOWN) if shared else 0)
 
 
-def _owner(process: FlinkProcess, cluster: Mapping[str, str]) -> Owner:
+def owner(process: FlinkProcess, cluster: Mapping[str, str]) -> Owner:
+    """Whose it is, for the cluster with this `identity`."""
     folder, properties = _options(process)
     owners = {_compare(configuration, cluster) for configuration in _configurations(process.pid, folder, properties)}
     if Owner.OURS in owners:

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -79,20 +80,6 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
     return found
 
 
-def running(main: re.Pattern[str]) -> set[int]:
-    """The ids of the visible JVMs that run such a main class. Much cheaper than `find`: other processes' command lines are not parsed."""
-    pids = set()
-    for entry in os.scandir(PROC):
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                text = read(int(entry.name), "cmdline")
-                if text.partition("\0")[0].endswith("java") and main.fullmatch(
-                    _main_class(text.split("\0")[:-1]) or ""
-                ):
-                    pids.add(int(entry.name))
-    return pids
-
-
 def read(pid: int, name: str) -> str:
     """The content of the regular file /proc/PID/`name`; may hold secrets. Raises OSError."""
     return _file(PROC / str(pid) / name)
@@ -102,6 +89,17 @@ def status(pid: int) -> dict[str, str]:
     """The lines of /proc/PID/status by name. Raises OSError."""
     lines = (line.partition(":") for line in read(pid, "status").splitlines())
     return {name: value.strip() for name, _, value in lines}
+
+
+def age(process: FlinkProcess) -> float:
+    """Seconds since it was started, or would have been if it still ran."""
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / _TICKS, 0.0)
+
+
+def jvm_options(process: FlinkProcess) -> list[str]:
+    """The options before a JVM's main class; may hold secrets. Raises OSError."""
+    command = read(process.pid, "cmdline").split("\0")
+    return command[1 : command.index(process.name)] if process.name in command else []
 
 
 def has_option(pid: int, option: str) -> bool:
@@ -183,11 +181,26 @@ def _all() -> Iterator[tuple[int, _Running]]:
                 yield pid, _Running(int(fields[1]), int(fields[19]), command)
 
 
+def open_regular(path: str | Path, flags: int = 0, folder: int | None = None) -> int:
+    """A descriptor of a regular file, to be read. Raises OSError; never waits for what only has such a name."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
+
+
+def is_in_a_container(pid: int) -> bool:
+    """Whether it sees other mounts than we do."""
+    try:
+        return (PROC / str(pid) / "ns/mnt").readlink() != (PROC / "self/ns/mnt").readlink()
+    except OSError:  # then we may not see what it sees either
+        return False
+
+
 def _file(path: Path) -> str:
     """The content of a regular file, bounded. In another container's root any name may be a device or a pipe."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+    with open(path, "rb", opener=lambda name, _: open_regular(name)) as file:
         return file.read(_MOST_BYTES).decode(errors="replace")
 
 

@@ -20,12 +20,16 @@ def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> Evide
     sources = [setting.choice(Source) for setting in section.texts("capture")]
     if len({*sources}) < len(sources):
         raise section.error("capture", "names a source twice")
+    log = section.read("log", Setting.path, None)
+    if log and Source.PROCESSES not in sources:
+        raise section.error("log", "is read when a JobManager ends, which takes capture: [processes]")
     return EvidenceSettings(
         sources=frozenset(sources),
         folder=section.read("dir", lambda setting: _folder(setting, state_dir, spool), state_dir / "evidence"),
         keep=section.get("keep").duration(HOUR, 365 * DAY) / SECOND,
         most_bytes=section.get("keep_megabytes").integer(1, 100_000) * _MEGABYTE,
         tls=read_tls(security_settings(section)),
+        log=log,
         flink_rest=read_flink_rest(section.section("flink_rest", schema.FLINK_REST)),
     )
 

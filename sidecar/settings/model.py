@@ -255,6 +255,8 @@ class EvidenceSettings(Struct, frozen=True):
     tls: TlsSettings | None = None
     """For Flink REST servers with TLS; None: the CAs of this system."""
     flink_rest: FlinkRestSettings = FlinkRestSettings()
+    log: Path | None = None
+    """The log of the JobManager beside the sidecar, or the folder that it is in; None: it is not read."""
 
 
 class LedgerMode(StrEnum):

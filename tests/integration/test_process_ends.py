@@ -1,143 +1,396 @@
-"""How a JobManager's process ended is observed by the kernel's own word, for processes of our cluster alone."""
+"""How the JobManagers beside the sidecar end is observed without any API: real processes, a real JVM, real cgroups."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from queue import Empty, Queue
+from queue import Queue
 
 import pytest
 
 from sidecar.clock import Clock
-from sidecar.core.observations import ProcessEnded
+from sidecar.core.observations import EndObservation, ProcessEnded
 from sidecar.core.process_end import ProcessEnd
-from sidecar.drivers.processes import ProcessEnds, process_ends
-from sidecar.host import memory_cgroup
+from sidecar.drivers.processes import ProcessWatch, process_watch
+from sidecar.drivers.processes.jvm_files import average, jvm_files, longest_pause
+from sidecar.drivers.processes.watched_process import WatchedProcess
+from sidecar.host import memory_cgroup, processes
+from sidecar.lab.processes import free_port
 from sidecar.settings import ZooKeeperSettings
+from tests.kit.waiting import until
 
-JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+MAIN = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-ORDERS = ZooKeeperSettings("zk-1:2181", "/flink/orders", "orders", 60.0, 15.0, False)
-LIVES = "import sys; print('ready', flush=True); code = sys.stdin.readline(); sys.exit(int(code or 0))"
+OBEYS = """
+import sys
+print("ready", flush=True)
+command = input()
+if command == "full":
+    hoard = []
+    while True:
+        hoard.append(b"x" * (1 << 20))
+sys.exit(int(command))
+"""
+NOBODY = 65534
+FALLBACK = "/tmp/hs_err_pid7.log"  # noqa: S108  HotSpot's
+CLUSTER = ZooKeeperSettings("zk-of-this-test:2181", "/flink/orders", "orders", 60.0, 15.0, False)
+Eventually = Callable[[Callable[[], bool]], bool]
+Flink = Callable[..., subprocess.Popen[str]]
 
-Child = subprocess.Popen[str]
-Launch = Callable[..., Child]
+
+class Ends:
+    """What the watch observes."""
+
+    def __init__(self, *clusters: ZooKeeperSettings, log: Path | None = None) -> None:
+        self.observed: Queue[EndObservation] = Queue()
+        self.watch = ProcessWatch(clusters, Clock(), log)
+
+    def of(self, process: subprocess.Popen[str]) -> ProcessEnd:
+        """How it ended: the next observation is of this process."""
+        process.wait(60)
+        observed = self.observed.get(timeout=60)
+        assert isinstance(observed, ProcessEnded)
+        assert (observed.end.pid, observed.cluster_id) == (process.pid, "orders")
+        return observed.end
+
+
+def status(code: int, by: int | None = None) -> tuple[int | None, int | None]:
+    """The exit code, and the signal that ended it: where the kernel shows them, from 6.15 on."""
+    release = tuple(int(number) for number in os.uname().release.split("-")[0].split(".")[:2])
+    return (code, by) if release >= (6, 15) else (None, None)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_watch, "LOOK_SECONDS", 0.4)
 
 
 @pytest.fixture
-def flink(tmp_path: Path) -> Iterator[Launch]:
-    """Starts what looks like a JVM of Flink; it ends with the code that it reads."""
+def ends() -> Iterator[Ends]:
+    """A running watch for one cluster."""
+    ends = Ends(CLUSTER)
+    ends.watch.start(ends.observed.put)
+    yield ends
+    ends.watch.stop()
+    assert not watched(os.getpid())
+
+
+@pytest.fixture
+def flink(tmp_path: Path) -> Iterator[Flink]:
+    """Starts what looks like a JVM of Flink, of the cluster `orders` unless another one is named. It has begun when this returns."""
     with ExitStack() as cleanup:
 
-        def start(cluster: str = "/orders", main: str = JOB_MANAGER, code: str = LIVES) -> Child:
-            conf = tmp_path / cluster.strip("/")
+        def start(
+            main: str = MAIN, *options: str, cluster: str = "orders", java: Path | None = None
+        ) -> subprocess.Popen[str]:
+            conf = tmp_path / f"conf-{cluster}"
             conf.mkdir(exist_ok=True)
-            store = "high-availability.type: zookeeper\nhigh-availability.zookeeper.quorum: zk-1:2181\n"
-            (conf / "config.yaml").write_text(f"{store}high-availability.cluster-id: {cluster}\n")
-            (tmp_path / main).write_text(code)
-            child = subprocess.Popen(
-                ["java", main, "--configDir", str(conf)],  # noqa: S607  it is this Python, by another name
-                executable=sys.executable,
+            (conf / "config.yaml").write_text(
+                "high-availability.type: zookeeper\nhigh-availability.zookeeper.quorum: zk-of-this-test:2181\n"
+                f"high-availability.cluster-id: /{cluster}\n"
+            )
+            tail = [main, "--configDir", str(conf)]
+            if java:  # Java's own class runs; what /proc shows is Flink's command line
+                port = free_port()
+                (tmp_path / "arguments").write_text(f"-m java.rmi/sun.rmi.registry.RegistryImpl {port}")
+                command = [str(java), "-XX:+UseSerialGC", "-Xmx16m", *options, "@arguments", *tail]
+            else:
+                (tmp_path / main).write_text(OBEYS)
+                command = ["java", *tail]
+            process = subprocess.Popen(
+                command,
+                executable=str(java or sys.executable),
                 cwd=tmp_path,
+                env=os.environ | {"PYTHONHOME": sys.base_prefix},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
                 text=True,
             )
-            cleanup.enter_context(child)
-            cleanup.callback(child.kill)
-            assert child.stdout
-            assert child.stdout.readline() == "ready\n"
-            return child
+            cleanup.enter_context(process)
+            cleanup.callback(process.kill)
+            if java:
+                assert until(lambda: answers(port), 60)
+            else:
+                assert process.stdout
+                assert process.stdout.readline() == "ready\n"
+            return process
 
         yield start
 
 
-@pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue[ProcessEnded]]:
-    """Of the JobManagers of the cluster `orders`."""
-    monkeypatch.setattr(process_ends, "LOOK_SECONDS", 0.05)
-    observed: Queue[ProcessEnded] = Queue()
-    driver = ProcessEnds([ORDERS], Clock(), observed.put)
-    driver.start()
-    yield observed
-    driver.stop()
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def held(pid: int) -> bool:
-    """Whether we hold a pidfd of it."""
-    files = []
-    for file in Path("/proc/self/fdinfo").iterdir():
+def watched(of: int) -> set[int]:
+    """The processes of which a process holds a pidfd."""
+    pids = set()
+    for info in Path(f"/proc/{of}/fdinfo").iterdir():
         try:
-            files.append(file.read_text())
-        except OSError:
+            pids |= {int(line.split()[1]) for line in info.read_text().splitlines() if line.startswith("Pid:")}
+        except FileNotFoundError:
             continue
-    return any(f"\nPid:\t{pid}\n" in text for text in files)
+    return pids
+
+
+def holds(folder: Path) -> bool:
+    """Whether this process has a file of the folder open."""
+    files = (os.path.realpath(file) for file in Path("/proc/self/fd").iterdir())
+    return any(file.startswith(f"{folder}/") for file in files)
+
+
+def obey(process: subprocess.Popen[str], command: str) -> None:
+    assert process.stdin
+    process.stdin.write(f"{command}\n")
+    process.stdin.flush()
+
+
+def see(process: subprocess.Popen[str], eventually: Eventually) -> subprocess.Popen[str]:
+    """It is watched from now on."""
+    assert eventually(lambda: process.pid in watched(os.getpid()))
+    return process
+
+
+def test_kill_9_is_observed_at_once(ends: Ends, flink: Flink, eventually: Eventually) -> None:
+    """With the signal, and without a kill of the kernel's."""
+    process = see(flink(), eventually)
+    before = time.time_ns() // 1000
+    process.kill()
+    end = ends.of(process)
+    assert (end.exit_code, end.signal, end.oom_kills) == (*status(137, signal.SIGKILL), 0)
+    assert before <= end.ended_at <= before + 1_000_000
+    assert (end.full_disk, end.crash_file, end.last_pause) == (None, None, None)
+
+
+def test_an_exit_code_is_observed(ends: Ends, flink: Flink, eventually: Eventually) -> None:
+    """Here the one of ExitOnOutOfMemoryError."""
+    process = see(flink(), eventually)
+    obey(process, "3")
+    end = ends.of(process)
+    assert (end.exit_code, end.signal) == status(3)
+
+
+def test_a_jvm_that_gets_sigterm_ends_with_143(
+    ends: Ends, flink: Flink, java: Path, eventually: Eventually, tmp_path: Path
+) -> None:
+    """Its own exit code: it runs its shutdown hooks. The GC log that its options name says how long it paused."""
+    process = see(flink(MAIN, "-Xmn1m", "-Xlog:gc*:file=gc.log:time,uptime", java=java), eventually)
+    assert eventually(lambda: "Pause" in (tmp_path / "gc.log").read_text())
+    process.terminate()
+    end = ends.of(process)
+    assert (end.exit_code, end.signal) == status(143)
+    assert end.last_pause
+    assert 0 < end.last_pause < 5
+
+
+def test_a_jvm_that_crashes_leaves_its_problem(ends: Ends, flink: Flink, java: Path, eventually: Eventually) -> None:
+    """The file that HotSpot writes, by name, and its line about the problem."""
+    process = see(flink(java=java), eventually)
+    process.send_signal(signal.SIGSEGV)
+    end = ends.of(process)
+    assert (end.exit_code, end.signal) == status(134, signal.SIGABRT)
+    assert end.crash_file == f"hs_err_pid{process.pid}.log"
+    assert end.crash_problem
+    assert end.crash_problem.startswith("SIGSEGV (0xb) at pc=")
+
+
+def test_a_crash_file_of_before_is_not_this_process_s(
+    ends: Ends, flink: Flink, eventually: Eventually, tmp_path: Path
+) -> None:
+    """In a container the number is always the same; a link is not followed either."""
+    process = flink()
+    (tmp_path / f"hs_err_pid{process.pid}.log").write_text(
+        "#\n# A fatal error has been detected by the Java Runtime\n# x\n"
+    )
+    os.utime(tmp_path / f"hs_err_pid{process.pid}.log", (0, 0))
+    see(process, eventually).kill()
+    assert ends.of(process).crash_file is None
+
+
+def test_the_oom_killer_is_counted(ends: Ends, flink: Flink, eventually: Eventually, cgroup: Path) -> None:
+    """The counter of its cgroup rose when it ended, and the limit is the one in force."""
+    process = see(flink(), eventually)
+    (cgroup / "cgroup.procs").write_text(str(process.pid))  # and that it was moved is noticed
+    assert eventually(lambda: holds(cgroup))
+    obey(process, "full")
+    end = ends.of(process)
+    assert (end.exit_code, end.signal) == status(137, signal.SIGKILL)
+    assert (end.oom_kills, end.limit_bytes) == (1, 48 << 20)
 
 
 @pytest.fixture
-def watched(
-    caplog: pytest.LogCaptureFixture, eventually: Callable[[Callable[[], bool]], bool]
-) -> Callable[[Child], int]:
-    """Waits until the driver watches a process; its id."""
-    caplog.set_level("DEBUG", "sidecar.drivers.processes")
-
-    def wait(child: Child) -> int:
-        assert eventually(lambda: f"watching pid {child.pid} " in caplog.text)
-        assert held(child.pid)
-        return child.pid
-
-    return wait
-
-
-def end_of(child: Child, ends: Queue[ProcessEnded]) -> ProcessEnd:
-    child.wait(10)
-    observed = ends.get(timeout=10)
-    assert (observed.cluster_id, observed.end.pid) == ("orders", child.pid)
-    assert abs(observed.end.ended_at / 1e6 - time.time()) < 10
-    return observed.end
+def cgroup() -> Iterator[Path]:
+    """A cgroup of the memory controller with a limit of 48 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("to make a cgroup takes root")
+    base = Path("/sys/fs/cgroup")
+    is_first = (base / "memory").is_dir()
+    folder = base / ("memory" if is_first else "") / f"ends-{os.getpid()}"
+    folder.mkdir()
+    (folder / ("memory.limit_in_bytes" if is_first else "memory.max")).write_text(str(48 << 20))
+    yield folder
+    for _ in range(100):
+        try:
+            folder.rmdir()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_a_signal(
-    number: signal.Signals, flink: Launch, ends: Queue[ProcessEnded], watched: Callable[[Child], int]
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes; nothing holds it open at the end."""
+    if os.geteuid() != 0:
+        pytest.skip("to mount a small disk takes root")
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["/bin/umount", folder], check=True)
+
+
+def test_a_full_disk_is_named(ends: Ends, flink: Flink, eventually: Eventually, java: Path, small_disk: Path) -> None:
+    """The folder of its log, as its options name it."""
+    process = see(flink(MAIN, f"-Dlog.file={small_disk}/flink.log", java=java), eventually)
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "filler").write_bytes(bytes(3 << 20))
+    process.kill()
+    assert ends.of(process).full_disk == str(small_disk)
+
+
+def test_others_processes_are_not_observed(ends: Ends, flink: Flink, eventually: Eventually) -> None:
+    """Neither another cluster's JobManager, nor our own TaskManager."""
+    others = [flink(cluster="billing"), flink(TASK_MANAGER)]
+    ours = see(flink(), eventually)
+    assert not watched(os.getpid()) & {each.pid for each in others}
+    for each in (*others, ours):
+        each.kill()
+    ends.of(ours)
+    assert ends.observed.empty()
+
+
+def test_of_two_jobmanagers_of_unknown_clusters_none_is_observed(
+    flink: Flink,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    eventually: Eventually,
+    tmp_path: Path,
 ) -> None:
-    """As a shell has it, on a kernel that says it; nothing is claimed on another."""
-    child = flink()
-    os.kill(watched(child), number)
-    end = end_of(child, ends)
-    assert (end.exit_code, end.signal) in {(128 + number, number), (None, None)}
-    assert end.oom_kills in {0, None}
-    assert not held(child.pid)
+    """One alone can only be ours, as in a pod; with a second one that would be a guess."""
+    mine = {each.pid: each for each in (flink(), flink())}
+    find = processes.find
+    monkeypatch.setattr(processes, "find", lambda ours: [each for each in find(ours) if each.pid in mine])
+    for conf in tmp_path.glob("conf-*/config.yaml"):
+        conf.write_text("high-availability.type: zookeeper\n")
+    ends = Ends(CLUSTER)
+    ends.watch.start(ends.observed.put)
+    assert eventually(lambda: "their cluster is not known" in caplog.text)
+    assert not watched(os.getpid())
+    first, second = mine.values()
+    first.kill()
+    first.wait()
+    assert eventually(lambda: watched(os.getpid()) == {second.pid})
+    second.kill()
+    assert ends.of(second).signal == status(137, signal.SIGKILL)[1]
+    ends.watch.stop()
 
 
-def test_an_exit_code(flink: Launch, ends: Queue[ProcessEnded], watched: Callable[[Child], int]) -> None:
-    """Of a process that ended by itself."""
-    child = flink()
-    watched(child)
-    child.communicate("3")
-    end = end_of(child, ends)
-    assert (end.exit_code, end.signal) in {(3, None), (None, None)}
+def test_a_number_that_is_another_process_s_by_now_is_not_watched(flink: Flink) -> None:
+    """And nothing stays open."""
+    process = flink()
+    [found] = [each for each in processes.find(()) if each.pid == process.pid]
+    before = len([*Path("/proc/self/fd").iterdir()])
+    with pytest.raises(ProcessLookupError):
+        WatchedProcess(found._replace(started=found.started - 1), ("orders",))
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
-def test_only_jobmanagers_of_our_cluster(
-    flink: Launch, ends: Queue[ProcessEnded], watched: Callable[[Child], int]
-) -> None:
-    """A TaskManager's end, and that of another cluster's JobManager, is nothing that is observed."""
-    other, task_manager, ours = flink("/billing"), flink(main=TASK_MANAGER), flink()
-    watched(ours)
-    assert not held(other.pid)
-    assert not held(task_manager.pid)
-    for child in (other, task_manager):
-        child.kill()
-        child.wait(10)
-    ours.kill()
-    end_of(ours, ends)
-    with pytest.raises(Empty):
-        ends.get_nowait()
+AS_ANOTHER = """
+import sys
+from queue import Queue
+from sidecar.clock import Clock
+from sidecar.drivers.processes import ProcessWatch
+from sidecar.host import memory_cgroup, processes
+from tests.integration.test_process_ends import CLUSTER, watched
+find, pid = processes.find, int(sys.argv[1])
+processes.find = lambda ours: [each for each in find(ours) if each.pid == pid]
+observed = Queue()
+watch = ProcessWatch([CLUSTER], Clock())
+watch.start(observed.put)
+while pid not in watched("self"):
+    pass
+print("watching", flush=True)
+end = observed.get(timeout=30).end
+print(end.exit_code, end.signal, end.full_disk)
+"""
+
+
+def test_another_user_s_jobmanager_is_observed_all_the_same(flink: Flink) -> None:
+    """Its exit code needs no right; what does is not known. Without root this test's own user watches."""
+    process = flink()
+    keep = ("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override")  # to read this Python, wherever it is
+    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *keep] if os.geteuid() == 0 else []
+    command = [*become, sys.executable, "-c", AS_ANOTHER, str(process.pid)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout
+        assert watching.stdout.readline() == "watching\n"
+        obey(process, "7")
+        process.wait()
+        assert watching.stdout.readline() == f"{status(7)[0]} None None\n"
+
+
+@pytest.mark.parametrize(
+    ("main", "is_one"),
+    [
+        ("org.apache.flink.container.entrypoint.StandaloneApplicationClusterEntryPoint", True),
+        ("org.apache.flink.kubernetes.entrypoint.KubernetesSessionClusterEntrypoint", True),
+        ("org.apache.flink.yarn.entrypoint.YarnJobClusterEntrypoint", True),
+        ("org.apache.flink.kubernetes.taskmanager.KubernetesTaskExecutorRunner", False),
+        ("org.apache.flink.client.cli.CliFrontend", False),
+        ("org.apache.flink.table.gateway.SqlGateway", False),
+    ],
+)
+def test_a_jobmanager_is_known_by_its_main_class(main: str, is_one: bool) -> None:
+    """On every platform. A command line's client is none."""
+    assert bool(process_watch.JOB_MANAGER.search(main)) is is_one
+
+
+def test_the_folders_of_a_jvm_are_those_of_its_options() -> None:
+    """HotSpot's own defaults else; what goes to the console is no file."""
+    files = jvm_files(["-Xmx1g", "-Djava.io.tmpdir=/data/tmp", "-Dlog.file=/logs/a.log", "-XX:ErrorFile=/e/%p.log"], 7)
+    assert files == ("/data/tmp", "/logs/a.log", ("/e/7.log", FALLBACK), None)
+    assert jvm_files([], 7) == (str(Path(FALLBACK).parent), None, ("hs_err_pid7.log", FALLBACK), None)
+    assert jvm_files(["-Xlog:gc*,safepoint=info:file=/logs/gc-%p.log:time:filecount=5"], 7).gc_log == "/logs/gc-7.log"
+    assert jvm_files(["-Xlog:gc:/logs/gc.log"], 7).gc_log == "/logs/gc.log"
+    assert jvm_files(["-Xlog:gc:stdout"], 7).gc_log is None
+
+
+def test_only_pauses_of_the_last_minute_count() -> None:
+    """By either of the times that a line may have; a line without one is of any time."""
+    lines = [
+        "[10.000s][info][gc] GC(0) Pause Full (System.gc()) 9M->1M(15M) 9000.000ms",
+        "[950.000s][info][gc] GC(1) Pause Young (Allocation Failure) 9M->1M(15M) 12.500ms",
+        "[2026-11-26T10:00:00.000+0000][info][gc] GC(2) Pause Young (Normal) 9M->1M(15M) 700.000ms",
+        "GC(3) Pause Full (System.gc()) 9M->1M(15M) 8000.000ms",
+        "[951.000s][info][gc] GC(4) Concurrent Mark Cycle 5000.000ms",
+    ]
+    at = 1_795_687_230.0  # 10:00:30
+    assert longest_pause("\n".join(lines), 1000.0, at) == 0.7
+    assert longest_pause("\n".join(lines), 1000.0, at + 600) == 0.0125
+    assert longest_pause("", 1000.0, at) is None
+    assert (
+        average("some avg10=3.22 avg60=0.64 avg300=0.13 total=1\nfull avg10=0.00 avg60=0.10 avg300=0.00 total=1")
+        == 0.64
+    )
+    assert average("") is None
 
 
 @pytest.mark.parametrize(

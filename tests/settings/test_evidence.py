@@ -98,6 +98,7 @@ def test_empty_tls_is_tls_with_the_cas_of_this_system(write: Write) -> None:
         ("capture: processes", "evidence.capture: must be a list"),
         ("capture: [processes, flink_rest, processes]", "evidence.capture: names a source twice"),
         ("dir: ''", "evidence.dir: is empty: give a path"),
+        ("log: /opt/flink/log", "evidence.log: is read when a JobManager ends, which takes capture: [processes]"),
         ("keep: 59m", 'evidence.keep: "59m" is too short: give at least 1h'),
         ("keep: 366d", 'evidence.keep: "366d" is too long: give at most 52w1d'),
         ("keep: 7", 'evidence.keep: "7" is not a duration: write it like "10s", "1h30m" or "250ms"'),
@@ -120,6 +121,12 @@ def test_empty_tls_is_tls_with_the_cas_of_this_system(write: Write) -> None:
 def test_a_mistake_is_one_line_with_its_place(write: Write, text: str, message: str) -> None:
     """What is wrong, and what there is."""
     assert error_of(write(f"evidence: {{{text}}}\n")) == f"FILE:1: {message}"
+
+
+def test_the_log_is_a_path_beside_the_configuration(write: Write, tmp_path: Path) -> None:
+    """As every path; without it no log is read."""
+    assert evidence(write("evidence: {capture: [processes], log: flink/log}\n")).log == tmp_path / "flink/log"
+    assert evidence(write("evidence: {capture: [processes]}\n")).log is None
 
 
 def test_an_unknown_key_is_told_with_what_was_meant(write: Write) -> None:

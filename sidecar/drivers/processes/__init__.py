@@ -1,5 +1,5 @@
-"""Watches the JobManagers that are visible on this machine or in this pod, and observes how their processes end."""
+"""Observes how the JobManagers on this machine, or in this pod, end. It needs no API, and no right that is essential."""
 
-from sidecar.drivers.processes.process_ends import ProcessEnds
+from sidecar.drivers.processes.process_watch import ProcessWatch
 
-__all__ = ["ProcessEnds"]
+__all__ = ["ProcessWatch"]

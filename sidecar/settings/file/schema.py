@@ -49,7 +49,7 @@ HTTP: Final[Keys] = {
     **no_default("external_url", "allowed_hosts"),
 }
 EVIDENCE: Final[Keys] = {
-    **no_default("capture", "dir"),
+    **no_default("capture", "dir", "log"),
     "keep": "7d",
     "keep_megabytes": "200",
     **no_default("tls", "flink_rest"),

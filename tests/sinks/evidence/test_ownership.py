@@ -167,7 +167,7 @@ def test_whose_a_process_is(
         "broken": broken,
     }
     process = flink(*(argument.format_map(folders) for argument in arguments))
-    assert ownership._owner(process, OURS).name == owner
+    assert ownership.owner(process, OURS).name == owner
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_whose_a_process_is_in_kubernetes(
 ) -> None:
     """By its cluster id and its namespace, which is `default` where Flink is given none."""
     (tmp_path / "config.yaml").write_text(f"high-availability.type: kubernetes\n{text}")
-    assert ownership._owner(flink("--configDir", str(tmp_path)), IN_KUBERNETES).name == owner
+    assert ownership.owner(flink("--configDir", str(tmp_path)), IN_KUBERNETES).name == owner
 
 
 def test_the_environment_names_the_configuration_too(
@@ -192,14 +192,14 @@ def test_the_environment_names_the_configuration_too(
 ) -> None:
     """FLINK_CONF_DIR, as of Flink's client; the command line is stronger."""
     monkeypatch.setenv("FLINK_CONF_DIR", str(conf("/billing")))
-    assert ownership._owner(flink(), OURS).name == "OTHER"
-    assert ownership._owner(flink("--configDir", str(conf())), OURS).name == "OURS"
+    assert ownership.owner(flink(), OURS).name == "OTHER"
+    assert ownership.owner(flink("--configDir", str(conf())), OURS).name == "OURS"
 
 
 def test_a_configuration_that_hangs_is_not_read(flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
     """Its owner can replace it by a FIFO."""
     os.mkfifo(tmp_path / "config.yaml")
-    assert ownership._owner(flink("--configDir", str(tmp_path)), OURS).name == "UNKNOWN"
+    assert ownership.owner(flink("--configDir", str(tmp_path)), OURS).name == "UNKNOWN"
 
 
 def test_a_request_is_for_one_cluster(conf: Conf, flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:

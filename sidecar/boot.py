@@ -1,0 +1,40 @@
+"""Whether this machine was started anew since the sidecar last ran on it."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+from sidecar.core.moment import SECOND, Moment
+from sidecar.settings.model import OwnPod
+from sidecar.sinks import durable_file
+
+FILE: Final = "boot_id"
+"""In the state folder: where the sidecar ran last, and which start of that machine it was."""
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_MACHINE_ID: Final = Path("/etc/machine-id")
+_CLOCKS: Final = 60 * SECOND
+"""By how much a machine's time may differ before it has asked for it."""
+
+_log = logging.getLogger("sidecar")
+
+
+def restarted_at(folder: Path, pod: OwnPod | None, alive: Moment | None, now: Moment) -> int | None:
+    """When the machine was started again (wall microseconds) after the last sidecar on this folder, which last ran at `alive`.
+
+    None: it was not, or nothing says so: the folder may have come from another machine.
+    """
+    file = folder / FILE
+    try:
+        place = (pod.uid or "") if pod else _MACHINE_ID.read_text().strip()  # a pod stays on its machine
+        lines = [place, _BOOT_ID.read_text().strip()]
+        before = file.read_text().splitlines() if file.exists() else []
+        if lines != before:
+            durable_file.write(file, "".join(f"{line}\n" for line in lines).encode(), 0o600, ".tmp")
+    except (OSError, ValueError) as error:
+        _log.info("whether this machine was started again is not known: %s", error)
+        return None
+    if not place or lines == before or lines[:1] != before[:1] or alive is None:
+        return None
+    booted_at = now.wall - round(time.clock_gettime(time.CLOCK_BOOTTIME) * SECOND)
+    return booted_at if booted_at > alive.wall - _CLOCKS else None

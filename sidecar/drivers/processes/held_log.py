@@ -1,0 +1,107 @@
+"""The log of one JobManager. It is held open: when the next JobManager starts, it may be another file."""
+
+import os
+import re
+import time
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from sidecar.core.first_fault import MOST_CHARACTERS, begins_run, log_end
+from sidecar.core.moment import SECOND
+from sidecar.core.process_end import LogEnd
+from sidecar.host import processes
+
+_MOST_FILES: Final = 1_000
+"""Looked at in a folder."""
+_NAMES: Final = re.compile(
+    r".*(jobmanager|standalonesession|standalonejob|kubernetes-session|kubernetes-application).*\.log"
+)
+"""As Flink's scripts name the logs of JobManagers."""
+
+
+class HeldLog:
+    """Used by one thread. To be closed."""
+
+    def __init__(self, place: Path, name: str | None) -> None:
+        """`place`: the file, or the folder. `name`: of the file, as the JobManager's own options say; None: they do not."""
+        self._place = place
+        self._name = name
+        self._descriptor: int | None = None
+        self._size = 0
+        self.path = place
+        """Of the file."""
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def look(self, *, alone: bool) -> int:
+        """Open the file, again if it was rotated. `alone`: it is the only JobManager here, so that any log is its own. Raises OSError."""
+        path = self._file(alone=alone)
+        descriptor = processes.open_regular(path)
+        self.close()
+        self.path, self._descriptor = path, descriptor
+        self._size = os.fstat(descriptor).st_size
+        return descriptor
+
+    def end(self, *, alone: bool) -> LogEnd | None:
+        """What the end of the log says; None: nothing. The JobManager has ended. Raises OSError."""
+        descriptor = self.look(alone=alone) if self._descriptor is None else self._descriptor
+        held, content = os.fstat(descriptor), _tail(descriptor).lstrip(b"\0")  # a truncated file may begin with a hole
+        if held.st_size < self._size:  # copied and truncated
+            content = self._other(f"{self.path}.1") + content
+        if not _is(self.path, held):  # renamed, and continued by this process, or begun by the next one
+            newer = self._other(self.path)
+            content += b"" if begins_run(newer.decode(errors="replace")) else newer
+        content = content[-MOST_CHARACTERS:].strip()
+        if b"\0" in content:
+            raise OSError(None, "it is not a text")
+        if not content:
+            return None
+        offset = (time.localtime().tm_gmtoff or 0) * SECOND
+        return log_end(self.path.name, content.decode(errors="replace"), offset)
+
+    def _file(self, *, alone: bool) -> Path:
+        if not self._place.is_dir():
+            if not (alone or self._name == self._place.name):
+                raise OSError(None, "several JobManagers run here, and it is not known whose log it is")
+            return self._place
+        if self._name and (self._place / self._name).is_file():
+            return self._place / self._name
+        if not alone:
+            raise OSError(None, "several JobManagers run here, and it is not known which log is whose")
+        found = []
+        with os.scandir(self._place) as files:
+            for file in islice(files, _MOST_FILES):
+                with suppress(OSError):
+                    if _NAMES.fullmatch(file.name) and file.is_file():
+                        found.append((file.stat().st_mtime, file.name))
+        if not found:
+            raise FileNotFoundError(None, "no log of a JobManager is in it")
+        return self._place / max(found)[1]
+
+    def _other(self, path: str | Path) -> bytes:
+        """The end of another file. Empty if there is none."""
+        try:
+            descriptor = processes.open_regular(path)
+        except OSError:
+            return b""
+        try:
+            return _tail(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _tail(descriptor: int) -> bytes:
+    return os.pread(descriptor, MOST_CHARACTERS, max(os.fstat(descriptor).st_size - MOST_CHARACTERS, 0))
+
+
+def _is(path: Path, held: os.stat_result) -> bool:
+    """Whether the path still leads to this file, or to none."""
+    try:
+        return os.path.samestat(path.stat(), held)
+    except OSError:
+        return True

@@ -1,0 +1,185 @@
+"""One JobManager's process, with what must be open before it ends: afterwards /proc shows nothing of it, and its cgroup may be gone."""
+
+import os
+import time
+from collections import deque
+from contextlib import ExitStack, suppress
+from pathlib import Path, PurePosixPath
+from typing import Final, Self
+
+from msgspec.structs import replace
+
+from sidecar.core.process_end import Pressure, ProcessEnd
+from sidecar.drivers.processes import jvm_files
+from sidecar.drivers.processes.held_log import HeldLog
+from sidecar.host import processes
+from sidecar.host.exit_info import exit_info
+from sidecar.host.memory_cgroup import MemoryCgroup
+from sidecar.host.processes import PROC, FlinkProcess
+
+_COUNTS: Final = 3
+"""The oldest of so many is compared with the one at the end: a process that is killed takes a while to give its memory back."""
+_MOST_OF_A_FILE: Final = 64 << 10
+_FULL: Final = 1 << 20
+"""Bytes: a disk with less is full."""
+_SECOND: Final = 1_000_000
+
+
+class WatchedProcess:
+    """Used by one thread. To be closed."""
+
+    def __init__(self, process: FlinkProcess, clusters: tuple[str, ...]) -> None:
+        """Raises OSError if it has ended, or where the kernel has no pidfds, or does not permit them."""
+        self.process = process
+        self.clusters = clusters
+        """Those whose it is."""
+        self.ended: ProcessEnd | None = None
+        self.log: HeldLog | None = None
+        self._open = ExitStack()
+        self.pidfd = self._held(os.pidfd_open(process.pid))
+        if processes.has_ended(process):  # its number may be another one's by now
+            self._open.close()
+            raise ProcessLookupError(process.pid)
+        self._since = time.time()
+        self._folders: dict[str, int] = {}
+        self._cgroup = MemoryCgroup(process.pid)
+        self._cgroup_name = _cgroup_name(process)
+        self._log_name: str | None = None
+        self._crash_files: tuple[str, ...] = ()
+        self._gc_log: str | None = None
+        self._counts: deque[int | None] = deque(maxlen=_COUNTS)
+        self.look()
+        with suppress(OSError, ValueError, LookupError):
+            self._hold_folders()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all, the log too."""
+        self._open.close()
+        self._cgroup.close()
+
+    def hold_log(self, place: Path) -> None:
+        """Its log is this file, or in this folder."""
+        self.log = HeldLog(place, self._log_name)
+        self._open.callback(self.log.close)
+
+    def look(self) -> None:
+        """Read again what only its difference at the end says something."""
+        if self.ended is None:
+            name = _cgroup_name(self.process)
+            if name != self._cgroup_name and not processes.has_ended(self.process):  # it was moved
+                self._cgroup.close()
+                self._cgroup, self._cgroup_name = MemoryCgroup(self.process.pid), name
+                self._counts.clear()
+            self._counts.append(self._cgroup.oom_kills())
+
+    def end(self, wall: int) -> None:
+        """It has ended (wall microseconds): read all that is soon gone. Its exit code comes when its parent has waited for it."""
+        before, kills = self._counts[0], self._cgroup.oom_kills()
+        crash = self._crash()
+        self.ended = ProcessEnd(
+            self.process.pid,
+            wall,
+            oom_kills=None if before is None or kills is None else max(kills - before, 0),
+            limit_bytes=self._cgroup.limit_bytes(),
+            pressure=Pressure(*(_pressure(name) for name in ("cpu", "memory", "io"))),
+            full_disk=next((name for name, folder in self._folders.items() if _is_full(folder)), None),
+            crash_file=crash[0] if crash else None,
+            crash_problem=crash[1] if crash else None,
+            last_pause=self._last_pause(wall / _SECOND),
+        )
+
+    def has_status(self) -> bool:
+        """Whether its exit code is known by now."""
+        info = exit_info(self.pidfd)
+        if self.ended and info:
+            self.ended = replace(self.ended, exit_code=info.code, signal=info.signal)
+        return info is not None
+
+    # -- held open -----------------------------------------------------------------------------------------------------
+
+    def _held(self, descriptor: int) -> int:
+        self._open.callback(os.close, descriptor)
+        return descriptor
+
+    def _hold_folders(self) -> None:
+        pid = int(processes.status(self.process.pid)["NSpid"].split()[-1])
+        files = jvm_files.jvm_files(processes.jvm_options(self.process), pid)
+        self._crash_files, self._gc_log = files.crash_files, files.gc_log
+        self._hold(".")
+        self._log_name = PurePosixPath(files.log).name if files.log else None
+        self._hold(files.temporary)
+        for file in (files.log, *self._crash_files, self._gc_log):
+            if file:
+                self._hold(str(PurePosixPath(file).parent))
+
+    def _hold(self, folder: str) -> None:
+        """Open a folder as the process sees it. The kernel resolves absolute links in it from our root; so no file of it is followed."""
+        seen = f"root{folder}" if folder.startswith("/") else f"cwd/{folder}"
+        if folder not in self._folders:
+            with suppress(OSError):
+                path = PROC / str(self.process.pid) / seen
+                self._folders[folder] = self._held(os.open(path, os.O_PATH | os.O_DIRECTORY))
+
+    # -- read at the end -----------------------------------------------------------------------------------------------
+
+    def _crash(self) -> tuple[str, str | None] | None:
+        """The name of the file, and what it says. One that is older than the process is of a process of the same number."""
+        for path in self._crash_files:
+            if text := self._content(path, end=False):
+                return PurePosixPath(path).name, jvm_files.crash_problem(text)
+        return None
+
+    def _last_pause(self, wall: float) -> float | None:
+        text = self._content(self._gc_log, end=True) if self._gc_log else None
+        return jvm_files.longest_pause(text, processes.age(self.process), wall) if text else None
+
+    def _content(self, path: str, *, end: bool) -> str | None:
+        """The beginning of a file that was written by the process, or its end."""
+        file = PurePosixPath(path)
+        folder = self._folders.get(str(file.parent))
+        if folder is None:
+            return None
+        try:
+            descriptor = processes.open_regular(file.name, os.O_NOFOLLOW, folder)
+        except OSError:
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if status.st_mtime < self._since:
+                return None
+            return _read(descriptor, _MOST_OF_A_FILE, max(status.st_size - _MOST_OF_A_FILE, 0) if end else 0)
+        finally:
+            os.close(descriptor)
+
+
+def _read(descriptor: int, most: int, start: int = 0) -> str:
+    """Empty if it cannot be read: the cgroup is gone."""
+    try:
+        return os.pread(descriptor, most, start).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _cgroup_name(process: FlinkProcess) -> str:
+    with suppress(OSError):
+        return processes.read(process.pid, "cgroup")
+    return ""
+
+
+def _is_full(folder: int) -> bool:
+    with suppress(OSError):
+        disk = os.fstatvfs(folder)
+        return disk.f_blocks > 0 and (disk.f_bavail * disk.f_frsize < _FULL or (disk.f_files > 0 and not disk.f_favail))
+    return False
+
+
+def _pressure(name: str) -> float | None:
+    with suppress(OSError):
+        return jvm_files.average((PROC / "pressure" / name).read_text())
+    return None
