@@ -20,6 +20,7 @@ LONGEST: Final = 300 * SECOND
 """The interval doubles with each failure, up to this one."""
 LIMIT: Final = 300 * SECOND
 """A request older than this is not answered any more."""
+SHOWN_AFTER: Final = 60 * SECOND
 _MOST_DOUBLED: Final = 10
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 
@@ -41,7 +42,9 @@ def due(
         failures = last.failures + last.waiting
     else:
         return cluster, None
-    asked = replace(cluster, picture_request=PictureRequested(leader, now.steady, failures=failures))
+    good_at, problem = (last.good_at, last.problem) if last else (now.steady, None)
+    requested = PictureRequested(leader, now.steady, good_at, failures=failures, problem=problem)
+    asked = replace(cluster, picture_request=requested)
     return asked, PictureRequest(cluster_id, leader.address, first or (), thorough=first is not None)
 
 
@@ -56,9 +59,18 @@ def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, 
             picture=None,
             problem="the REST server describes another cluster: all of its jobs are unknown in the store",
         )
-    failures = 0 if taken.picture else last.failures + 1
-    after = replace(cluster, picture_request=replace(last, waiting=False, failures=failures))
+    if taken.picture:
+        settled = replace(last, waiting=False, failures=0, good_at=taken.at.steady, problem=None)
+    else:
+        settled = replace(last, waiting=False, failures=last.failures + 1, problem=taken.problem)
+    after = replace(cluster, picture_request=settled)
     return after, taken if _leader(cluster) == last.leader else None
+
+
+def failing(cluster: ClusterState, now: Moment) -> str | None:
+    """Why no picture has come for a minute. None: one has, or none was asked for. An election takes less."""
+    last = cluster.picture_request
+    return last.problem if last and now.steady - last.good_at >= SHOWN_AFTER else None
 
 
 def _leader(cluster: ClusterState) -> LeaderInformation | None:

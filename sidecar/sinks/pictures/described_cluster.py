@@ -35,6 +35,7 @@ MOST_READ_THOROUGHLY: Final = 100
 """The same for a thorough one."""
 _STARTING: Final = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
 """Job states in which nothing is restored yet."""
+_MOST_DIGITS: Final = 10
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _CLUSTER_IDS: Final = ("high-availability.cluster-id", "kubernetes.cluster-id")
@@ -50,6 +51,8 @@ class DescribedCluster:
 
     def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
         self.address = address
+        self.is_slow = False
+        """Whether the last picture took long."""
         self._connection = connection
         self._clock = clock
         self._deadline = 0.0
@@ -113,7 +116,9 @@ class DescribedCluster:
         milliseconds = refresh.removesuffix("ms").strip()
         # In another unit it is a duration that is not worth parsing: a failover is assessed within minutes.
         self._refresh = (
-            int(milliseconds) * 1000 if milliseconds.isdecimal() and len(milliseconds) < 10 else _DEFAULT_REFRESH
+            int(milliseconds) * 1000
+            if milliseconds.isdecimal() and len(milliseconds) < _MOST_DIGITS
+            else _DEFAULT_REFRESH
         )
 
     def _applications(self) -> tuple[tuple[str, str], ...] | None:
@@ -167,7 +172,7 @@ class DescribedCluster:
         path = f"/jobs/{job.id}/metrics?get=numRestarts"
         metrics = self._optional(path, rest_answers.METRICS) or []
         value = next((metric.value for metric in metrics if metric.id == "numRestarts"), "")
-        return int(value) if value.isdecimal() and len(value) < MOST_NAME else job.restarts
+        return int(value) if value.isdecimal() and len(value) < _MOST_DIGITS else job.restarts
 
     def _required(self, path: str, decoder: "Decoder[_T]") -> _T:
         status, content = self._get(path)
