@@ -50,21 +50,22 @@ def due(
 
 def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
     """The cluster, and the answer as far as it is of use: None if another leads by now than when it was asked."""
-    last = cluster.picture_request
-    if last is None or not last.waiting or last.leader.address != taken.address:
-        return cluster, None
+    last, leader = cluster.picture_request, _leader(cluster)
     if taken.picture and _is_of_another(cluster, taken.picture):
         taken = replace(
             taken,
             picture=None,
             problem="the REST server describes another cluster: all of its jobs are unknown in the store",
         )
+    if last is None or not last.waiting:  # nobody asked: it counts if it is an answer of the leader
+        return cluster, taken if leader and leader.address == taken.address else None
+    if last.leader.address != taken.address:
+        return cluster, None
     if taken.picture:
         settled = replace(last, waiting=False, failures=0, good_at=taken.at.steady, problem=None)
     else:
         settled = replace(last, waiting=False, failures=last.failures + 1, problem=taken.problem)
-    after = replace(cluster, picture_request=settled)
-    return after, taken if _leader(cluster) == last.leader else None
+    return replace(cluster, picture_request=settled), taken if leader == last.leader else None
 
 
 def failing(cluster: ClusterState, now: Moment) -> str | None:
