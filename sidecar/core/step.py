@@ -8,7 +8,16 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import grouping, rules, silences
-from sidecar.core.cluster import cluster_step, deaths, evidence_requests, planned, plans, recovery, removal
+from sidecar.core.cluster import (
+    cluster_step,
+    deaths,
+    evidence_requests,
+    picture_requests,
+    planned,
+    plans,
+    recovery,
+    removal,
+)
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
@@ -18,7 +27,7 @@ from sidecar.core.delivery import dropped_alerts, new_deliveries, notification_r
 from sidecar.core.delivery.due import due
 from sidecar.core.delivery.outbox import Settled, claim, queue, released, with_heartbeats
 from sidecar.core.delivery.settle import settle
-from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send
+from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send, TakePicture
 from sidecar.core.evidence import Capture, EvidenceItem
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -45,7 +54,7 @@ from sidecar.core.observations import (
     Ticked,
 )
 from sidecar.core.pods import ip_addresses, with_pod
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.state import Finder, State
 
@@ -158,7 +167,8 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
     if (cluster := state.clusters.get(name)) is None:
         return state, []
     if isinstance(observation, PictureTaken):
-        outcome = recovery.observe(policy, name, cluster, observation)
+        answered, useful = picture_requests.answered(cluster, observation)
+        outcome = recovery.observe(policy, name, answered, useful) if useful else (answered, [])
     else:
         outcome = deaths.observe(policy, name, cluster, observation)
     return _take(policy, state, name, outcome, observation.at)
@@ -225,6 +235,8 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
     state, effects = _gather(policy, state, quarantine, now)
+    state, more = _picture(policy, state, quarantine, now)
+    effects += more
     state, more = _each_cluster(policy, state, now, cluster_step.tick)
     effects += more
     if policy.finds:
@@ -276,6 +288,21 @@ def _gather(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -
                 state = replace(state, clusters={**state.clusters, name: after}, captures=captures)
                 effects += (Gather(capture) for capture in asked)
     return state, effects
+
+
+def _picture(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
+    """Request the pictures that are due."""
+    if Source.FLINK_REST not in policy.evidence:
+        return state, []
+    effects: list[Effect] = []
+    asked: dict[str, ClusterState] = {}
+    for name, known in state.clusters.items():
+        with quarantine.guard("the picture of cluster", name):
+            after, request = picture_requests.due(policy, name, known, now)
+            if request:
+                asked[name] = after
+                effects.append(TakePicture(request))
+    return replace(state, clusters={**state.clusters, **asked}) if asked else state, effects
 
 
 def _lost(policy: Policy, state: State, captures: Iterable[Capture], why: str, at: Moment) -> Step:

@@ -159,6 +159,19 @@ class TooOld(Struct, frozen=True):
         return "this looks like Flink older than 1.5, or the legacy mode of 1.5 to 1.8, which are not supported"
 
 
+class PictureRequested(Struct, frozen=True):
+    """The last request for a picture. `cluster.picture_requests` decides when the next one is due."""
+
+    leader: LeaderInformation
+    """The leading REST server that was asked."""
+    at: int
+    """When (steady)."""
+    waiting: bool = True
+    """It is not answered yet."""
+    failures: int = 0
+    """How many requests to this leader failed in a row."""
+
+
 class ClusterState(Struct, frozen=True):
     """One Flink cluster."""
 
@@ -204,6 +217,8 @@ class ClusterState(Struct, frozen=True):
     """What was observed of the ends of its JobManagers lately."""
     departed: Mapping[ComponentId, Transition] = {}
     """REVOKED of jobs that just lost their leader, not yet recorded: the failover they belong to is decided shortly after."""
+    picture_request: PictureRequested | None = None
+    """None: no picture was requested since the sidecar started."""
 
     @property
     def ever_led(self) -> bool:

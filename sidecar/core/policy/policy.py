@@ -169,6 +169,8 @@ class Policy(Struct, frozen=True):
     places: Mapping[str, str] = {}
     """By cluster: where in its store it is, so that two clusters of one id have different incidents."""
     evidence: frozenset[Source] = frozenset()
+    picture_interval: int = 10 * SECOND
+    """How often Flink's REST server is asked for a picture, if it is among the evidence."""
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
     deployments: frozenset[str] = frozenset()

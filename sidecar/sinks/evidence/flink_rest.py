@@ -18,7 +18,7 @@ from sidecar.sinks.evidence.evidence_files import (
     NotCapturedError,
     evidence_item,
 )
-from sidecar.sinks.evidence.rest_client import RestClient, reason
+from sidecar.sinks.evidence.patient_client import PatientClient, reason
 
 TOTAL_SECONDS: Final = 40.0
 """For all requests together."""
@@ -44,7 +44,7 @@ def capture(
     try:
         if address is None:
             raise NotCapturedError(ABSENT, "the REST server has no leader")
-        client = RestClient(address, tls, min(seconds, TOTAL_SECONDS), PATIENCE_SECONDS)
+        client = PatientClient(address, tls, min(seconds, TOTAL_SECONDS), PATIENCE_SECONDS)
     except NotCapturedError as error:
         yield from (evidence_item("job", job, error.outcome, str(error)) for job in jobs)
         if folder:
@@ -67,7 +67,7 @@ def capture(
 class _Jobs:
     """What Flink reports about jobs."""
 
-    def __init__(self, client: RestClient) -> None:
+    def __init__(self, client: PatientClient) -> None:
         self._client = client
         self._overview: dict[str, tuple[str, str]] | None = None
         """Name and state by job; None: not requested yet."""
@@ -163,7 +163,7 @@ def _described(restored: Mapping[str, Any]) -> tuple[str, dict[str, object]]:
     }
 
 
-def _thread_dump(client: RestClient, address: str, folder: EvidenceFolder) -> dict[str, Any]:
+def _thread_dump(client: PatientClient, address: str, folder: EvidenceFolder) -> dict[str, Any]:
     """Raises NotCapturedError."""
     status, answer = client.get("/jobmanager/thread-dump")
     if status == 404:

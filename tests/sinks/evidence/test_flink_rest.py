@@ -375,9 +375,9 @@ def test_tls_files_that_cannot_be_used_are_named(evidence_folder: EvidenceFolder
     """And the password is not."""
     secured = _Secured(tmp_path)
     wrong = {**secured.files, "key_password": "wr0ng"}
-    [item] = captured(evidence_folder, "https://127.0.0.1:1", tls=wrong)
+    [item] = captured(evidence_folder, "https://127.0.0.1:8443", tls=wrong)
     assert item.detail == f"the TLS file {secured.files['certificate_file']} cannot be used"
-    [item] = captured(evidence_folder, "https://127.0.0.1:1", tls={"ca_file": "/no/ca.pem"})
+    [item] = captured(evidence_folder, "https://127.0.0.1:8443", tls={"ca_file": "/no/ca.pem"})
     assert item.detail == "the TLS file /no/ca.pem cannot be used"
 
 
