@@ -25,6 +25,7 @@ from sidecar.drivers import (
     ledger_of,
     ledger_of_found,
     pod_directories_of,
+    process_ends_of,
     silence_stores_of,
 )
 from sidecar.drivers.pod_names import PodNames
@@ -40,6 +41,7 @@ from sidecar.sinks.handover import Handovers
 from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Notifier
+from sidecar.sinks.pictures.picture_taker import PictureTaker
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
@@ -56,7 +58,7 @@ CLAIM_SECONDS: Final = 20.0
 _CLAIM_PAUSE: Final = 0.2
 _FIXED: Final = (
     *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
-    *("deployments", "drains", "deaths", "own_hosts"),
+    *("deployments", "drains", "deaths", "own_hosts", "picture_interval", "recovery_patience"),
     *("silence_documents", "longest_silence"),
 )
 """The parts of the policy that a reload does not change."""
@@ -176,6 +178,7 @@ def _build(
     )
     events = Events(event_stores_of(settings.clusters))
     pods = PodNames(pod_directories_of(settings.clusters), clock)
+    pictures = PictureTaker(clock, settings.evidence.tls)
     silences = SilenceReader(
         silence_stores_of(settings) if settings.receivers else {}, clock, settings.silences.longest
     )
@@ -190,6 +193,7 @@ def _build(
         publish=events.publish,
         name_pod=pods.find,
         read_silences=silences.read,
+        take_picture=pictures.take,
         sealed=lambda: spool.sealed,
         died=owner_died,
     )
@@ -211,7 +215,7 @@ def _build(
     except OSError as error:
         where = f"{settings.http.host}:{settings.http.port}"
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
-    drivers = Drivers(settings.clusters, clock, settings.finder)
+    drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock, loop.observe))
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.
     web.start()
@@ -224,10 +228,10 @@ def _build(
     stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
     for start in (notifier.start, collector.start, events.start):
         start()
-    pods.start(loop.observe)
-    silences.start(loop.observe)
-    ends = (notifier.stop, collector.stop, events.stop, pods.stop, silences.stop)
-    stopping.add("sending, capturing, naming pods and reading silences", *ends, at_most=4.0)
+    for begin in (pods.start, pictures.start, silences.start):
+        begin(loop.observe)
+    ends = (notifier.stop, collector.stop, events.stop, pods.stop, pictures.stop, silences.stop)
+    stopping.add("sending, capturing, naming pods, taking pictures and reading silences", *ends, at_most=4.0)
     if own := settings.own_pod:
         for name in policy.stores:
             loop.observe(PodNamed(clock(), name, own.address, Pod(own.name, own.uid, clock().wall)))

@@ -141,7 +141,7 @@ def episodes(state_dir: Path, number: int, *, unreviewed: bool = False) -> list[
         recorded = journal.newest_first(EpisodeRecord, 0, newest)
         wanted = (episode for episode in recorded if not unreviewed or needs_review(episode, known))
         found = episode_view.latest(list(islice(wanted, number)), known, Snapshot(Clock()(), journal.state()))
-    return [episode for episode in found if not (unreviewed and episode.reviewed)][:number]
+    return [episode for episode in found if not unreviewed or episode.reviewed is False][:number]
 
 
 def explain(state_dir: Path, name: str) -> Explanation:
@@ -149,7 +149,7 @@ def explain(state_dir: Path, name: str) -> Explanation:
     with closing(_reader(state_dir)) as journal:
         snapshot = Snapshot(Clock()(), journal.state())
     in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
-    return find(chain(records(state_dir), unrecorded.deaths(snapshot)), _id_of(state_dir, name), in_progress)
+    return find(chain(records(state_dir), unrecorded.records(snapshot)), _id_of(state_dir, name), in_progress)
 
 
 def _id_of(state_dir: Path, name: str) -> str:

@@ -18,7 +18,7 @@ from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.record_lines import record_line
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.delivery.settle import NOT_DELIVERED
-from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send
+from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send, TakePicture
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import (
@@ -32,6 +32,7 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
+from sidecar.core.pictures import PictureRequest
 from sidecar.core.policy.policy import Policy
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord, Coverage, Notification
@@ -77,12 +78,14 @@ class Loop:
         publish: Callable[[KubernetesEvent], None],
         name_pod: Callable[[str, str], None],
         read_silences: Callable[[str], None],
+        take_picture: Callable[[PictureRequest], None],
         sealed: Callable[[], int],
         died: Callable[[], None],
     ) -> None:
         """`send` accepts a claimed delivery, `gather` a request to capture, `publish` an Event, `name_pod` a cluster and an IP address,
-        `read_silences` the name of a document; `sealed` returns the last record that is in a segment; `died` is called when the thread
-        fails. None of them may block."""
+        `read_silences` the name of a document, `take_picture` a request to Flink's REST server; `sealed` returns the last record that is
+        in a segment; `died` is called when the thread fails. None of them may block.
+        """
         self._policy = policy
         self._journal = journal
         self._state = state
@@ -92,6 +95,7 @@ class Loop:
         self._publish = publish
         self._name_pod = name_pod
         self._read_silences = read_silences
+        self._take_picture = take_picture
         self._sealed = sealed
         self._died = died
         self._inbox: Queue[Observation] = Queue(INBOX)
@@ -235,6 +239,10 @@ class Loop:
         # From a tick that could not be processed until one that could the snapshot keeps its age: `/livez` fails then.
         at = now if self._time_passes else self.snapshot.at
         self.snapshot = Snapshot(at, self._state, tally, health, self._policy)
+        self._carry_out(effects)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        """Hand the effects that leave this thread to those who do them."""
         for effect in effects:
             match effect:
                 case Send(delivery):
@@ -247,6 +255,8 @@ class Loop:
                     self._name_pod(cluster_id, host)
                 case ReadSilences(document):
                     self._read_silences(document)
+                case TakePicture(request):
+                    self._take_picture(request)
 
 
 def _about(observation: Observation) -> str:

@@ -27,6 +27,8 @@ _METADATA: Final = tuple(
     map(ip_network, ("100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::254/128"))
 )
 """Metadata servers of clouds, which hand out credentials, outside of the link-local networks."""
+_CLASS: Final = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
+_NO_REASON: Final = ("Internal server error.", "<Exception on server side:")
 _NAT64: Final = ip_network("64:ff9b::/96")
 
 
@@ -95,7 +97,7 @@ class RestConnection:
             stream.sendall(
                 f"GET {path} HTTP/1.1\r\nHost: {self._authority}\r\nAccept: application/json\r\n\r\n".encode()
             )
-            with HTTPResponse(cast(socket.socket, stream), method="GET") as response:
+            with HTTPResponse(cast("socket.socket", stream), method="GET") as response:
                 response.begin()
                 content = response.read(most_bytes + 1)
                 if len(content) > most_bytes:
@@ -147,6 +149,13 @@ class _Reader(io.RawIOBase):
     def readinto(self, buffer: "WriteableBuffer") -> int:
         self._stream.socket.settimeout(_left(self._stream.deadline))
         return self._stream.socket.recv_into(buffer)
+
+
+def reason(errors: object) -> str:
+    """Flink's own explanation, the field `errors` of its answer, as one line without a stack trace."""
+    lines = [line for text in errors for line in str(text)[:10_000].splitlines()] if isinstance(errors, list) else []
+    first = next((line for line in map(str.strip, lines) if line and line not in _NO_REASON), "no reason given")
+    return clean(_CLASS.sub("", first, count=1), 200)
 
 
 def _left(deadline: float) -> float:

@@ -22,16 +22,19 @@ from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated, Plan
+from sidecar.core.cluster.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, fresh_cluster
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Position, Unknown
 from sidecar.core.handover_document import HandoverError, bounded, unbounded
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.pods import Pod, merged
 from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import EVENTS, Policy, Store
+from sidecar.core.policy.policy import EVENTS, Policy, Source, Store
 from sidecar.core.rebase import rebased, steady_times
+from sidecar.core.sanitize import clean
 from sidecar.core.state import State
 
 MOST_BYTES: Final = 192 << 10
@@ -71,8 +74,10 @@ class Handover(Struct, frozen=True):
             for key, member in group.members.items()
             if "observer" not in member.alert.labels
         }
+        jobs = {(job.id, job.state) for job in self.cluster.picture.jobs} if self.cluster.picture else set()
         failovers = _progress(self.cluster.episode), _progress(self.cluster.last_episode)
-        return components, failovers, alerts, {host: pod.name for host, pod in self.cluster.pods.items()}, self._ends()
+        pods = {host: pod.name for host, pod in self.cluster.pods.items()}
+        return components, failovers, alerts, pods, jobs, self._ends()
 
     def _ends(self) -> object:
         """What is known of the ends of JobManagers: as coarse as two sidecars see it alike."""
@@ -120,6 +125,7 @@ def _document(
     lapsed = {name: bounded(schema.LeaderElectionRecord, lease.record) for name, lease in cluster.leases.items()}
     pods = {host: bounded(schema.Pod, pod) for host, pod in cluster.pods.items()}
     disruptions = {uid: bounded(schema.Disruption, each) for uid, each in cluster.disruptions.items()}
+    faults = {job_id: bounded(schema.JobFault, each) for job_id, each in cluster.job_faults.items()}
     counted = alerts.failovers.get(cluster_id, Failovers()).known
     failovers = (bounded(schema.CountedFailover, failover) for failover in counted)
     return schema.Document(
@@ -137,6 +143,9 @@ def _document(
         bounded(schema.Operated, cluster.operated),
         {uid: each for uid, each in disruptions.items() if each},
         _ends(cluster.ends),
+        bounded(schema.Picture, _pictured(cluster.picture, most)),
+        bounded(schema.Assessed, cluster.assessed),
+        {job_id: each for job_id, each in [*faults.items()][: schema.MOST_PICTURED] if each},
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
     )
@@ -158,6 +167,23 @@ def _ends(known: Ends) -> schema.Ends | None:
         within(schema.ProcessEnded, known.processes),
         within(schema.LogRead, known.logs),
         within(schema.Rebooted, known.reboots),
+    )
+
+
+def _pictured(picture: Picture | None, most: int) -> Picture | None:
+    """The picture with its largest jobs that have not ended, and names that can be shown."""
+    if picture is None:
+        return None
+    most = min(most, schema.MOST_PICTURED)
+    largest = sorted(picture.jobs, key=lambda job: (job.state in ENDED, -job.total_tasks))
+    jobs = tuple(replace(job, name=clean(job.name)) for job in largest[:most])
+    registered, more = picture.task_managers or (), len(picture.jobs) - len(jobs)
+    return replace(
+        picture,
+        jobs=jobs,
+        jobs_beyond=picture.jobs_beyond + more,
+        task_managers=registered[:most] if picture.task_managers is not None else None,
+        task_managers_beyond=picture.task_managers_beyond + len(registered[most:]),
     )
 
 
@@ -214,6 +240,7 @@ def _cluster(found: schema.Document) -> ClusterState:
     pods = {host: unbounded(Pod, pod, named_at=min(pod.named_at, alive.wall)) for host, pod in found.pods.items()}
     lapsed = {name: unbounded(LeaderElectionRecord, record) for name, record in found.lapsed.items()}
     disruptions = {uid: unbounded(Disruption, each) for uid, each in found.disruptions.items()}
+    picture = unbounded(Picture, found.picture, at=min(found.picture.at, alive.wall)) if found.picture else None
     return replace(
         fresh_cluster(alive),
         components=components,
@@ -226,6 +253,10 @@ def _cluster(found: schema.Document) -> ClusterState:
         operated=unbounded(Operated, found.operated, unread_since=alive) if found.operated else None,
         disruptions=plans.latest(disruptions),
         ends=unbounded(Ends, found.ends) if found.ends else NOTHING,
+        picture=picture,
+        picture_kept=picture,
+        assessed=unbounded(Assessed, found.assessed, rows=()) if found.assessed else None,
+        job_faults={job_id: unbounded(JobFault, each) for job_id, each in found.job_faults.items()},
     )
 
 
@@ -392,6 +423,9 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         cluster,
         episode=known(cluster.episode),
         last_episode=known(cluster.last_episode),
+        picture=cluster.picture if Source.FLINK_REST in policy.evidence else None,
+        assessed=cluster.assessed if Source.FLINK_REST in policy.evidence else None,
+        picture_kept=cluster.picture if Source.FLINK_REST in policy.evidence else None,
         operated=cluster.operated if deployments else None,
         disruptions=cluster.disruptions if drains else {},
         ends=of_ends,

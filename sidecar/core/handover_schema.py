@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.cluster import recovery_state
 from sidecar.core.cluster.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
 from sidecar.core.cluster.ends import MOST_PODS as MOST_ENDED_PODS
 from sidecar.core.cluster.plans import MOST_DISRUPTIONS, Plan
@@ -17,12 +18,15 @@ from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Reconciliation
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import LATEST, Moment
+from sidecar.core.pictures import MOST_CHECKPOINTS
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
 
 FORMAT: Final = 3
 """Up to format 2 it was rows of the journal, which had that format too."""
 MOST_JOBS: Final = 5_000
+MOST_PICTURED: Final = 200
+"""Jobs and TaskManagers of the last picture of Flink's REST server."""
 MOST_ALERTS: Final = 500
 """In all groups: each alert that fires is compared with each other one."""
 MOST_FAILOVERS: Final = 1_000
@@ -30,6 +34,7 @@ _MOST_LEASES: Final = 5_000
 
 _Steady = Annotated[int, Meta(ge=-LATEST, le=LATEST)]
 _Duration = Annotated[int, Meta(ge=0, le=LATEST)]
+_Wall = Annotated[int, Meta(ge=0, le=LATEST)]
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """Of the store."""
@@ -42,13 +47,14 @@ _Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
 _NameOrNone = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,253}\Z")]
 _Hosts = Annotated[tuple[_Address, ...], Meta(max_length=MOST_HOSTS)]
-_Wall = Annotated[int, Meta(ge=0, le=LATEST)]
 _Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 _Share = Annotated[float, Meta(ge=0, le=100)]
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
 _IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
 _JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+_JobName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,201}\Z")]
+"""Cleaned where it is written, and where it is shown."""
 _Labels = Annotated[
     dict[Annotated[str, Meta(max_length=128)], Annotated[str, Meta(max_length=1000)]], Meta(max_length=64)
 ]
@@ -209,6 +215,7 @@ class Episode(_Bounded, frozen=True):
     failovers: _Times = 0
     jobs_ended: _Count = 0
     jobs_lost: _Count = 0
+    jobs_vanished: _Count = 0
     longest_ended: _Duration | None = None
     after: LeaderInformation | None = None
     closed_at: Moment | None = None
@@ -370,6 +377,71 @@ class Ends(_Bounded, frozen=True):
     reboots: Annotated[tuple[Rebooted, ...], Meta(max_length=MOST_ENDS)] = ()
 
 
+class Checkpoint(_Bounded, frozen=True):
+    id: _Number
+    triggered_at: _Wall
+    ended_at: _Wall
+    is_savepoint: bool = False
+
+
+class Restored(_Bounded, frozen=True):
+    id: _Number
+    at: _Wall
+    is_savepoint: bool = False
+
+
+class Checkpoints(_Bounded, frozen=True):
+    read_at: _Wall
+    completed: Annotated[tuple[Checkpoint, ...], Meta(max_length=MOST_CHECKPOINTS)] = ()
+    restored: Restored | None = None
+    first_id: _Number | None = None
+    interval: _Duration | None = None
+    shortest: _Duration | None = None
+    enabled: bool = True
+
+
+class Job(_Bounded, frozen=True):
+    id: _JobId
+    name: _JobName
+    state: Annotated[str, Meta(pattern=r"^[A-Z_]{1,32}\Z")]
+    started_at: _Wall
+    changed_at: _Wall
+    running_tasks: _Count = 0
+    total_tasks: _Count = 0
+    checkpoints: Checkpoints | None = None
+
+
+class TaskManager(_Bounded, frozen=True):
+    id: Annotated[str, Meta(pattern=r"^[!-~]{1,300}\Z")]
+
+
+class Picture(_Bounded, frozen=True):
+    """Of before a failover. Without paths and addresses."""
+
+    at: _Wall
+    leader: _Address
+    jobs: Annotated[tuple[Job, ...], Meta(max_length=MOST_PICTURED)] = ()
+    jobs_beyond: _Count = 0
+    task_managers: Annotated[tuple[TaskManager, ...], Meta(max_length=MOST_PICTURED)] | None = None
+    task_managers_beyond: _Count = 0
+
+
+class JobFault(_Bounded, frozen=True):
+    fault: recovery_state.Fault
+    since: Moment
+    episode_id: _Id
+    name: _JobName | None = None
+
+
+class Assessed(_Bounded, frozen=True):
+    """The jobs of the last failover that are waited for."""
+
+    episode_id: _Id
+    at: Moment
+    waiting: Annotated[dict[_JobId, _JobName], Meta(max_length=MOST_PICTURED)] = {}
+    led_at: Moment | None = None
+
+
 class AlertLabels(_Bounded, frozen=True):
     """The labels that a reader cannot make itself."""
 
@@ -451,5 +523,8 @@ class Document(_Bounded, frozen=True):
     operated: Operated | None = None
     disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
     ends: Ends | None = None
+    picture: Picture | None = None
+    assessed: Assessed | None = None
+    job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
     groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()

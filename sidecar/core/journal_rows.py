@@ -12,6 +12,7 @@ from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
+from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, View
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
@@ -19,6 +20,7 @@ from sidecar.core.evidence import Capture
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
+from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
 from sidecar.core.state import State
 
@@ -38,6 +40,11 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "operated": (str, Operated),
     "disruption": (tuple[str, str], Disruption),
     "ends": (str, Ends),
+    "picture": (str, Picture),
+    "recovery": (str, Assessment),
+    "recovering": (tuple[str, str], JobAfter),
+    "assessed": (str, Assessed),
+    "job_fault": (tuple[str, str], JobFault),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -85,6 +92,16 @@ def changes(before: State, after: State) -> Iterator[Row]:
             disruptions = old.disruptions if old else {}, new.disruptions if new else {}
             yield from _diff("disruption", *disruptions, prefix=name)
             yield from _diff("ends", _ends(name, old), _ends(name, new))
+            yield from _recovery(name, old, new)
+
+
+def _recovery(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
+    """The rows of what is compared after a failover."""
+    yield from _diff("picture", _one(name, old and old.picture_kept), _one(name, new and new.picture_kept))
+    yield from _diff("recovery", _one(name, old and old.recovery), _one(name, new and new.recovery))
+    yield from _diff("recovering", old.recovering if old else {}, new.recovering if new else {}, prefix=name)
+    yield from _diff("assessed", _one(name, old and old.assessed), _one(name, new and new.assessed))
+    yield from _diff("job_fault", old.job_faults if old else {}, new.job_faults if new else {}, prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -115,6 +132,12 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             operated=found["operated"].get(name),
             disruptions={uid: each for (cluster, uid), each in found["disruption"].items() if cluster == name},
             ends=found["ends"].get(name, Ends()),
+            picture=found["picture"].get(name),
+            picture_kept=found["picture"].get(name),
+            recovery=found["recovery"].get(name),
+            recovering={job: each for (cluster, job), each in found["recovering"].items() if cluster == name},
+            assessed=found["assessed"].get(name),
+            job_faults={job: each for (cluster, job), each in found["job_fault"].items() if cluster == name},
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

@@ -10,6 +10,7 @@ from msgspec import Struct
 MOST_JOBS: Final = 5_000
 """Of one picture. The others are counted."""
 MOST_TASK_MANAGERS: Final = 2_000
+MOST_APPLICATIONS: Final = 1_000
 MOST_CHECKPOINTS: Final = 5
 """Completed ones remembered of a job, the latest."""
 
@@ -25,6 +26,7 @@ class Checkpoint(Struct, frozen=True):
     ended_at: int
     size: int | None = None
     path: str | None = None
+    """Of the latest ones only."""
     is_savepoint: bool = False
 
 
@@ -46,7 +48,7 @@ class Checkpoints(Struct, frozen=True):
     completed: tuple[Checkpoint, ...] = ()
     """The latest, oldest first."""
     restored: Restored | None = None
-    """None: it started without state."""
+    """As the JobMaster began, whatever it restored after failures of tasks since. None: without state, if `restored_known`."""
     first_id: int | None = None
     """The lowest id that this JobMaster triggered, completed or not. None: none yet, or no longer known."""
     interval: int | None = None
@@ -54,6 +56,8 @@ class Checkpoints(Struct, frozen=True):
     shortest: int | None = None
     """The shortest time that a checkpoint took (microseconds). None: none completed."""
     enabled: bool = True
+    restored_known: bool = True
+    """False: the JobMaster restored the job more than once, and the first time was not read."""
 
     @property
     def latest(self) -> Checkpoint | None:
@@ -71,6 +75,7 @@ class Job(Struct, frozen=True):
     changed_at: int
     """When its state last changed, as far as Flink says."""
     running_tasks: int = 0
+    """Those that have finished among them: a bounded source beside an unbounded one."""
     total_tasks: int = 0
     checkpoints: Checkpoints | None = None
     """None: not read."""
@@ -93,7 +98,7 @@ class TaskManager(Struct, frozen=True):
 
 
 class Picture(Struct, frozen=True):
-    """A cluster, as the leading REST server described it. All that could be read at once; a failed request leaves no picture."""
+    """A cluster, as the leading REST server described it. Jobs are always read: without them there is no picture."""
 
     at: int
     """When it was taken (wall microseconds, by our clock)."""

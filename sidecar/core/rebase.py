@@ -17,7 +17,7 @@ from sidecar.core.moment import Moment
 
 STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Moment: frozenset({"steady"}),
-    ComponentState: frozenset({"seen_at", "published_at"}),
+    ComponentState: frozenset({"seen_at", "published_at", "unregistered_at"}),
     Absence: frozenset({"since", "left_at"}),
     LastLed: frozenset({"earliest", "latest"}),
     Contest: frozenset({"returns"}),

@@ -355,7 +355,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     checkpointed_at: Timestamp | None = None
     """When the job (or the last one of all) completed its first checkpoint after that. Null: not while it was assessed."""
     running_after_seconds: float | None = None
-    """Seconds from `dead_at`, or else `opened_at`, to `running_at`. Null: not known."""
+    """Seconds from `dead_at` or `opened_at`, whichever is earlier, to `running_at`. Null: not known."""
 
 
 AnyRecord = (

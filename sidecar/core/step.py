@@ -21,6 +21,7 @@ from sidecar.core.cluster import (
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.record_writer import transition_record
+from sidecar.core.cluster.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import dropped_alerts, new_deliveries, notification_records
@@ -235,6 +236,8 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
     state, effects = _gather(policy, state, quarantine, now)
+    state, more = _each_cluster(policy, state, now, recovery.tick)
+    effects += more
     state, more = _picture(policy, state, quarantine, now)
     effects += more
     state, more = _each_cluster(policy, state, now, cluster_step.tick)
@@ -358,7 +361,8 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
     alerts, quarantine = state.alerts, Quarantine()
     for each in happened:
         alerts = rules.react(alerts, policy, each, after, at, quarantine)
-    records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in happened)
+    recorded = (each for each in happened if not isinstance(each, BadRestore))
+    records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in recorded)
     clusters = {**state.clusters, cluster_id: after}
     effects: list[Effect] = [Append(record) for record in records]
     effects += quarantine.found

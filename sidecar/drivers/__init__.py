@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FinderObservation, PlanObservation
-from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.policy.policy import ALL_FOUND, Source
 from sidecar.ports import (
     ClusterFinder,
     EventStore,
@@ -31,19 +31,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.processes import ProcessEnds
 
 
 class Drivers:
     """One driver for each cluster; starts and stops them together."""
 
     def __init__(
-        self, clusters: Sequence[ClusterSettings], clock: Callable[[], Moment], finder: AnyFinderSettings | None = None
+        self,
+        clusters: Sequence[ClusterSettings],
+        clock: Callable[[], Moment],
+        finder: AnyFinderSettings | None = None,
+        process_ends: "ProcessEnds | None" = None,
     ) -> None:
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
         self._finder = self._found_by(finder) if finder else None
         self._plans = plan_source_of(clusters, finder, clock)
+        self._process_ends = process_ends
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -54,20 +60,22 @@ class Drivers:
                 self._drivers[cluster_id].start(observer)
 
     def find(self, observer: Callable[[FinderObservation | PlanObservation | EndObservation], None]) -> None:
-        """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, where that is wanted. After
-        `stop`, nothing starts.
+        """Find clusters and watch them, if there is a finder; observe what is meant to happen to clusters, and how their processes end,
+        where that is wanted. After `stop`, nothing starts.
         """
         with self._lock:
             if self._finder and not self._stopped:
                 self._finder.start(observer)
             if self._plans and not self._stopped:
                 self._plans.start(observer)
+            if self._process_ends and not self._stopped:
+                self._process_ends.start()
 
     def stop(self) -> None:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
-        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans) if each)]
+        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans, self._process_ends) if each)]
         stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in drivers]
         for stop in stops:
             stop.start()
@@ -176,6 +184,17 @@ def plan_source_of(
             )
             scopes.append((Access(found.kubeconfig, found.context), scope))
     return KubernetesPlans(scopes, clock)
+
+
+def process_ends_of(
+    settings: Settings, clock: Callable[[], Moment], observer: Callable[[EndObservation], None]
+) -> "ProcessEnds | None":
+    """The ends of the JobManagers that are visible here; None: processes are not captured."""
+    if Source.PROCESSES not in settings.evidence.sources:
+        return None
+    from sidecar.drivers.processes import ProcessEnds
+
+    return ProcessEnds(settings.clusters, clock, observer)
 
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:

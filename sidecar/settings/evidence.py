@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.core.policy.policy import Source
-from sidecar.settings.file.durations import DAY, HOUR, SECOND
+from sidecar.settings.file import schema
+from sidecar.settings.file.durations import DAY, HOUR, MINUTE, SECOND
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.model import EvidenceSettings
+from sidecar.settings.model import EvidenceSettings, FlinkRestSettings
 from sidecar.settings.security import read_tls, security_settings
 
 _MEGABYTE: Final = 1_000_000
@@ -25,6 +26,15 @@ def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> Evide
         keep=section.get("keep").duration(HOUR, 365 * DAY) / SECOND,
         most_bytes=section.get("keep_megabytes").integer(1, 100_000) * _MEGABYTE,
         tls=read_tls(security_settings(section)),
+        flink_rest=read_flink_rest(section.section("flink_rest", schema.FLINK_REST)),
+    )
+
+
+def read_flink_rest(section: Section) -> FlinkRestSettings:
+    """How Flink's REST server is compared before and after a failover. Raises SettingsError."""
+    return FlinkRestSettings(
+        interval=section.get("interval").duration(2 * SECOND, 10 * MINUTE),
+        patience=section.get("patience").duration(MINUTE, HOUR),
     )
 
 

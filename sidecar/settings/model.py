@@ -235,6 +235,15 @@ class HttpSettings(Struct, frozen=True):
         return self.allowed_hosts | {self.host.lower(), *([reached] if reached else [])}
 
 
+class FlinkRestSettings(Struct, frozen=True):
+    """How Flink's REST server is compared before and after a failover. Microseconds."""
+
+    interval: int = 10 * SECOND
+    """How often it is asked."""
+    patience: int = 600 * SECOND
+    """How long a recovery is assessed."""
+
+
 class EvidenceSettings(Struct, frozen=True):
     """What is captured at a failover, and where and how long its files are kept. `keep` is in seconds."""
 
@@ -245,6 +254,7 @@ class EvidenceSettings(Struct, frozen=True):
     """The limit for all files together."""
     tls: TlsSettings | None = None
     """For Flink REST servers with TLS; None: the CAs of this system."""
+    flink_rest: FlinkRestSettings = FlinkRestSettings()
 
 
 class LedgerMode(StrEnum):
@@ -365,6 +375,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
             link=self.http.external_url,
             places={cluster.cluster_id: cluster.identity for cluster in self.clusters},
             evidence=self.evidence.sources,
+            picture_interval=self.evidence.flink_rest.interval,
+            recovery_patience=self.evidence.flink_rest.patience,
             pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
             deployments=frozenset(each.cluster_id for each in kubernetes if each.flink_deployments),
             drains=frozenset(each.cluster_id for each in kubernetes if each.node_drains),

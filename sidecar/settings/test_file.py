@@ -27,7 +27,7 @@ EVENT: Final[Keys] = {
     "cluster": "default",
     **no_default("operator", "submitted", "leader", "returns"),
     "unobserved": "0",
-    **no_default("gone", "ended", "contenders", "zxid_headroom", "blind", "running"),
+    **no_default("gone", "ended", "jobs", "contenders", "zxid_headroom", "blind", "running"),
 }
 EXPECTATION: Final[Keys] = no_default("at", "receiver", "alerts", "reason", "title")
 
@@ -58,6 +58,20 @@ class OperatorAct(StrEnum):
     DELETED = "deleted"
 
 
+class JobAct(StrEnum):
+    """What Flink's REST server says of a job from now on."""
+
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    MISSING = "missing"
+    """It does not list it, and its plan is gone."""
+    FROM_OLDER = "from_older"
+    """It runs, restored from an older checkpoint."""
+    FROM_NOTHING = "from_nothing"
+    """It runs, and began without state."""
+
+
 class ScenarioEvent(Struct, frozen=True):
     """A change of a cluster, or of the sidecar. Default values change nothing."""
 
@@ -73,6 +87,7 @@ class ScenarioEvent(Struct, frozen=True):
     """Unobserved writes before those of `leader` and `returns`."""
     gone: tuple[Who, ...] = ()
     ended: tuple[str, ...] = ()
+    jobs: Mapping[str, JobAct] = {}
     contenders: int | None = None
     zxid_headroom: int | None = None
     operator: OperatorAct | None = None
@@ -158,6 +173,7 @@ def _event(section: Section, known: dict[str, set[str]]) -> ScenarioEvent:
         unobserved=section.get("unobserved").integer(0, 1_000_000),
         gone=tuple(who for setting in section.texts("gone") for who in _who(setting, setting.text, jobs)),
         ended=tuple(_job(setting, setting.text, jobs) for setting in section.texts("ended")),
+        jobs={_job(setting, name, jobs): setting.choice(JobAct) for name, setting in section.labels("jobs").items()},
         contenders=section.read("contenders", lambda setting: setting.integer(0, 1000), None),
         zxid_headroom=section.read("zxid_headroom", lambda setting: setting.integer(0, (1 << 32) - 1), None),
         operator=section.read("operator", lambda setting: setting.choice(OperatorAct), None),

@@ -14,19 +14,20 @@ from sidecar.core.observations import (
     ClusterObservation,
     ConnectionState,
     NodeObserved,
+    PictureTaken,
     PlanObservation,
     SnapshotCompleted,
     StoreObserved,
     ViewObserved,
 )
 from sidecar.core.records import record_id
-from sidecar.settings.test_file import ScenarioEvent, Who
+from sidecar.settings.test_file import JobAct, ScenarioEvent, Who
 from sidecar.simulation.fake_operator import SimulatedDeployment
+from sidecar.simulation.fake_rest import SimulatedRest
+from sidecar.simulation.job_ids import ID_SEED, job_id
 
 _JOB_STORE: Final = znode_paths.JOB_STORES[-1]
 _EPOCH: Final = 1 << 32
-_ID_SEED: Final = "rehearsal"
-"""Part of job ids and session ids, which titles in existing test files may have."""
 
 
 class SimulatedFlink:
@@ -44,6 +45,7 @@ class SimulatedFlink:
         self._terms: dict[str, int] = {}
         self._blind = False
         self._deployment = SimulatedDeployment(cluster_id)
+        self._rest = SimulatedRest(cluster_id)
 
     def connect(self, at: Moment) -> Iterator[ClusterObservation | PlanObservation]:
         """The observations of drivers that connect and read everything; while blind, of the FlinkDeployment alone."""
@@ -73,6 +75,12 @@ class SimulatedFlink:
         else:
             yield from seen
 
+    def pictured(self, at: Moment) -> Iterator[PictureTaken]:
+        """What the leading REST server answers, if a test says anything of it."""
+        node = self._nodes.get(_path(ComponentId(Component.REST_SERVER)))
+        if node and not self._blind:
+            yield from self._rest.pictured(at)
+
     def _change(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation]:
         if event.submitted:
             self._jobs |= {*event.submitted}
@@ -83,8 +91,10 @@ class SimulatedFlink:
                 self._zxid += 1
                 self._nodes[path] = None
                 yield self._node(at, path, writes=1)
-        if event.ended:
-            self._jobs -= {*event.ended}
+        vanished = {*event.ended, *(job for job, act in event.jobs.items() if act is JobAct.MISSING)}
+        self._rest.apply(event, at)
+        if vanished:
+            self._jobs -= vanished
             yield self._jobs_listed(at)
         if event.contenders is not None:
             yield self._set_contenders(event.contenders, at)
@@ -104,7 +114,7 @@ class SimulatedFlink:
             for manager in {*leaders.values()}:
                 self._terms[manager] = self._terms.get(manager, 0) + 1
         for who, manager in leaders.items():
-            session = UUID(record_id(_ID_SEED, self._cluster_id, manager, self._terms.get(manager, 1)))
+            session = UUID(record_id(ID_SEED, self._cluster_id, manager, self._terms.get(manager, 1)))
             leader = LeaderInformation(_address(who, manager.partition("#")[0]), session)
             self._zxid += 1 + event.unobserved
             path = _path(who)
@@ -122,20 +132,16 @@ class SimulatedFlink:
         return ChildrenObserved(at, self._cluster_id, znode_paths.LATCH, self._contenders)
 
     def _jobs_listed(self, at: Moment) -> ChildrenObserved:
-        return ChildrenObserved(at, self._cluster_id, _JOB_STORE, tuple(sorted(map(_job_id, self._jobs))))
+        return ChildrenObserved(at, self._cluster_id, _JOB_STORE, tuple(sorted(map(job_id, self._jobs))))
 
     def _node(self, at: Moment, path: str, writes: int | None) -> NodeObserved:
         data, position = self._nodes[path] or (b"", None)
         return NodeObserved(at, self._cluster_id, path, data, position, writes)
 
 
-def _job_id(name: str) -> str:
-    return UUID(record_id(_ID_SEED, "job", name)).hex
-
-
 def _path(who: Who) -> str:
     """The connection info node, as in Flink 1.19 and later."""
-    name = f"job-{_job_id(who)}" if isinstance(who, str) else who.component.value
+    name = f"job-{job_id(who)}" if isinstance(who, str) else who.component.value
     return f"{znode_paths.LEADER}/{name}/connection_info"
 
 

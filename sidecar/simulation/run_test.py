@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Observation, Started, Stopped, Ticked
-from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.policy.policy import Policy, Source, Store
 from sidecar.settings.model import Alerting
 from sidecar.settings.test_file import Expectation, RuleTest, ScenarioEvent
 from sidecar.simulation.fake_flink import SimulatedFlink
@@ -63,6 +65,8 @@ def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
     """All notifications that are sent during a test."""
     clusters = {event.cluster: SimulatedFlink(event.cluster) for event in test.when}
     policy = alerting.policy_for("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER))
+    if any(event.jobs for event in test.when):
+        policy = replace(policy, evidence=frozenset({Source.FLINK_REST}))
     sidecar = _Sidecar(policy, clusters, test.starts)
     events = [*reversed(test.when)]
     yield from sidecar.start(0)
@@ -102,7 +106,9 @@ class _Sidecar:
 
     def tick(self, now: int) -> Iterator[SentNotification]:
         if self._running:
-            yield from self._observe([Ticked(self._moment(now))])
+            at = self._moment(now)
+            pictures = [seen for cluster in self._clusters.values() for seen in cluster.pictured(at)]
+            yield from self._observe([*pictures, Ticked(at)])
 
     def _moment(self, now: int) -> Moment:
         return Moment(self._starts + now, self._starts + now)

@@ -89,7 +89,7 @@ class Queries:
         with self._reading() as journal:
             snapshot = self._snapshot()
             in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
-            explained = find(chain(journal.remembered(), unrecorded.deaths(snapshot)), name, in_progress)
+            explained = find(chain(journal.remembered(), unrecorded.records(snapshot)), name, in_progress)
         episode = episode_view.closed(explained.episode) if explained.episode else explained.failover
         return explained, episode and episode_view.with_outcome(episode, explained.outcome)
 

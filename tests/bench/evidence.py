@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sidecar.host import processes
 from sidecar.lab.flink import Lab
 from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
-from sidecar.sinks.evidence import processes
 from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
 from tests.bench.still import LoggingLab, print_stills, row

@@ -548,8 +548,15 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "operated",
         "disruptions",
         "ends",
+        "picture",
+        "job_faults",
+        "assessed",
     }
     anew = {
+        "picture_kept",
+        "picture_now",
+        "recovery",
+        "recovering",
         "view",
         "jobs",
         "contenders",

@@ -27,10 +27,15 @@ KEPT: dict[type[Struct], set[str]] = {
         "disruptions",
         "ends",
         "departed",
+        "recovery",
+        "recovering",
+        "assessed",
+        "job_faults",
     },
 }
-KEPT_IN_PART = {"leases", "contested"}
-"""Leases that have run out, so that a new process does not take them for alive; which leaderships are split follows from the components."""
+KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}
+"""A picture that is not older than a minute; leases that have run out, so that a new process does not take them for alive;
+which leaderships are split follows from the components."""
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
     State: {"finder", "unclaimed"},
     Alerts: {"evaluated", "beats"},
@@ -46,6 +51,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "refused",
         "gone",
         "handed_over_by",
+        "picture_request",
     },
 }
 

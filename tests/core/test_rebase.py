@@ -25,6 +25,7 @@ from sidecar.core.cluster.ends import (
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
+from sidecar.core.cluster.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Standby
 from sidecar.core.cluster.unobserved import Elections, Gap, Look
@@ -33,6 +34,7 @@ from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
 from sidecar.core.moment import Moment
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
 from sidecar.core.process_end import PodStatus, ProcessEnd
 from sidecar.core.rebase import STEADY, rebased
 
@@ -41,6 +43,7 @@ HANDED_OVER: tuple[type[Struct], ...] = (
     *(Operated, FlinkDeployment, Disruption, Intent),
     *(Ends, KnownPod, PodStatus, ContainerEnded, Fault, PodSign, OperatorEvent, Restart),
     *(ProcessEnded, ProcessEnd, LogRead, Rebooted, DeathVerdict),
+    *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault, Assessed),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
@@ -50,7 +53,16 @@ OTHER_NUMBERS = {
     Moment: {"wall"},
     Absence: {"vacant", "leaders"},
     Downtime: {"at_least", "at_most"},
-    Episode: {"jobs_total", "away", "failovers", "jobs_away", "jobs_ended", "jobs_lost", "longest_ended"},
+    Episode: {
+        "jobs_total",
+        "away",
+        "failovers",
+        "jobs_away",
+        "jobs_ended",
+        "jobs_lost",
+        "jobs_vanished",
+        "longest_ended",
+    },
     Facts: {"left", "withdrawn", "not_renewed_for", "contended", "contend"},
     Look: {"czxid", "version"},
     Elections: {"count"},
@@ -70,6 +82,11 @@ OTHER_NUMBERS = {
     ContainerEnded: {"exit_code", "limit_bytes", "seen_at"},
     ProcessEnd: {"pid", "ended_at", "exit_code", "signal", "oom_kills", "limit_bytes"},
     DeathVerdict: {"exit_code", "limit_bytes", "ended_at", "seen_at"},
+    Picture: {"at", "jobs_beyond", "task_managers_beyond", "slots_total", "slots_free"},
+    Job: {"started_at", "changed_at", "running_tasks", "total_tasks", "restarts"},
+    Checkpoints: {"read_at", "first_id", "interval", "shortest"},
+    Checkpoint: {"id", "triggered_at", "ended_at", "size"},
+    Restored: {"id", "at"},
     Silence: {"starts_at", "ends_at", "expired_at", "hid"},
     Fewer: {"contended"},
 }

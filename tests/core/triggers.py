@@ -6,20 +6,30 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
-from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, StoreObserved
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.pictures import Job
+from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
 from sidecar.core.policy.routing import Route
 from tests.core.auditor import Audited
+from tests.core.cluster.pictures import after, before, job, shows
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY
 from tests.kit.fake_flink import Flink
 
+WITH_PICTURES: Final = frozenset(
+    {
+        *(Trigger.JOB_RESURRECTED, Trigger.RESTORED_FROM_NOTHING, Trigger.RESTORED_FROM_OLDER),
+        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED),
+    }
+)
+"""Triggers of what Flink's REST server says."""
 C: Final = job_manager("jm-c")
 D: Final = job_manager("jm-d")
 EACH: Final = Route("ops", group_by=("...",), group_wait=1 * SECOND, group_interval=5 * SECOND)
 Act = Callable[[Flink, Audited], object]
+PictureOf = Callable[[Audited], Job]
 
 
 def contend(number: int) -> Act:
@@ -89,6 +99,47 @@ def operator_says(state: Reconciliation) -> Act:
 
 def cut_off(seconds: float) -> Act:
     return lambda _, sidecar: sidecar.is_cut_off().waits(seconds)
+
+
+def recovers(was: PictureOf, now: PictureOf, *, seconds: int = 10) -> Act:
+    """The REST server shows one job before a failover, and another every second after it."""
+
+    def act(flink: Flink, sidecar: Audited) -> None:
+        shows(sidecar, was(sidecar))
+        moves(("-", None, ALL_FOUR), ("+", B, ALL_FOUR))(flink, sidecar)
+        looks(now, seconds)(flink, sidecar)
+
+    return act
+
+
+def looks(now: PictureOf, seconds: int = 10) -> Act:
+    """The REST server shows this job every second."""
+
+    def act(_: Flink, sidecar: Audited) -> None:
+        for _second in range(seconds):
+            shows(sidecar, now(sidecar))
+            sidecar.waits(1, tick=0.5)
+
+    return act
+
+
+def loses_its_plan(after: float) -> Act:
+    """The plan of the job is removed so long after the leader was lost; then B leads."""
+
+    def act(flink: Flink, sidecar: Audited) -> None:
+        moves(("-", None, ALL_FOUR))(flink, sidecar)
+        sidecar.waits(after)
+        flink.forget()
+        sidecar.sees_changes()
+        moves(("+", B, CLUSTER_COMPONENTS))(flink, sidecar)
+
+    return act
+
+
+def submits(flink: Flink, sidecar: Audited) -> None:
+    """The job is there again."""
+    flink.submit()
+    moves(("+", B, (THE_JOB,)))(flink, sidecar)
 
 
 class Scene(NamedTuple):
@@ -165,6 +216,39 @@ SCENES: Final = {
             fails_over(C),
         ),
     ),
+    Trigger.JOB_MISSING: Scene(
+        Rule("R", Trigger.JOB_MISSING, Severity.CRITICAL), loses_its_plan(8), loses_its_plan(2), submits
+    ),
+    Trigger.JOB_RESURRECTED: Scene(
+        Rule("R", Trigger.JOB_RESURRECTED, Severity.CRITICAL),
+        recovers(lambda _: job(state="FAILED"), lambda sidecar: after(sidecar, 41, 42)),
+        recovers(lambda _: job(state="FAILED"), lambda sidecar: after(sidecar, 41, 42, savepoint=True)),
+        looks(lambda _: job(started=2, state="CANCELED")),
+    ),
+    Trigger.RESTORED_FROM_NOTHING: Scene(
+        Rule("R", Trigger.RESTORED_FROM_NOTHING, Severity.CRITICAL),
+        recovers(before, lambda sidecar: after(sidecar, None, 42)),
+        recovers(lambda _: job(), lambda sidecar: after(sidecar, None, 1)),
+    ),
+    Trigger.RESTORED_FROM_OLDER: Scene(
+        Rule("R", Trigger.RESTORED_FROM_OLDER),
+        recovers(before, lambda sidecar: after(sidecar, 40, 42)),
+        recovers(before, lambda sidecar: after(sidecar, 41, 43)),
+    ),
+    Trigger.NOT_RECOVERED: Scene(
+        Rule("R", Trigger.NOT_RECOVERED, Severity.CRITICAL, hold_for=20 * SECOND),
+        recovers(before, lambda _: job(started=2, state="RESTARTING"), seconds=25),
+        _all(
+            recovers(before, lambda _: job(started=2, state="RESTARTING"), seconds=15),
+            looks(lambda sidecar: after(sidecar, 41, 42)),
+        ),
+        looks(lambda sidecar: after(sidecar, 41, 42)),
+    ),
+    Trigger.RECOVERED: Scene(
+        Rule("R", Trigger.RECOVERED, Severity.INFO),
+        recovers(before, lambda sidecar: after(sidecar, 41, 42)),
+        recovers(before, lambda sidecar: after(sidecar, 41, 43)),
+    ),
     Trigger.ZXID_HEADROOM: Scene(
         Rule("R", Trigger.ZXID_HEADROOM),
         zxid((7 << 32) + (15 << 28)),
@@ -179,7 +263,9 @@ EVENTS: Final = [trigger for trigger, scene in SCENES.items() if not scene.ends]
 def watching(*rules: Rule, route: Route = EACH) -> tuple[Flink, Audited]:
     """A cluster that A leads, and a sidecar that has been seeing it for a minute."""
     flink = Flink().submit().elect(A)
-    sidecar = Audited(flink, replace(POLICY, rules=rules, route=route))
+    pictured = any(rule.on in WITH_PICTURES for rule in rules)
+    evidence = frozenset({Source.FLINK_REST}) if pictured else frozenset[Source]()
+    sidecar = Audited(flink, replace(POLICY, rules=rules, route=route, evidence=evidence))
     sidecar.connects().waits(60, tick=1)
     return flink, sidecar
 

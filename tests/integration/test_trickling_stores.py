@@ -63,6 +63,7 @@ class House:
             publish=lambda _: None,
             name_pod=lambda *_: None,
             read_silences=lambda *_: None,
+            take_picture=lambda *_: None,
             sealed=lambda: 0,
             died=lambda: None,
         )

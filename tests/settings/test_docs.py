@@ -27,6 +27,7 @@ SECTIONS: dict[str, Keys] = {
     "`http`": schema.HTTP,
     "`evidence`": schema.EVIDENCE,
     "`evidence.tls`": schema.TLS,
+    "`evidence.flink_rest`": schema.FLINK_REST,
     "`rules`": schema.RULE,
     "`route`": schema.ROUTE,
     "`inhibit_rules`": schema.INHIBIT_RULE,

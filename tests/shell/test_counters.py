@@ -61,6 +61,7 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
         publish=lambda _: None,
         name_pod=lambda *_: None,
         read_silences=lambda *_: None,
+        take_picture=lambda *_: None,
         sealed=lambda: 0,
         died=died,
     )

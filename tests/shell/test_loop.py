@@ -50,6 +50,7 @@ class House:
             publish=lambda _: None,
             name_pod=lambda *_: None,
             read_silences=lambda *_: None,
+            take_picture=lambda *_: None,
             sealed=lambda: 0,
             died=self.died.set,
         )

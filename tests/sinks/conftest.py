@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.host.processes import FlinkProcess
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.evidence.processes import FlinkProcess
 from tests.kit.receivers import mailbox, webhook
 from tests.sinks.running import Eventually, Run, known
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.host.processes import FlinkProcess
 from sidecar.sinks.evidence.evidence_files import NotCapturedError
-from sidecar.sinks.evidence.processes import FlinkProcess
 
 NOBODY = 65534
 Alive = Callable[[int], bool]
@@ -59,7 +59,7 @@ def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
 import json
 from sidecar.sinks.evidence import {module}
 from sidecar.sinks.evidence.evidence_files import NotCapturedError
-from sidecar.sinks.evidence.processes import FlinkProcess
+from sidecar.host.processes import FlinkProcess
 try:
     {module}.{call}(FlinkProcess(*{list(process)!r}), 10)
 except NotCapturedError as error:

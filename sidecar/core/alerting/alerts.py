@@ -75,6 +75,10 @@ class Alert(Struct, frozen=True):
     """Its own subject, then wider ones. An observer that does not know when a condition began compares these instead of ids."""
     certain: bool = True
     """Whether the id includes when the condition began. A sidecar that started later does not know."""
+    about: str | None = None
+    """The name of the job that it is about, or of the first ones. None: not known."""
+    detail: str = ""
+    """What else is known of that job, one line."""
     left_behind: bool = False
     """Its cluster was found, nobody has led or contended in it since, and it shares one group with others of that kind."""
 

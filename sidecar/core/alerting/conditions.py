@@ -7,17 +7,25 @@ from msgspec.structs import replace
 from sidecar.core.alerting import excuses
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import plans
+from sidecar.core.cluster import plans, recovery
+from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.records import record_id
+from sidecar.core.sanitize import clean
 
 ZXID_HEADROOM: Final = 1 << 28
 """Transactions left in ZooKeeper's epoch when the rule fires: a sixteenth of all."""
 _MOST_UNLED: Final = 3
 """Of more jobs that never had a leader while they were observed, one alert tells the number."""
+_MOST_FAULTS: Final = 100
+"""Jobs with an alert of their own."""
+_MOST_NAMED: Final = 3
+MOST_NAME: Final = 40
+"""Characters of a job's name in a message."""
+_FAULTS: Final = {Trigger.JOB_MISSING: Fault.MISSING, Trigger.JOB_RESURRECTED: Fault.RESURRECTED}
 JOBS: Final = ComponentId(Component.JOB)
 """All jobs of a failover, as one subject."""
 
@@ -47,7 +55,33 @@ def conditions(
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
-    return {}
+    return _of_recovery(rule, policy, name, cluster)
+
+
+def _of_recovery(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+    """What did not come back after a failover."""
+    if fault := _FAULTS.get(rule.on):
+        return _faults(rule, policy, name, cluster, fault)
+    led, jobs = recovery.led_since(cluster), recovery.waiting(cluster)
+    if rule.on is not Trigger.NOT_RECOVERED or led is None or not jobs:
+        return {}
+    began, episode = led
+    names = ", ".join(clean(job, MOST_NAME) for job in sorted(jobs.values())[:_MOST_NAMED])
+    about = f"{names}, …" if len(jobs) > _MOST_NAMED else names
+    return {None: new_alert(policy, rule, name, None, began, episode, episode_id=episode, about=about, count=len(jobs))}
+
+
+def _faults(
+    rule: Rule, policy: Policy, name: str, cluster: ClusterState, fault: Fault
+) -> dict[ComponentId | None, Alert]:
+    """An alert for each job with this fault, but of very many."""
+    jobs = sorted(job_id for job_id, known in cluster.job_faults.items() if known.fault is fault)[:_MOST_FAULTS]
+    found: dict[ComponentId | None, Alert] = {}
+    for job_id in jobs:
+        known, component = cluster.job_faults[job_id], ComponentId(Component.JOB, job_id)
+        what = {"episode_id": known.episode_id, "about": known.name and clean(known.name, MOST_NAME)}
+        found[component] = new_alert(policy, rule, name, component, known.since, known.episode_id, **what)
+    return found
 
 
 def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:

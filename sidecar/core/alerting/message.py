@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.alerting import phrases, title
+from sidecar.core.alerting import phrases, recovery_lines, title
 from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice
 from sidecar.core.alerting.first_step import first_step
 from sidecar.core.alerting.moved_jobs import MovedJobs, jobs_line, jobs_now, moved_jobs
@@ -21,6 +21,7 @@ from sidecar.core.cluster.deaths import death_of, name_of
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.known_cause import cause_of
 from sidecar.core.cluster.outcome_lines import death_line, succession_line
+from sidecar.core.cluster.recovery_state import RecoverySummary
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.pods import Pods, name_at, spelled
@@ -69,6 +70,7 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_moved": 4,
     "jobs_away": 1,
     "jobs_total": 5,
+    "recovery": {"verdict": "recovered"},
 }
 """The fields of a template, with example values: see docs/rules.md."""
 
@@ -92,6 +94,7 @@ class Message(Struct, frozen=True):
     """The title without its label."""
     death: DeathVerdict | None = None
     """Why the leader of before ended."""
+    recovery: RecoverySummary | None = None
 
 
 class _Context(NamedTuple):
@@ -109,6 +112,10 @@ class _Context(NamedTuple):
     jobs: MovedJobs | None
     pods: Mapping[str, Pods]
     """By cluster."""
+    came_back: tuple[str, ...] = ()
+    """What came back of it, in lines."""
+    recovery: RecoverySummary | None = None
+    """None: it is not assessed."""
 
 
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Message:
@@ -118,7 +125,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     cluster = clusters.get(about.alerts[0].cluster_id)
     episode = _episode(cluster, about.alerts) or _episode(cluster, notice.alerts)
     jobs = moved_jobs(episode, cluster) if episode and cluster else None
-    about = about.with_lost(jobs.lost, jobs.moved) if jobs else about
+    about = about.with_lost(jobs.lost - jobs.vanished, jobs.moved) if jobs else about
     context = _Context(
         about,
         notice,
@@ -129,6 +136,8 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         _successor(cluster, episode),
         jobs,
         {name: each.pods for name, each in clusters.items()},
+        tuple(recovery_lines.lines(cluster, episode)) if episode and cluster else (),
+        recovery_lines.summary_of(cluster, episode) if episode and cluster else None,
     )
     text, problem = _title(context)
     page = f"episodes/{episode.id}" if episode else ""
@@ -147,6 +156,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
         text,
         context.death,
+        context.recovery,
     )
 
 
@@ -181,6 +191,7 @@ def _why(context: _Context, problem: str | None) -> Iterator[str]:
         yield from map(clean, context.death.facts)
     if context.jobs and context.jobs.moved:
         yield jobs_line(context.jobs)
+    yield from bounded(context.came_back, MOST_OF_JOBS, len(context.came_back))
     if context.found and context.found.facts:
         yield ""
         yield from map(clean, context.found.facts)
@@ -220,6 +231,8 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
         yield "episode", episode.id
         if files := episode.gathered.files:
             yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
+    if context.recovery:
+        yield "recovery", context.recovery.verdict
     yield from policy.external_labels.items()
 
 
@@ -262,7 +275,7 @@ def _title(context: _Context) -> tuple[str, str | None]:
 
 def _fields(context: _Context) -> dict[str, object]:
     """The fields of a template, as in EXAMPLE."""
-    about, notice, policy, episode, found, death, _, jobs, pods = context
+    about, notice, policy, episode, found, death, _, jobs, pods, _, recovery = context
     rule, alerts = about.rule, about.alerts
     first = alerts[0]
     known = pods.get(first.cluster_id, {})
@@ -290,6 +303,7 @@ def _fields(context: _Context) -> dict[str, object]:
         "jobs_moved": jobs.moved if jobs else 0,
         "jobs_away": jobs.away if jobs else 0,
         "jobs_total": jobs.total if jobs else 0,
+        "recovery": {"verdict": recovery.verdict if recovery else ""},
     }
 
 

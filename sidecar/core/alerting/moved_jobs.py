@@ -10,6 +10,8 @@ from sidecar.core.cluster.state import ClusterState
 
 MOST_JOBS: Final = 10
 """Jobs of a failover that are named."""
+_DELETED: Final = "with the ConfigMap that was deleted"
+_VANISHED: Final = "when the plan was removed while nobody led"
 
 
 class MovedJobs(Struct, frozen=True):
@@ -23,6 +25,8 @@ class MovedJobs(Struct, frozen=True):
     """How many have ended since. So many of them are `lost`: Flink does not know them any more."""
     lost: int
     total: int
+    vanished: int
+    """How many of those lost only their plans."""
     ids: tuple[str, ...]
     """The first few jobs that have no leader now; if all have one, of those that lost it."""
 
@@ -38,7 +42,8 @@ def moved_jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
     ids = away or [job_id for job_id, _ in parts]
     return MovedJobs(
         *(moved, len(away), episode.jobs_ended, episode.jobs_lost),
-        *(max(episode.jobs_total, moved), tuple(sorted(ids)[:MOST_JOBS])),
+        *(max(episode.jobs_total, moved), episode.jobs_vanished),
+        tuple(sorted(ids)[:MOST_JOBS]),
     )
 
 
@@ -53,9 +58,10 @@ def jobs_now(jobs: MovedJobs | None) -> str:
 
 def jobs_line(jobs: MovedJobs) -> str:
     led, ended = jobs.moved - jobs.away - jobs.ended, jobs.ended - jobs.lost
+    how = _VANISHED if jobs.vanished == jobs.lost else _DELETED
     them, they_run = "it" if jobs.lost == 1 else "them", "it runs" if led == 1 else "they run"
     found = {
-        f"{jobs.lost} lost with the ConfigMap that was deleted (Flink does not know {them} any more)": jobs.lost,
+        f"{jobs.lost} lost {how} (Flink does not know {them} any more)": jobs.lost,
         f"{ended} ended": ended,
         f"{led} with a leader again (which does not say that {they_run})": led,
         f"{jobs.away} without one now": jobs.away,

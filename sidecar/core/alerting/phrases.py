@@ -75,6 +75,29 @@ PHRASES: Final = {
         "only one JobManager contends since {began}: if it fails, none can take over",
         "a standby contends again since {ended}, after {lasted}",
     ),
+    Trigger.JOB_MISSING: Phrases(
+        "{what} missing after a failover",
+        "{what} no longer missing",
+        "{what}: missing since {began}, Flink does not know it any more",
+        "{what}: not reported as missing any more since {ended}: it runs again, or a day has passed",
+    ),
+    Trigger.JOB_RESURRECTED: Phrases(
+        "{what} had ended and runs again after a failover",
+        "{what} does not run again any more",
+        "{what}: had ended, and was started again by {began}: cancel it if it is not to run (FLINK-39704)",
+        "{what}: not reported any more since {ended}: it ended, or a day has passed",
+    ),
+    Trigger.RESTORED_FROM_NOTHING: Phrases(*("{what} restored from nothing",) * 2, *("{what}: {detail}",) * 2),
+    Trigger.RESTORED_FROM_OLDER: Phrases(
+        *("{what} restored from an older checkpoint",) * 2, *("{what}: {detail}",) * 2
+    ),
+    Trigger.NOT_RECOVERED: Phrases(
+        "{jobs} not running after a failover",
+        "all jobs run, or are not waited for",
+        "{jobs} not seen running since all components were led again at {began}: {about}",
+        "since {ended} all jobs run, have ended, or are reported as missing; it took {lasted}",
+    ),
+    Trigger.RECOVERED: Phrases(*("recovered after a failover",) * 2, *("everything came back, proven by {ended}",) * 2),
     Trigger.ZXID_HEADROOM: Phrases(
         "ZooKeeper will soon elect a new leader of its own",
         "ZooKeeper has elected a new leader of its own",
@@ -167,6 +190,9 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "vacant": "" if first.vacant_seconds is None else f", no published leader for {vacant}",
         "down": f", {down}" if down else "",
         "count": str(first.count),
+        "jobs": counted(first.count or 0, "job"),
+        "about": first.about or "",
+        "detail": first.detail,
         "total": str(sum(alert.count or 0 for alert in alerts)),
         "within": age(rule.within),
         "latest": spoken(latest.wall),
@@ -179,7 +205,8 @@ def _what(alerts: Sequence[Alert]) -> str:
     components = {alert.component: alert for alert in alerts if alert.component}
     if len(components) == 1:
         [(component, alert)] = components.items()
-        return counted(alert.count or 0, "job") if component == JOBS else str(component)
+        named = f"job {alert.about}" if alert.about else str(component)
+        return counted(alert.count or 0, "job") if component == JOBS else named
     kinds = Counter(component.component is Component.JOB for component in components)
     texts = [f"{kinds[False]} components"] if kinds[False] else []
     if kinds[False] == len(Component) - 1:

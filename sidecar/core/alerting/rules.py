@@ -10,29 +10,33 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import excuses, grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
-from sidecar.core.alerting.conditions import conditions
+from sidecar.core.alerting.conditions import MOST_NAME, conditions
 from sidecar.core.alerting.new_alert import new_alert, place_of
 from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
+from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.episodes import LOOK_BACK, Episode, has_part
+from sidecar.core.cluster.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.flink.leadership import ComponentId, Held
+from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
-from sidecar.core.records import AnyRecord, EpisodeRecord
+from sidecar.core.records import AnyRecord, EpisodeRecord, Recovery
+from sidecar.core.sanitize import clean
 
 MOST_FAILOVERS: Final = 1000
 """Remembered per cluster."""
+_BAD_RESTORES: Final = {"nothing": Trigger.RESTORED_FROM_NOTHING, "older": Trigger.RESTORED_FROM_OLDER}
 
 
 def react(
     alerts: Alerts,
     policy: Policy,
-    happened: AnyRecord | Transition,
+    happened: AnyRecord | Happened,
     cluster: ClusterState,
     at: Moment,
     quarantine: Quarantine = STRICT,
@@ -43,6 +47,11 @@ def react(
             for rule in policy.rules:
                 with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
                     alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at)
+        case BadRestore() | Recovery(job_id=None, verdict="recovered"):
+            for rule in policy.rules:
+                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
+                    if alert := _of_recovery(policy, rule, happened, at):
+                        alerts = grouping.fire(alerts, policy, alert, at)
         case EpisodeRecord() if happened.cause != Cause.OBSERVER_BLIND:
             alerts = _count_failover(alerts, policy, happened, at)
             for rule in policy.rules:
@@ -158,6 +167,19 @@ def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) 
     )
 
 
+def _of_recovery(policy: Policy, rule: Rule, happened: BadRestore | Recovery, at: Moment) -> Alert | None:
+    """The alert that the rule fires for what became of a job, or of all."""
+    name, episode_id = happened.cluster_id, happened.episode_id
+    event = {"episode_id": episode_id, "ended": at, "is_event": True}
+    match happened:
+        case Recovery() if rule.on is Trigger.RECOVERED:
+            return new_alert(policy, rule, name, None, at, episode_id, **event)
+        case BadRestore() if rule.on is _BAD_RESTORES.get(happened.origin):
+            job, about = ComponentId(Component.JOB, happened.job_id), clean(happened.name, MOST_NAME)
+            return new_alert(policy, rule, name, job, at, episode_id, about=about, detail=happened.reason, **event)
+    return None
+
+
 def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: Moment) -> Alerts:
     """Remember a failover for as long as a rule counts it."""
     if not any(rule.on is Trigger.EPISODES for rule in policy.rules):
@@ -222,7 +244,7 @@ def _as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterStat
     people know of it.
     """
     episode = excuses.episode_of(cluster, alert.episode_id)
-    lost = episode.jobs_lost if episode else 0
+    lost = episode.jobs_lost - episode.jobs_vanished if episode else 0
     alert = replace(alert, jobs_lost=lost, vacancy_notified=_is_vacancy_notified(alerts, policy, alert))
     return replace(alert, labels=grouping.with_severity(excuses.labelled(alert, cluster), alert))
 

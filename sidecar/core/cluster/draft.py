@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.core.cluster.record_writer import RecordWriter
+from sidecar.core.cluster.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, ComponentState
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import (
@@ -15,10 +16,10 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord
+from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, Recovery
 
-Happened = Transition | Coverage | Contention | EpisodeRecord | Death
-"""What a step records of a cluster."""
+Happened = Transition | Coverage | Contention | EpisodeRecord | Death | Recovery | BadRestore
+"""What a step records of a cluster, and what the rules alone are about."""
 ClusterStep = tuple[ClusterState, list[Happened]]
 
 

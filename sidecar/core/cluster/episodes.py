@@ -18,6 +18,7 @@ from sidecar.core.cluster.causes import RELATED, Facts, Loss, Verdict
 from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.cluster.vacancy import VacancyReason
 from sidecar.core.evidence import Gathered
@@ -91,7 +92,10 @@ class Episode(Struct, frozen=True):
     jobs_away: int = 0
     jobs_ended: int = 0
     jobs_lost: int = 0
-    """How many of those that ended were lost with the leaders' ConfigMap, which was deleted: Flink does not know them any more."""
+    """How many of those that ended were lost: the leaders' ConfigMap was deleted, or their plans were while nobody led. Flink does not know
+    them any more."""
+    jobs_vanished: int = 0
+    """How many of those lost only their plans. Each has an alert of its own."""
     longest_ended: int | None = None
     """The longest vacancy of a job that ended without another leader."""
     after: LeaderInformation | None = None
@@ -131,7 +135,9 @@ def leaves(transition: Transition, absence: Absence | None) -> bool:
         case Kind.DISCOVERED | Kind.GRANTED:
             return transition.last_known is not None and not transition.same_leader
         case Kind.RETIRED:
-            return transition.component.job_id is not None and _reason(transition) in _DELETED
+            return transition.plan_vanished or (
+                transition.component.job_id is not None and _reason(transition) in _DELETED
+            )
     return False
 
 
@@ -197,6 +203,13 @@ def moved(
     return episode, after
 
 
+def lost_by(transition: Transition) -> Fault | None:
+    """How Flink lost a job that has no plan any more. None: it may have ended."""
+    if _reason(transition) in _DELETED:
+        return Fault.DELETED
+    return Fault.MISSING if transition.plan_vanished else None
+
+
 def is_away(absence: Absence | None) -> bool:
     """Whether the component has had no leader since it lost one."""
     return absence is not None and absence.since is not None
@@ -222,7 +235,10 @@ def _counted(episode: Episode, transition: Transition, left: bool, after: Absenc
         return replace(episode, away=episode.away + change, failovers=failovers)
     if ended:
         longest = max((v for v in (episode.longest_ended, after.vacant) if v is not None), default=None)
-        lost = episode.jobs_lost + (episode.facts.deleted or _reason(transition) in _DELETED)
+        deleted = episode.facts.deleted or _reason(transition) in _DELETED
+        vanished = episode.jobs_vanished + (transition.plan_vanished and not deleted)
+        episode = replace(episode, jobs_vanished=vanished)
+        lost = episode.jobs_lost + (deleted or transition.plan_vanished)
         episode = replace(episode, jobs_ended=episode.jobs_ended + 1, jobs_lost=lost, longest_ended=longest)
     return replace(episode, jobs_away=episode.jobs_away + change)
 

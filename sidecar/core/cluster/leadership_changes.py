@@ -3,7 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import downtime, failover_in_progress, split_leadership
+from sidecar.core.cluster import downtime, episodes, failover_in_progress, plans, recovery_state, split_leadership
 from sidecar.core.cluster.downtime import Gone, LastLed
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.evolve import evolve
@@ -15,7 +15,9 @@ from sidecar.core.cluster.unobserved import NOT_KNOWABLE, Gap
 from sidecar.core.cluster.vacancy import Vacancy
 from sidecar.core.flink.leadership import (
     Blindness,
+    Component,
     ComponentId,
+    ConfigMapPosition,
     Held,
     LeaderInformation,
     Leadership,
@@ -24,6 +26,7 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
+from sidecar.core.sanitize import clean
 
 
 class Seen(Struct, frozen=True):
@@ -85,6 +88,13 @@ def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
     if episode is not draft.state.episode:
         draft.update(episode=episode)
     if transition.kind is Kind.RETIRED:
+        fault = episodes.lost_by(transition)
+        if fault and component.job_id and episode and not recovery_state.is_left_out(episode.facts):
+            jobs = draft.state.picture.jobs if draft.state.picture else ()
+            name = next((clean(job.name) for job in jobs if job.id == component.job_id), None)
+            lost = recovery_state.JobFault(fault, draft.at, episode.id, name)
+            faults = recovery_state.with_missing(draft.state.job_faults, component.job_id, lost)
+            draft.update(job_faults=faults)
         draft.remove(component)
         return
     draft.keep(component, known)
@@ -97,6 +107,7 @@ def _transition(draft: Draft, component: ComponentId, known: ComponentState, see
     gap, elections = _counted(known) if kind is not Kind.OBSCURED else (None, None)
     last = _last_led(draft, known, seen) if kind in {Kind.REVOKED, Kind.CHANGED} else known.last_led
     contest = split_leadership.succeeded(known.contest, known.last_known, seen.leader, draft.at)
+    vanished = kind is Kind.RETIRED and _plan_vanished(draft, known, _last_led(draft, known, seen))
     transition = Transition(
         id="",
         at=draft.at,
@@ -119,6 +130,7 @@ def _transition(draft: Draft, component: ComponentId, known: ComponentState, see
         vacant_for=draft.at.steady - known.vacated_at.steady if seen.leader and known.vacated_at else None,
         returned=seen.leader is not None and seen.leader.session_id in known.contest.earlier,
         split=contest.since is not None,
+        plan_vanished=vanished,
         connection=draft.state.view.connection,
     )
     if seen.leader and last:
@@ -139,6 +151,27 @@ def _last_led(draft: Draft, known: ComponentState, seen: Seen) -> LastLed | None
     gone = Gone(known.leadership.position, draft.at.steady, known.published_at, seen.vacancy, in_sight=view.complete)
     timeout = draft.policy.session_timeouts.get(draft.cluster_id)
     return downtime.last_led(gone, timeout, view.loss, draft.before.leases)
+
+
+def _plan_vanished(draft: Draft, known: ComponentState, led: LastLed | None) -> bool:
+    """Whether nobody led when the plan of a job vanished. `led`: when the job's leader worked last. One that ends removes the plan before
+    it withdraws, but both may be observed in the other order, and what has withdrawn lives on for a moment.
+    """
+    at, dispatcher = known.unregistered_at, draft.known(ComponentId(Component.DISPATCHER))
+    if at is None or dispatcher is None or plans.is_unwanted(draft.state.operated):
+        return False
+    if isinstance(known.leadership, Held) and isinstance(known.leadership.position, ZNodePosition):
+        return draft.at.steady > at + episodes.LOOK_BACK  # a job that ends removes its leader's address before its plan
+    match dispatcher.leadership:
+        case Vacant() if dispatcher.vacated_at:
+            led = dispatcher.last_led
+        case Held() if dispatcher.published_at is None or dispatcher.published_at <= at:
+            return False
+        case Unknown() | Vacant():
+            return False
+    withdrew = dispatcher.absence is not None and dispatcher.absence.withdrew
+    is_ordered = isinstance(dispatcher.last_position, ConfigMapPosition) and not withdrew
+    return led is not None and led.latest is not None and at > led.latest + (0 if is_ordered else episodes.LOOK_BACK)
 
 
 def without_leader(known: ComponentState) -> Sight:

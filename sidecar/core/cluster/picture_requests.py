@@ -51,7 +51,11 @@ def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, 
     if last is None or not last.waiting or last.leader.address != taken.address:
         return cluster, None
     if taken.picture and _is_of_another(cluster, taken.picture):
-        taken = replace(taken, picture=None, problem="the REST server describes another cluster: all of its jobs are unknown in the store")
+        taken = replace(
+            taken,
+            picture=None,
+            problem="the REST server describes another cluster: all of its jobs are unknown in the store",
+        )
     failures = 0 if taken.picture else last.failures + 1
     after = replace(cluster, picture_request=replace(last, waiting=False, failures=failures))
     return after, taken if _leader(cluster) == last.leader else None

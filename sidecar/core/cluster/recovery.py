@@ -1,16 +1,329 @@
-"""Whether everything came back after a failover: jobs, their state and the TaskManagers, compared with the last picture before it."""
+"""Whether everything came back after a failover: jobs, their state and the TaskManagers, compared with the last picture before it.
 
-from sidecar.core.cluster.draft import ClusterStep
+The assessment begins when an episode opens, and outlives it. It ends when all is proven, when the patience is over, or with the next
+failover. `recovery_judge` decides what is proven. See docs/recovery.md.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import deaths, plans
+from sidecar.core.cluster.compared_pictures import job_after, matched, merged, remembered
+from sidecar.core.cluster.draft import ClusterStep, Happened
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.job_faults import heard, without_old_faults
+from sidecar.core.cluster.recovery_judge import Judgement, judgement, task_managers
+from sidecar.core.cluster.recovery_records import recovery_rows
+from sidecar.core.cluster.recovery_state import (
+    MOST_ROWS,
+    Assessed,
+    Assessment,
+    BadRestore,
+    Fault,
+    JobFault,
+    is_left_out,
+)
+from sidecar.core.cluster.recovery_tables import JobCase, Origin, Outcome, runs
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.policy.policy import Policy
+from sidecar.core.pictures import ENDED, Picture
+from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.records import Recovery
+from sidecar.core.sanitize import clean
+
+LISTED_FOR: Final = 30 * SECOND
+"""How long the new leader must have led, and listed its jobs, until one that it does not list is missing."""
+LISTED_TIMES: Final = 3
+_DISPATCHER: Final = ComponentId(Component.DISPATCHER)
 
 
-def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:  # noqa: ARG001  not decided yet
-    """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed."""
-    return None
-
-
-def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation: PictureTaken) -> ClusterStep:  # noqa: ARG001  not decided yet
+def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation: PictureTaken) -> ClusterStep:
     """The cluster after `observation`, and what is to be recorded of it."""
-    return cluster, []
+    picture, assessment = observation.picture, cluster.recovery
+    if picture is None or Source.FLINK_REST not in policy.evidence:
+        return cluster, []
+    if assessment is None:
+        if cluster.episode:  # its assessment begins with the next tick, or there was no picture before it
+            return cluster, []
+        return heard(remembered(cluster, picture), picture), []
+    cluster = _led(cluster, assessment)
+    assessment = cluster.recovery
+    assert assessment  # noqa: S101  as before
+    led_at, before = assessment.led_at, cluster.picture
+    if led_at is None or before is None or picture.at < led_at.wall:
+        return cluster, []
+    cluster = _compared(cluster, assessment, before, picture)
+    return _judged(policy, cluster_id, cluster, observation.at)
+
+
+def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
+    """The cluster when time has passed: an assessment begins, or is over."""
+    cluster = without_old_faults(cluster, now)
+    if Source.FLINK_REST not in policy.evidence:
+        return (replace(cluster, recovery=None, recovering={}) if cluster.recovery else cluster), []
+    happened: list[Happened] = []
+    episode = cluster.episode
+    if cluster.recovery and episode and episode.id != cluster.recovery.episode_id:
+        cluster, happened = _ended(policy, cluster_id, cluster, now)
+    if cluster.recovery is None:
+        if episode and cluster.picture and not is_judged(cluster, episode):
+            cluster = _begun(cluster, episode)
+        return cluster, happened
+    if plans.is_unwanted(cluster.operated):
+        return replace(cluster, recovery=None, recovering={}), happened
+    cluster = _led(cluster, cluster.recovery)
+    led_at = cluster.recovery.led_at if cluster.recovery else None
+    if led_at and now.steady - led_at.steady >= policy.recovery_patience:
+        cluster, more = _judged(policy, cluster_id, cluster, now)
+        happened += more
+    return cluster, happened
+
+
+def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
+    """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed, or only later checkpoints are missing."""
+    if cluster.recovery is None:
+        return None
+    jobs = [after for after in cluster.recovering.values() if after.state not in ENDED]
+    if cluster.recovery.pictures == LISTED_TIMES and not waiting(cluster) and all(after.read_at for after in jobs):
+        return None
+    return tuple(after.id for after in jobs if after.checkpointed_at is None)
+
+
+def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | None:
+    """What is known now of the recovery that is assessed. None: none is."""
+    assessment, before = cluster.recovery, cluster.picture
+    if assessment is None or before is None:
+        return None
+    led_for = now.steady - assessment.led_at.steady if assessment.led_at else None
+    return judgement(
+        _cases(cluster, assessment, before, led_for),
+        before.jobs_beyond,
+        task_managers(before.task_managers, assessment.task_managers, led_for),
+        answered=assessment.first_at is not None,
+        patience_over=led_for is not None and led_for >= policy.recovery_patience,
+    )
+
+
+def current_rows(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[Recovery, ...]:
+    """What would be recorded if the assessment in progress ended now; of the last one if none is."""
+    found, assessment = judged(policy, cluster, now), cluster.recovery
+    if found is None or assessment is None:
+        return cluster.assessed.rows if cluster.assessed else ()
+    return recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
+
+
+def dead_at(cluster: ClusterState, assessment: Assessment) -> int | None:
+    """When the leader of before ended (wall microseconds). None: not known."""
+    episodes = (cluster.episode, cluster.last_episode)
+    episode = next((each for each in episodes if each and each.id == assessment.episode_id), None)
+    death = deaths.death_of(cluster, episode) if episode else None
+    return death.ended_at if death else None
+
+
+def waiting(cluster: ClusterState) -> dict[str, str]:
+    """The jobs that were not seen running since the cluster has a leader again, and their names by id. Not those that are missing."""
+    assessment, before = cluster.recovery, cluster.picture
+    if assessment is None or before is None:
+        return dict(cluster.assessed.waiting) if cluster.assessed else {}
+    if assessment.led_at is None or assessment.left_out:
+        return {}
+    faults = cluster.job_faults
+    return {
+        job.id: job.name
+        for job in before.jobs
+        if job.state not in ENDED
+        and job.id not in faults
+        and not ((after := cluster.recovering.get(job.id)) and after.state in ENDED)
+        and not runs(job, after, same_leader=_is_same_leader(assessment))
+    }
+
+
+def is_judged(cluster: ClusterState, episode: Episode) -> bool:
+    """Whether the recovery from this failover was judged."""
+    last = cluster.assessed
+    return last is not None and last.episode_id == episode.id and bool(last.rows)
+
+
+def handed_over(cluster: ClusterState, now: Moment) -> Assessed | None:
+    """What the next sidecar has to know of jobs that are waited for."""
+    led, jobs = led_since(cluster), waiting(cluster)
+    if led is None or not jobs:
+        return None
+    first = sorted(jobs.items())[:MOST_ROWS]
+    return Assessed(led[1], now, (), {job_id: clean(name) for job_id, name in first}, led[0])
+
+
+def _is_same_leader(assessment: Assessment) -> bool:
+    return assessment.session_id == assessment.left_session
+
+
+def led_since(cluster: ClusterState) -> tuple[Moment, str] | None:
+    """Since when all components have a leader after the failover that is, or was last, assessed; and its id. None: they have none."""
+    found = cluster.recovery or cluster.assessed
+    return (found.led_at, found.episode_id) if found and found.led_at else None
+
+
+def _begun(cluster: ClusterState, episode: Episode) -> ClusterState:
+    assessment = Assessment(
+        episode.id, episode.opened_at, episode.before.session_id, left_out=is_left_out(episode.facts)
+    )
+    return replace(cluster, recovery=assessment, recovering={}, picture_kept=cluster.picture)
+
+
+def _led(cluster: ClusterState, assessment: Assessment) -> ClusterState:
+    """The cluster, whose assessment knows since when it is led, and by whom."""
+    own = [cluster.components[component] for component in CLUSTER_COMPONENTS]
+    dispatcher = cluster.components[_DISPATCHER]
+    episode = cluster.episode
+    if episode and is_left_out(episode.facts) is not assessment.left_out:
+        assessment = replace(assessment, left_out=not assessment.left_out)
+    if episode and isinstance(dispatcher.leadership, Held) and all(isinstance(known.leadership, Held) for known in own):
+        session, led_at = dispatcher.leadership.leader.session_id, max(known.since for known in own)
+        if session != assessment.session_id:
+            assessment = Assessment(
+                *(assessment.episode_id, assessment.opened_at, assessment.left_session, assessment.left_out),
+                *(session, led_at, dispatcher.since),
+            )
+            return replace(cluster, recovery=assessment, recovering={})
+        if assessment.led_at and led_at > assessment.led_at:
+            assessment = replace(assessment, led_at=led_at)
+    return cluster if assessment is cluster.recovery else replace(cluster, recovery=assessment)
+
+
+def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, picture: Picture) -> ClusterState:
+    """The cluster after a picture by the new leader."""
+    assert assessment.led_at  # noqa: S101  the caller checked
+    pairs = matched(before.jobs, picture.jobs)
+    recovering = dict(cluster.recovering)
+    for job_id, job in pairs.items():
+        known = cluster.recovering.get(job_id)
+        found = job_after(known, job, picture.at, assessment.led_at.wall)
+        recovering[job_id] = known if known is not None and known == found else found
+    for job_id in recovering.keys() - pairs.keys():
+        del recovering[job_id]
+    stored = frozenset[str]().union(*cluster.jobs.values())
+    running = sum(1 for job in picture.jobs if job.state not in ENDED)
+    applications = sum(1 for _, state in picture.applications or () if state not in ENDED)
+    known_at = assessment.first_at or picture.at
+    after = replace(
+        assessment,
+        pictures=min(assessment.pictures + (picture.jobs_beyond == 0), LISTED_TIMES),
+        first_at=known_at,
+        task_managers=assessment.task_managers if picture.task_managers is None else picture.task_managers,
+        starting=applications > running,
+        anew=any(job.id != job_id for job_id, job in pairs.items()),
+        foreign=bool(before.jobs and picture.jobs and not pairs and stored.isdisjoint(job.id for job in picture.jobs)),
+    )
+    return replace(
+        cluster,
+        recovery=assessment if after == assessment else after,
+        recovering=cluster.recovering if recovering == cluster.recovering else recovering,
+        picture_now=merged(cluster.picture_now or before, picture),
+    )
+
+
+def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_for: int | None) -> list[JobCase]:
+    stored = frozenset[str]().union(*cluster.jobs.values())
+    died = dead_at(cluster, assessment)
+    complete = assessment.pictures >= LISTED_TIMES and led_for is not None and led_for >= LISTED_FOR
+    return [
+        JobCase(
+            job,
+            cluster.recovering.get(job.id),
+            same_leader=_is_same_leader(assessment),
+            complete=complete,
+            stored=job.id in stored or not cluster.in_sight,
+            lost=job.id in cluster.job_faults,
+            intended=assessment.left_out,
+            starting=assessment.starting,
+            anew=assessment.anew,
+            foreign=assessment.foreign,
+            dead_at=died,
+            dead_by=_dead_by(assessment, died),
+        )
+        for job in before.jobs
+    ]
+
+
+def _dead_by(assessment: Assessment, died: int | None) -> int:
+    """When the leader of before had ended at the latest. The kubelet says when in whole seconds."""
+    if died is None:
+        return assessment.opened_at.wall
+    return died if died % SECOND else died + SECOND
+
+
+def _judged(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
+    """The cluster after what is known was judged; its assessment ends if nothing more can be known, or the patience is over."""
+    found, assessment = judged(policy, cluster, now), cluster.recovery
+    assert found and assessment and assessment.led_at  # noqa: S101, PT018  the callers checked
+    happened: list[Happened] = []
+    if not assessment.left_out:
+        cluster, happened = _with_faults(cluster_id, cluster, assessment, found, now)
+    goes_on = found.open or cluster.episode is not None  # its next failover belongs to it
+    if goes_on and now.steady - assessment.led_at.steady < policy.recovery_patience:
+        return cluster, happened
+    cluster, more = _ended(policy, cluster_id, cluster, now)
+    return cluster, [*happened, *more]
+
+
+def _with_faults(
+    cluster_id: str, cluster: ClusterState, assessment: Assessment, found: Judgement, now: Moment
+) -> tuple[ClusterState, list[Happened]]:
+    """The cluster with its jobs that are missing or resurrected, and the jobs that were not restored from their latest checkpoint."""
+    faults, recovering = dict(cluster.job_faults), dict(cluster.recovering)
+    happened: list[Happened] = []
+    for job in found.jobs:
+        before, after = job.case.before, job.case.after
+        fault = {Outcome.MISSING: Fault.MISSING, Outcome.RESURRECTED: Fault.RESURRECTED}.get(
+            job.outcome or Outcome.ENDED
+        )
+        known = faults.get(before.id)
+        is_told = known is not None and known.fault is Fault.DELETED
+        if fault and not is_told and (known is None or known.fault is not fault or known.name is None):
+            faults[before.id] = JobFault(
+                fault, known.since if known else now, assessment.episode_id, clean(before.name)
+            )
+        elif known and job.outcome is Outcome.RUNNING:
+            del faults[before.id]
+        is_bad = job.origin is Origin.NOTHING or job.origin is Origin.OLDER or job.behind is not None
+        if after and is_bad and not after.reported:
+            recovering[before.id] = replace(after, reported=True)
+            origin = "nothing" if job.origin is Origin.NOTHING else "older"
+            happened.append(
+                BadRestore(cluster_id, before.id, clean(before.name), origin, assessment.episode_id, job.reasons[-1])
+            )
+    if happened:
+        cluster = replace(cluster, recovering=recovering)
+    return (cluster if faults == cluster.job_faults else replace(cluster, job_faults=faults)), happened
+
+
+def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[ClusterState, list[Happened]]:
+    """The cluster after its assessment, and the records of it. What did not come back is still expected at the next failover."""
+    found, assessment, before = judged(policy, cluster, now), cluster.recovery, cluster.picture
+    assert found and assessment and before  # noqa: S101, PT018  the callers checked
+    rows = recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
+    picture = expected(cluster)
+    assessed = Assessed(assessment.episode_id, now, rows[: MOST_ROWS + 1], waiting(cluster), assessment.led_at)
+    return replace(
+        cluster,
+        recovery=None,
+        recovering={},
+        assessed=assessed,
+        picture=picture,
+        picture_kept=picture,
+        picture_now=None,
+    ), list(rows)
+
+
+def expected(cluster: ClusterState) -> Picture | None:
+    """The last picture, with the jobs of before that did not come back yet: at the next failover they are still expected."""
+    before, now = cluster.picture, cluster.picture_now
+    if before is None or now is None:
+        return before
+    absent = cluster.recovering.keys() | {job.id for job in now.jobs} | cluster.job_faults.keys()
+    return replace(
+        now, jobs=(*now.jobs, *(job for job in before.jobs if job.id not in absent and job.state not in ENDED))
+    )

@@ -13,6 +13,7 @@ from sidecar.core.cluster.ends import Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
+from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.cluster.unobserved import Elections, Look
@@ -26,6 +27,7 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
+from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pods
 from sidecar.core.sanitize import clean
 
@@ -63,6 +65,8 @@ class ComponentState(Struct, frozen=True):
     """It was already in this state at the first observation."""
     registered: bool | None = None
     """Jobs: whether it is in a job store. False: no longer, so it has ended. None: it was never observed there."""
+    unregistered_at: int | None = None
+    """When it was first observed to be in no job store any more (steady)."""
 
 
 def as_last_known(known: ComponentState, at: Moment) -> ComponentState:
@@ -217,6 +221,20 @@ class ClusterState(Struct, frozen=True):
     """What was observed of the ends of its JobManagers lately."""
     departed: Mapping[ComponentId, Transition] = {}
     """REVOKED of jobs that just lost their leader, not yet recorded: the failover they belong to is decided shortly after."""
+    picture: Picture | None = None
+    """The last good one. While a recovery is assessed: the last one before the failover."""
+    picture_kept: Picture | None = None
+    """The same as the journal has it: not newer, and with the same jobs."""
+    picture_now: Picture | None = None
+    """While a recovery is assessed: the last one since."""
+    recovery: Assessment | None = None
+    """The recovery that is assessed. None: none is."""
+    recovering: Mapping[str, JobAfter] = {}
+    """What became of the jobs of before, by their ids of before, as far as Flink lists them."""
+    assessed: Assessed | None = None
+    """The last recovery that was judged."""
+    job_faults: Mapping[str, JobFault] = {}
+    """The jobs that are missing or resurrected, by their ids."""
     picture_request: PictureRequested | None = None
     """None: no picture was requested since the sidecar started."""
 

@@ -164,10 +164,10 @@ def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
         component = ComponentId(Component.JOB, job_id)
         known = draft.before.components.get(component) or draft.newcomer()
         if not known.registered:
-            draft.keep(component, replace(known, registered=True))
+            draft.keep(component, replace(known, registered=True, unregistered_at=None))
     for component, known in draft.before.components.items():
         if known.registered and component.job_id not in all_ids:
-            ended = replace(known, registered=False)
+            ended = replace(known, registered=False, unregistered_at=draft.at.steady)
             draft.keep(component, ended)
             if isinstance(known.leadership, Vacant):
                 apply(draft, component, ended, Seen(Sight.JOB_ENDED))

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import downtime, plans
+from sidecar.core.cluster import downtime, plans, recovery
 from sidecar.core.cluster.downtime import Downtime, Gone, LastLed
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.state import ClusterState, View, as_last_known, fresh_cluster
@@ -53,6 +53,9 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         operated=plans.unread(cluster.operated, now),
         disruptions=cluster.disruptions,
         ends=cluster.ends,
+        picture=recovery.expected(cluster),
+        assessed=recovery.handed_over(cluster, now),
+        job_faults=cluster.job_faults,
     )
 
 

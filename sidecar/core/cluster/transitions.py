@@ -60,6 +60,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     """The leader had been replaced, and is back."""
     split: bool = False
     """Leadership is split."""
+    plan_vanished: bool = False
+    """RETIRED: its plan vanished from the store while nobody led. So it did not end by itself, and Flink does not know it any more."""
     connection: ConnectionState | None = None
     """Our connection to the store."""
     episode_id: str | None = None

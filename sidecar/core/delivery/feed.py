@@ -70,10 +70,12 @@ def _fed(policy: Policy, clusters: Mapping[str, ClusterState], route: Route, ale
     ended = 0 if alert.ended is None or alert.is_event else alert.ended.wall
     notice = Notice("", route, Reason.RESOLVED if ended else Reason.FIRST, (alert,))
     message = compose(notice, policy, {name: clusters[name] for name in (alert.cluster_id,) if name in clusters})
+    facts = dict(message.facts)
     annotations = {
         "summary": message.summary,
         "description": message.body,
-        "cause": dict(message.facts).get("cause", ""),
+        "cause": facts.get("cause", ""),
+        "recovery": facts.get("recovery", ""),
         "episode": message.episode_id or "",
         "link": message.link or "",
         "observer": policy.observer,

@@ -70,6 +70,7 @@ def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -
         alerts=message.alerts,
         alerts_left_out=len(notice.alerts) - len(message.alerts),
         death=message.death,
+        recovery=message.recovery,
         repeat_interval=notice.route.repeat_interval,
         queued_at=now,
         next_at=now.steady,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
 from sidecar.core.cluster.death_verdict import DeathVerdict
+from sidecar.core.cluster.recovery_state import RecoverySummary
 from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
@@ -86,6 +87,8 @@ class Delivery(Struct, frozen=True):
     alerts_left_out: int = 0
     death: DeathVerdict | None = None
     """Why the leader of before ended."""
+    recovery: RecoverySummary | None = None
+    """What came back after the failover. None: it is not assessed."""
     thread: str = ""
     """The identity of the present messages of the group. Empty: `incident`."""
     in_order: bool = False

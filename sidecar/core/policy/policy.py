@@ -51,9 +51,21 @@ class Trigger(StrEnum):
     """A failover is over that was meant to happen, and was no rollback."""
     ZXID_HEADROOM = "zxid_headroom"
     """ZooKeeper will soon have to elect a leader of its own, because it runs out of transaction numbers."""
+    JOB_MISSING = "job_missing"
+    """A job that ran before a failover is not known to Flink any more."""
+    JOB_RESURRECTED = "job_resurrected"
+    """A job that had ended before a failover runs again."""
+    RESTORED_FROM_NOTHING = "restored_from_nothing"
+    """A job that had completed checkpoints began without state after a failover."""
+    RESTORED_FROM_OLDER = "restored_from_older"
+    """A job was restored from an older checkpoint than its last completed one, or from an older savepoint."""
+    NOT_RECOVERED = "not_recovered"
+    """The cluster is led again, and for `for` not every job is known to run."""
+    RECOVERED = "recovered"
+    """A failover is over, and it is proven that everything came back."""
 
 
-LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY})
+LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED})
 """Triggers with `for`: how long the condition must have held."""
 
 
@@ -61,6 +73,7 @@ EVENTS: Final = frozenset(
     {
         *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED),
         *(Trigger.SAME_PROCESS_REELECTION, Trigger.PLANNED_FAILOVER),
+        *(Trigger.RESTORED_FROM_NOTHING, Trigger.RESTORED_FROM_OLDER, Trigger.RECOVERED),
     }
 )
 """Triggers of what happens. The others are of conditions, which fire while they hold."""
@@ -169,6 +182,8 @@ class Policy(Struct, frozen=True):
     places: Mapping[str, str] = {}
     """By cluster: where in its store it is, so that two clusters of one id have different incidents."""
     evidence: frozenset[Source] = frozenset()
+    recovery_patience: int = 600 * SECOND
+    """How long after all components have a leader again a recovery is assessed."""
     picture_interval: int = 10 * SECOND
     """How often Flink's REST server is asked for a picture, if it is among the evidence."""
     pod_names: frozenset[str] = frozenset()

@@ -112,6 +112,12 @@ TRIGGERS: Final = {
     Trigger.JOB_LEADER_CHANGED: "Look for the job's restart in the JobManager's log.",
     Trigger.SAME_PROCESS_REELECTION: "Check the leader for long garbage collections, and its network to the store.",
     Trigger.PLANNED_FAILOVER: "Nothing: a planned failover is over.",
+    Trigger.JOB_MISSING: "Submit the job again, from its latest checkpoint or a savepoint.",
+    Trigger.JOB_RESURRECTED: "Cancel the job if it is not to run: it may write a second time.",
+    Trigger.RESTORED_FROM_NOTHING: "Stop the job, and start it from its latest checkpoint.",
+    Trigger.RESTORED_FROM_OLDER: "See what the job writes twice.",
+    Trigger.NOT_RECOVERED: "Look at the jobs' exceptions, and whether there are enough slots.",
+    Trigger.RECOVERED: "Nothing: everything came back.",
     Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
 }
 
@@ -125,6 +131,11 @@ _SHIPPED: Final = {
     Trigger.NO_STANDBY: "FlinkNoStandby",
     Trigger.JOB_LEADER_CHANGED: "FlinkJobLeaderChanged",
     Trigger.PLANNED_FAILOVER: "FlinkPlannedFailover",
+    Trigger.JOB_MISSING: "FlinkJobMissing",
+    Trigger.JOB_RESURRECTED: "FlinkJobResurrected",
+    Trigger.RESTORED_FROM_NOTHING: "FlinkStateLost",
+    Trigger.RESTORED_FROM_OLDER: "FlinkStateOlder",
+    Trigger.NOT_RECOVERED: "FlinkNotRecovered",
     Trigger.ZXID_HEADROOM: "FlinkZooKeeperZxidHeadroom",
 }
 """The alerts of rules/default.yaml. docs/troubleshooting.md has them as headings."""

@@ -89,7 +89,7 @@ def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], s
     """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
     known = {episode.id for episode in recorded}
     opened = (episode for episode in in_progress(snapshot) if episode.id not in known)
-    outcomes = {**outcomes, **outcomes_of(unrecorded.deaths(snapshot), outcomes)}
+    outcomes = {**outcomes, **outcomes_of(unrecorded.records(snapshot), outcomes)}
     return [with_outcome(each, outcomes.get(each.id, Outcome())) for each in (*opened, *map(closed, recorded))]
 
 

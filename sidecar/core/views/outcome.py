@@ -86,18 +86,23 @@ def best_death(deaths: Iterable[Death]) -> Death | None:
 
 
 def recovery_of(rows: Sequence[Recovery], jobs_total: int) -> RecoveryView | None:
-    """The worst proven verdict of all observers, with the jobs as that observer saw them. None: there is no row."""
+    """The worst proven verdict of all observers, with the jobs as that observer saw them; of several rows of one job the first. None: there
+    is no row.
+    """
     worst = max(rows, key=lambda row: _rank(_VERDICTS, row.verdict), default=None)
     if worst is None:
         return None
-    own = [row for row in rows if row.observer == worst.observer]
-    of_cluster = next((row for row in own if row.job_id is None), None)
+    own: dict[str | None, Recovery] = {}
+    for row in rows:
+        if row.observer == worst.observer:
+            own.setdefault(row.job_id, row)
+    of_cluster = own.pop(None, None)
     view = (
         convert(of_cluster, RecoveryView, from_attributes=True)
         if of_cluster
         else RecoveryView(verdict=worst.verdict, observer=worst.observer)
     )
-    jobs = sorted((row for row in own if row.job_id is not None), key=_urgency)
+    jobs = sorted(own.values(), key=_urgency)
     return replace(view, jobs=jobs, jobs_total=max(jobs_total, len(jobs)))
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from sidecar.core.cluster.deaths import death_of
 from sidecar.core.cluster.ends import KEPT
 from sidecar.core.cluster.record_writer import RecordWriter
-from sidecar.core.records import Death
+from sidecar.core.records import Death, Recovery
 from sidecar.core.views.snapshot import Snapshot
 
 
-def deaths(snapshot: Snapshot) -> Iterator[Death]:
-    """Why the previous leader of each cluster's current failover ended, and of the last one until that is recorded."""
+def records(snapshot: Snapshot) -> Iterator[Death | Recovery]:
+    """Of each cluster's current failover, and of the last one until that is recorded: why the previous leader ended."""
     for cluster_id, cluster in snapshot.state.clusters.items():
         writer = RecordWriter(snapshot.policy, cluster_id, snapshot.at)
         for episode in filter(None, (cluster.last_episode, cluster.episode)):

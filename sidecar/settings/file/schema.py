@@ -48,7 +48,13 @@ HTTP: Final[Keys] = {
     "port": "9250",
     **no_default("external_url", "allowed_hosts"),
 }
-EVIDENCE: Final[Keys] = {**no_default("capture", "dir"), "keep": "7d", "keep_megabytes": "200", "tls": None}
+EVIDENCE: Final[Keys] = {
+    **no_default("capture", "dir"),
+    "keep": "7d",
+    "keep_megabytes": "200",
+    **no_default("tls", "flink_rest"),
+}
+FLINK_REST: Final[Keys] = {"interval": "10s", "patience": "10m"}
 RULE: Final[Keys] = {
     **no_default("alert", "on"),
     "for": "0",

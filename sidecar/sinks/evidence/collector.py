@@ -21,8 +21,8 @@ from sidecar.child import Child, NoAnswerError
 from sidecar.core.cluster.evidence_requests import nothing
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.policy.policy import Source
+from sidecar.host import ownership
 from sidecar.settings.model import ClusterSettings, TlsSettings
-from sidecar.sinks.evidence import ownership
 from sidecar.sinks.evidence.evidence_files import UNFINISHED_SUFFIX
 from sidecar.threads import ServiceThread
 

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sidecar.answering import answer_once
-from sidecar.sinks.evidence import flink_rest, jvm_attach, ownership, processes, py_spy
+from sidecar.host import ownership, processes
+from sidecar.host.processes import FlinkProcess
+from sidecar.sinks.evidence import flink_rest, jvm_attach, py_spy
 from sidecar.sinks.evidence.evidence_files import (
     ABSENT,
     CAPTURED,
@@ -20,7 +22,6 @@ from sidecar.sinks.evidence.evidence_files import (
     NotCapturedError,
     evidence_item,
 )
-from sidecar.sinks.evidence.processes import FlinkProcess
 
 MOST_PROCESSES: Final = 10
 """Processes captured in one request."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
+from sidecar.rest_client import reason
 from sidecar.sinks.evidence.evidence_files import (
     ABSENT,
     CAPTURED,
@@ -18,7 +19,7 @@ from sidecar.sinks.evidence.evidence_files import (
     NotCapturedError,
     evidence_item,
 )
-from sidecar.sinks.evidence.patient_client import PatientClient, reason
+from sidecar.sinks.evidence.patient_client import PatientClient
 
 TOTAL_SECONDS: Final = 40.0
 """For all requests together."""
@@ -106,7 +107,7 @@ class _Jobs:
         """Outcome, text and attributes. Raises NotCapturedError."""
         off = CAPTURED, "started without state: checkpointing is off", dict[str, object]()
         if status == 404:  # Flink keeps no checkpoints of the job, or does not know it
-            why = reason(answer)
+            why = reason(answer.get("errors"))
             return off if "not enabled" in why else (ABSENT, f"Flink does not know this job: {why}", {})
         if restored := _latest_restored(answer):
             return CAPTURED, *_described(restored)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.core.sanitize import clean
+from sidecar.host.processes import PROC, FlinkProcess, has_ended, has_option, maps, status
 from sidecar.sinks.evidence.evidence_files import ENDED, FAILED, REFUSED, NotCapturedError
-from sidecar.sinks.evidence.processes import PROC, FlinkProcess, has_ended, has_option, maps, status
 
 MOST_BYTES: Final = 4 << 20
 """Of a dump; the rest is cut off. A thread takes 1 kB."""

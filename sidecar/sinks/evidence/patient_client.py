@@ -1,7 +1,6 @@
 """A client for Flink's REST server that waits for elections to end, and reads JSON objects."""
 
 import json
-import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import NotListeningError, RefusedAddressError, RestConnection, RestError, TooSlowError
+from sidecar.rest_client import NotListeningError, RefusedAddressError, RestConnection, RestError, TooSlowError, reason
 from sidecar.sinks.evidence.evidence_files import FAILED, REFUSED, NotCapturedError
 
 MOST_BYTES: Final = 2 << 20
@@ -21,8 +20,6 @@ _SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.25
 _ELECTING: Final = frozenset({500, 502, 503, 504})
 """Status codes during a leader election, or while a job's JobMaster starts."""
-_CLASS: Final = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
-_NO_REASON: Final = ("Internal server error.", "<Exception on server side:")
 
 
 class PatientClient:
@@ -59,7 +56,7 @@ class PatientClient:
                 if status in {200, 404}:
                     self._problem = None
                     return status, _object(content, status)
-                problem = f"Flink's REST server answers with status {status}: {reason(_object(content, status))}"
+                problem = f"Flink's REST server answers with status {status}: {reason(_object(content, status).get('errors'))}"
                 if status not in _ELECTING:
                     raise NotCapturedError(FAILED, problem)
             except NotListeningError as error:
@@ -92,14 +89,6 @@ def _not_captured(but: tuple[type[RestError], ...] = ()) -> Iterator[None]:
             raise
         outcome = REFUSED if isinstance(error, RefusedAddressError) else FAILED
         raise NotCapturedError(outcome, str(error)) from error
-
-
-def reason(answer: Mapping[str, Any]) -> str:
-    """Flink's own explanation as one line, without a stack trace."""
-    errors = answer.get("errors")
-    lines = [line for text in errors for line in str(text)[:10_000].splitlines()] if isinstance(errors, list) else []
-    first = next((line for line in map(str.strip, lines) if line and line not in _NO_REASON), "no reason given")
-    return clean(_CLASS.sub("", first, count=1), 200)
 
 
 def _object(content: bytes, status: int) -> dict[str, Any]:

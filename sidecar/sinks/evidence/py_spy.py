@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
+from sidecar.host.processes import FlinkProcess, has_ended
 from sidecar.sinks.evidence.evidence_files import ABSENT, ENDED, FAILED, REFUSED, NotCapturedError
-from sidecar.sinks.evidence.processes import FlinkProcess, has_ended
 
 MOST_BYTES: Final = 4 << 20
 """Of py-spy's output."""

@@ -39,6 +39,30 @@ class Death(Struct, frozen=True):
     pod: str | None = None
 
 
+class RecoveredJob(Struct, frozen=True):
+    """What became of a job: docs/recovery.md."""
+
+    job_id: str
+    name: str
+    state: str | None
+    outcome: str
+    restored_from: str | None = None
+    checkpoint_id: int | None = None
+    checkpoints_behind: int | None = None
+    reprocessed_seconds: float | None = None
+    running_after_seconds: float | None = None
+
+
+class Recovery(Struct, frozen=True):
+    """What came back after the failover."""
+
+    verdict: str
+    """`recovered`, `degraded`, `lost`, or `unproven`: also while it is assessed, and then without jobs."""
+    reasons: tuple[str, ...]
+    jobs: tuple[RecoveredJob, ...]
+    """The first twenty, the worst first."""
+
+
 class FeedAlert(Struct, frozen=True):
     """One alert for an Alertmanager; see `sidecar.core.delivery.feed`."""
 
@@ -77,6 +101,7 @@ class Message(Struct, frozen=True):
     alerts: tuple[Alert, ...] = ()
     alerts_left_out: int = 0
     death: Death | None = None
+    recovery: Recovery | None = None
     feed: tuple[FeedAlert, ...] = ()
     """All alerts, if the endpoint is an Alertmanager."""
     queued_at: int = 0

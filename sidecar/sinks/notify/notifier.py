@@ -28,7 +28,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import message
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Alert, Answer, Checked, Death, FeedAlert, Message, Request
+from sidecar.sinks.notify.message import Alert, Answer, Checked, Death, FeedAlert, Message, Recovery, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -311,6 +311,7 @@ def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str
         alerts=tuple(convert(alert, Alert, from_attributes=True) for alert in delivery.alerts),
         alerts_left_out=delivery.alerts_left_out,
         death=convert(delivery.death, Death, from_attributes=True) if delivery.death else None,
+        recovery=convert(delivery.recovery, Recovery, from_attributes=True) if delivery.recovery else None,
         feed=tuple(convert(alert, FeedAlert, from_attributes=True) for alert in delivery.feed),
         queued_at=delivery.queued_at.wall,
         possible_duplicate=delivery.possible_duplicate,

@@ -11,7 +11,7 @@ from msgspec import Struct, field, json
 
 from sidecar.endpoints import Endpoint, Webhook
 from sidecar.sinks.notify.http_client import Client, authorization, authorized
-from sidecar.sinks.notify.message import Alert, Answer, Death, Message
+from sidecar.sinks.notify.message import Alert, Answer, Death, Message, Recovery
 from sidecar.sinks.notify.refusals import refusal
 
 SIGNATURE: Final = "X-Flink-HA-Signature"
@@ -84,6 +84,8 @@ class Payload(Struct, frozen=True, kw_only=True):
     facts: dict[str, str]
     death: Death | None = None
     """Null: not known, or no alert is about that."""
+    recovery: Recovery | None = None
+    """Null: not assessed."""
     possible_duplicate: bool
     """Whether an earlier attempt may have arrived."""
 
@@ -107,6 +109,7 @@ def payload(message: Message) -> Payload:
         text=message.body,
         facts=dict(message.facts),
         death=message.death,
+        recovery=message.recovery,
         possible_duplicate=message.possible_duplicate,
     )
 

@@ -75,7 +75,10 @@ def test_a_kill_does_not_end_it(trigger: Trigger) -> None:
     assert told(sidecar) == ["FIRST", "RESOLVED"]
 
 
-AT_THE_END = {Trigger.SAME_PROCESS_REELECTION, Trigger.PLANNED_FAILOVER}
+AT_THE_END = {
+    *(Trigger.SAME_PROCESS_REELECTION, Trigger.PLANNED_FAILOVER, Trigger.RECOVERED),
+    *(Trigger.RESTORED_FROM_NOTHING, Trigger.RESTORED_FROM_OLDER),
+}
 """They fire when the failover is over: by then they were notified."""
 
 

@@ -64,6 +64,14 @@ def test_jobs_are_in_the_order_of_their_urgency(episode: EpisodeRecord) -> None:
     assert "".join(str(job.job_id) for job in view.jobs) == "fedcba"
 
 
+def test_what_is_recorded_counts_more_than_what_was_known_before(episode: EpisodeRecord) -> None:
+    """A page that is made just then has both."""
+    rows = [recovery(episode), recovery(episode, THE_JOB.job_id)]
+    view = recovery_of([*rows, recovery(episode, THE_JOB.job_id, outcome="unproven")], 1)
+    assert view
+    assert [job.outcome for job in view.jobs] == ["running"]
+
+
 def test_without_the_row_of_the_cluster_the_verdict_is_that_of_a_job(episode: EpisodeRecord) -> None:
     """The journal may have lost it: each row has the verdict of the whole failover."""
     jobs = [record for record in oom_with_a_lost_job(episode) if isinstance(record, Recovery) and record.job_id]

@@ -21,6 +21,11 @@ def test_the_shipped_rules_are_a_rule_file_like_any_other() -> None:
         Rule("FlinkNoStandby", Trigger.NO_STANDBY, Severity.WARNING, 600 * SECOND),
         Rule("FlinkLeadersOutOfSight", Trigger.BLIND, Severity.WARNING, 120 * SECOND),
         Rule("FlinkZooKeeperZxidHeadroom", Trigger.ZXID_HEADROOM, Severity.WARNING),
+        Rule("FlinkJobMissing", Trigger.JOB_MISSING, Severity.CRITICAL),
+        Rule("FlinkJobResurrected", Trigger.JOB_RESURRECTED, Severity.CRITICAL),
+        Rule("FlinkStateLost", Trigger.RESTORED_FROM_NOTHING, Severity.CRITICAL),
+        Rule("FlinkStateOlder", Trigger.RESTORED_FROM_OLDER, Severity.WARNING),
+        Rule("FlinkNotRecovered", Trigger.NOT_RECOVERED, Severity.CRITICAL, 300 * SECOND),
     )
     copied, shipped = load(RULES, {"zookeeper": "zk"}), load(None, {"zookeeper": "zk"})
     assert (shipped.rules, shipped.inhibit_rules) == (copied.rules, copied.inhibit_rules)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
 from sidecar.core.alerting.conditions import ZXID_HEADROOM
 from sidecar.core.alerting.message import EXAMPLE
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Ticked
 from sidecar.core.policy.labels import OWN_LABELS
-from sidecar.core.policy.policy import Store, Trigger
+from sidecar.core.policy.policy import Source, Store, Trigger
 from sidecar.settings import test_file
 from sidecar.settings.alerting import templates
 from sidecar.settings.file.schema import Keys
@@ -32,6 +33,14 @@ SECTIONS: Mapping[str, Keys] = {
 }
 COMMON = {"alert", "severity", "cluster_id", "store"}
 FAILOVER = "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}"
+RUNNING = "- {at: 50s, jobs: {orders: running}}\n"
+
+
+def recovery(act: str) -> str:
+    """A failover, and what Flink's REST server says of the job afterwards."""
+    return f"- {{at: 1m, gone: [all]}}\n- {{at: 2m, leader: {{all: jm-b}}, jobs: {{orders: {act}}}}}"
+
+
 FIRING: Mapping[Trigger, str] = {
     Trigger.LEADER_CHANGED: FAILOVER,
     Trigger.VACANT: "- {at: 1m, gone: [orders]}",
@@ -48,6 +57,12 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.JOB_LEADER_CHANGED: "- {at: 1m, leader: {orders: jm-b}}",
     Trigger.SAME_PROCESS_REELECTION: "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-a}}",
     Trigger.PLANNED_FAILOVER: "- {at: 1m, operator: upgrading, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}",
+    Trigger.JOB_MISSING: "- {at: 1m, gone: [all]}\n- {at: 2m, ended: [orders]}",
+    Trigger.JOB_RESURRECTED: "- {at: 50s, jobs: {orders: failed}}\n" + recovery("running"),
+    Trigger.RESTORED_FROM_NOTHING: RUNNING + recovery("from_nothing"),
+    Trigger.RESTORED_FROM_OLDER: RUNNING + recovery("from_older"),
+    Trigger.NOT_RECOVERED: RUNNING + recovery("restarting"),
+    Trigger.RECOVERED: RUNNING + recovery("running"),
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
 }
 """What makes each trigger fire, of a job where it can be."""
@@ -91,8 +106,9 @@ tests:
 """
     )
     suite = read_tests(tmp_path / "test.yaml")
+    evidence = frozenset({Source.FLINK_REST}) if any(event.jobs for event in suite.tests[0].when) else frozenset()
     simulator, cluster, events_left = (
-        Simulator(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER})),
+        Simulator(replace(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER}), evidence=evidence)),
         SimulatedFlink("default"),
         [*suite.tests[0].when],
     )
@@ -103,7 +119,7 @@ tests:
         at = Moment(second * SECOND, second * SECOND)
         while events_left and events_left[0].at <= at.steady - SECOND:
             [*simulator.observe(cluster.apply(events_left.pop(0), at))]
-        [*simulator.observe([Ticked(at)])]
+        [*simulator.observe([*cluster.pictured(at), Ticked(at)])]
         # White box: labels are nowhere else to be seen as they are.
         for group in simulator._state.alerts.groups.values():
             found |= {label for member in group.members.values() for label in member.alert.labels}

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
+from sidecar.host import processes
+from sidecar.host.processes import FlinkProcess
 from sidecar.lab import rest
 from sidecar.lab.java import java_command, java_environment
 from sidecar.lab.processes import Process, free_port
-from sidecar.sinks.evidence import evidence_child, jvm_attach, processes, py_spy
-from sidecar.sinks.evidence.processes import FlinkProcess
+from sidecar.sinks.evidence import evidence_child, jvm_attach, py_spy
 from tests.sinks.running import Alive, Eventually, Run, as_nobody, kill, known, pause, refused
 
 SECRET = "s3cretInTheCommandLine"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.host.processes import FlinkProcess
 from sidecar.sinks.evidence import jvm_attach
-from sidecar.sinks.evidence.processes import FlinkProcess
 from tests.sinks.running import NOBODY, Alive, Run, as_nobody, kill, pause, refused
 
 

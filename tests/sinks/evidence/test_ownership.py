@@ -11,10 +11,11 @@ import pytest
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
+from sidecar.host import ownership, processes
+from sidecar.host.processes import FlinkProcess
 from sidecar.settings import KubernetesSettings, ZooKeeperSettings
-from sidecar.sinks.evidence import evidence_child, ownership, processes
+from sidecar.sinks.evidence import evidence_child
 from sidecar.sinks.evidence.collector import Collector
-from sidecar.sinks.evidence.processes import FlinkProcess
 from tests.sinks.running import Alive, Run
 
 PRETENDER = "org.apache.flink.Pretender"

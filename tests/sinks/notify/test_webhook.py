@@ -127,6 +127,7 @@ def test_the_payload_is_alertmanagers(bridge: Bridge) -> None:
         "severity": "critical",
         "title": FIRST.title,
         "text": FIRST.body,
+        "recovery": None,
         "facts": {"cluster": "orders"},
         "death": {
             "reason": "oom_killed",

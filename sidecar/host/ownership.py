@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sidecar.sinks.evidence import processes
-from sidecar.sinks.evidence.processes import FlinkProcess
+from sidecar.host import processes
+from sidecar.host.processes import FlinkProcess
 
 if TYPE_CHECKING:
     from sidecar.settings.cluster.flink_conf import HighAvailability

@@ -79,6 +79,20 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
     return found
 
 
+def running(main: re.Pattern[str]) -> set[int]:
+    """The ids of the visible JVMs that run such a main class. Much cheaper than `find`: other processes' command lines are not parsed."""
+    pids = set()
+    for entry in os.scandir(PROC):
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                text = read(int(entry.name), "cmdline")
+                if text.partition("\0")[0].endswith("java") and main.fullmatch(
+                    _main_class(text.split("\0")[:-1]) or ""
+                ):
+                    pids.add(int(entry.name))
+    return pids
+
+
 def read(pid: int, name: str) -> str:
     """The content of the regular file /proc/PID/`name`; may hold secrets. Raises OSError."""
     return _file(PROC / str(pid) / name)

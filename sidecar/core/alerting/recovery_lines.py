@@ -1,0 +1,71 @@
+"""What a failover means for the jobs, and what came back of them, in the words of a message."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sidecar.core.cluster import recovery
+from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.recovery_state import Assessed, RecoverySummary, summary
+from sidecar.core.cluster.recovery_tables import known_checkpoints
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.counted import counted
+from sidecar.core.moment import age, micros, seconds
+from sidecar.core.pictures import ENDED, Job
+from sidecar.core.records import Recovery
+from sidecar.core.sanitize import clean
+
+MOST_REASONS: Final = 5
+_NAME: Final = 60
+"""Characters of a job's name."""
+
+
+def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
+    """While it is assessed: what was affected, and how many jobs run by now. Then the verdict with its proof, or the reasons."""
+    before = cluster.picture
+    if cluster.assessed and recovery.is_judged(cluster, episode):
+        yield from _proof(cluster.assessed)
+    elif before and cluster.recovery and cluster.recovery.episode_id == episode.id:
+        jobs = [job for job in before.jobs if job.state not in ENDED]
+        if jobs:
+            yield _affected(jobs, len(jobs) + before.jobs_beyond, episode.opened_at.wall)
+            if cluster.recovery.led_at:
+                left = recovery.waiting(cluster).keys() | cluster.job_faults.keys()
+                running = sum(job.id not in left for job in jobs)
+                yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
+
+
+def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | None:
+    """The verdict with its jobs; `unproven` without them while it is assessed. None: it was not assessed."""
+    if cluster.assessed and recovery.is_judged(cluster, episode):
+        return summary(cluster.assessed)
+    return RecoverySummary("unproven") if cluster.recovery and cluster.recovery.episode_id == episode.id else None
+
+
+def _affected(jobs: Sequence[Job], total: int, at: int) -> str:
+    """How many jobs ran, the largest of them, and how old its last checkpoint was."""
+    largest = max(jobs, key=lambda job: job.total_tasks)
+    known = known_checkpoints(largest.checkpoints)
+    last = f", last checkpoint {known[-1].id} {age(at - known[-1].ended_at)} before the loss" if known else ""
+    which = "" if total == 1 else "the largest is "
+    return f"{counted(total, 'job')} ran before: {which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}{last}"
+
+
+def _proof(assessed: Assessed) -> Iterator[str]:
+    """`recovered: 5 of 5 jobs RUNNING after 8.2 s, 5 restored from their latest checkpoints`; else why not."""
+    of_cluster, *rows = assessed.rows
+    running = [row for row in rows if row.outcome == "running"]
+    expected = [row for row in rows if row.outcome not in {"ended", "resurrected"}]
+    ran = f"{len(running)} of {len(expected)} jobs RUNNING{_after(running)}" if expected else ""
+    latest = sum(row.restored_from == "latest" for row in running)
+    restored = (
+        f"{latest} restored from {'its' if latest == 1 else 'their'} latest checkpoint{'' if latest == 1 else 's'}"
+    )
+    yield f"{of_cluster.verdict}: {', '.join(filter(None, (ran, restored if latest else '')))}".removesuffix(": ")
+    yield from map(clean, of_cluster.reasons[:MOST_REASONS])
+    if (more := len(of_cluster.reasons) - MOST_REASONS) > 0:
+        yield f"… and {more} more"
+
+
+def _after(rows: Sequence[Recovery]) -> str:
+    latest = max((row.running_after_seconds for row in rows if row.running_after_seconds is not None), default=None)
+    return "" if latest is None else f" after {seconds(micros(latest))}"

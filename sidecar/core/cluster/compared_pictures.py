@@ -1,0 +1,104 @@
+"""Pictures of Flink's REST server: which one is remembered, and which job of one is which job of another."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster.recovery_state import JobAfter
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.moment import SECOND
+from sidecar.core.pictures import ENDED, Checkpoints, Job, Picture
+
+KEPT_EVERY: Final = 60 * SECOND
+"""How old the picture in the journal may be, if its jobs are the same."""
+CONTRADICTED: Final = 60 * SECOND
+"""How long a picture is kept that has jobs which newer ones lack, though Flink's store still has them: those may be of a leader that has
+just been elected."""
+
+
+def remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
+    """The cluster with its last good picture."""
+    before = cluster.picture
+    if before and picture.at <= before.at:
+        return cluster
+    if before and picture.at - before.at < CONTRADICTED:
+        listed = {job.id for job in picture.jobs}
+        stored = frozenset[str]().union(*cluster.jobs.values())
+        if any(job.id in stored and job.id not in listed for job in before.jobs if job.state not in ENDED):
+            return cluster
+    picture = merged(before, picture)
+    kept = cluster.picture_kept
+    is_old = kept is None or picture.at - kept.at >= KEPT_EVERY or _states(kept) != _states(picture)
+    return replace(cluster, picture=picture, picture_kept=picture if is_old else kept)
+
+
+def merged(before: Picture | None, picture: Picture) -> Picture:
+    """The picture, with what an earlier one knew of checkpoints."""
+    known = {job.id: job for job in before.jobs} if before else {}
+    jobs = tuple(
+        replace(job, checkpoints=_checkpoints(earlier.checkpoints, job.checkpoints))
+        if (earlier := known.get(job.id))
+        else job
+        for job in picture.jobs
+    )
+    return replace(picture, jobs=jobs)
+
+
+def _checkpoints(before: Checkpoints | None, now: Checkpoints | None) -> Checkpoints | None:
+    """A JobMaster that has just begun knows no completed one. Where ids went back, nothing is known."""
+    if before is None or now is None:
+        return now or before
+    if before.latest is None or now.read_at <= before.read_at:
+        return max(before, now, key=lambda each: each.read_at)
+    if now.latest is None:
+        went_back = now.restored is not None and not now.restored.is_savepoint and now.restored.id < before.latest.id
+        return None if went_back else replace(now, completed=before.completed)
+    return None if now.latest.id < before.latest.id else now
+
+
+def _states(picture: Picture) -> set[tuple[str, str]]:
+    return {(job.id, job.state) for job in picture.jobs}
+
+
+def matched(before: Iterable[Job], now: Sequence[Job]) -> dict[str, Job]:
+    """The jobs of now by the ids that they had before: the same job, or the first one of that name with an id that was not there before."""
+    before = [*before]
+    by_id = {job.id: job for job in now}
+    pairs = {job.id: by_id[job.id] for job in before if job.id in by_id}
+    others: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in sorted(now, key=lambda each: each.started_at, reverse=True):
+        if job.id not in pairs:
+            others[job.name].append(job)
+    for job in sorted(before, key=lambda each: each.started_at):
+        if job.id not in pairs and job.state not in ENDED and others[job.name]:
+            pairs[job.id] = others[job.name].pop()
+    return pairs
+
+
+def job_after(known: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfter:
+    """What is known of a job after it was listed at `at`."""
+    if known is None or known.started_at != job.started_at or known.id != job.id:
+        known = JobAfter(job.id, job.state, job.started_at)
+    known = replace(
+        known,
+        state=job.state,
+        tasks=(job.running_tasks, job.total_tasks),
+        running_at=known.running_at or (at if job.is_running else None),
+        restarts=known.restarts if job.restarts is None else job.restarts,
+    )
+    read = job.checkpoints
+    if read is None or read.read_at < led_at or not read.restored_known:  # the first one is carried over from before
+        return known
+    restored = known.restored or read.restored
+    first = [done.ended_at for done in read.completed if restored is None or done.id > restored.id]
+    is_confirmed = known.read_at and known.running_at and known.read_at > known.running_at
+    return replace(
+        known,
+        read_at=known.read_at if is_confirmed else read.read_at,
+        enabled=read.enabled,
+        restored=restored,
+        first_id=known.first_id if known.first_id is not None else read.first_id,
+        checkpointed_at=known.checkpointed_at or min(first, default=None),
+    )

@@ -1,0 +1,186 @@
+"""The verdict about a recovery: of each job, of the TaskManagers, of the whole failover."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from sidecar.core.cluster.recovery_tables import (
+    ORIGINS,
+    OUTCOMES,
+    JobCase,
+    Origin,
+    Outcome,
+    Ruling,
+    checkpoints_behind,
+    decided,
+    is_older,
+    reprocessed,
+)
+from sidecar.core.counted import counted
+from sidecar.core.moment import SECOND
+from sidecar.core.pictures import ENDED, TaskManager
+from sidecar.core.sanitize import clean
+
+REGISTERED_WITHIN: Final = 60 * SECOND
+"""How long after the new leader's election its TaskManagers are waited for."""
+MOST_REASONS: Final = 20
+MOST_NAMED: Final = 100
+"""TaskManagers that are named."""
+
+
+class Grade(StrEnum):
+    """The verdict about a failover."""
+
+    RECOVERED = "recovered"
+    DEGRADED = "degraded"
+    LOST = "lost"
+    UNPROVEN = "unproven"
+
+
+class JobRuling(Struct, frozen=True):
+    """What became of a job, as far as is known."""
+
+    case: JobCase
+    outcome: Outcome | None
+    """None: not known yet."""
+    origin: Origin | None
+    behind: int | None
+    reprocessed: int | None
+    reasons: tuple[str, ...]
+    grade: Grade
+    open: bool
+    """Whether more may be known later."""
+
+
+def job_ruling(case: JobCase) -> JobRuling:
+    """What became of one job."""
+    _, outcome = decided(OUTCOMES, case)
+    ran = outcome.answer is Outcome.RUNNING
+    origin = decided(ORIGINS, case)[1] if ran else Ruling(None)
+    rulings = (outcome, origin)
+    return JobRuling(
+        case,
+        Outcome(outcome.answer) if outcome.answer else None,
+        Origin(origin.answer) if origin.answer else None,
+        checkpoints_behind(case) if origin.answer in {Origin.OLDER, Origin.SAVEPOINT} and is_older(case) else None,
+        reprocessed(case) if ran else None,
+        tuple(each.reason for each in rulings if each.reason),
+        _grade(outcome, origin),
+        outcome.open or origin.open or (ran and _awaits_checkpoint(case)),
+    )
+
+
+def _awaits_checkpoint(case: JobCase) -> bool:
+    after = case.after
+    return after is not None and after.enabled and not case.continued and after.checkpointed_at is None
+
+
+def _grade(outcome: Ruling, origin: Ruling) -> Grade:
+    """What one job contributes to the verdict."""
+    if outcome.answer is Outcome.MISSING or origin.answer is Origin.NOTHING:
+        return Grade.LOST
+    if outcome.answer is None or (origin.answer is None and origin.reason):
+        return Grade.UNPROVEN
+    return Grade.DEGRADED if outcome.reason or origin.reason else Grade.RECOVERED
+
+
+class Registered(NamedTuple):
+    """The TaskManagers. None: not known."""
+
+    before: int | None
+    after: int | None
+    missing: tuple[str, ...]
+    reason: str
+    grade: Grade
+    open: bool
+
+
+def task_managers(
+    before: Sequence[TaskManager] | None, after: Sequence[TaskManager] | None, led_for: int | None
+) -> Registered:
+    """Which TaskManagers registered with the new leader. One that was restarted has another id: it stands for one that is missing."""
+    if not before:
+        return Registered(
+            None if before is None else 0, None if after is None else len(after), (), "", Grade.RECOVERED, open=False
+        )
+    waits = led_for is None or led_for < REGISTERED_WITHIN
+    if after is None:
+        return Registered(
+            len(before), None, (), "Which TaskManagers registered is not known.", Grade.UNPROVEN, open=True
+        )
+    if len(after) >= len(before):
+        return Registered(len(before), len(before), (), "", Grade.RECOVERED, open=False)
+    there = {each.id for each in after}
+    missing = tuple(clean(each.id) for each in before if each.id not in there)
+    if not after:
+        reason = "No TaskManager has registered with the new leader."
+    else:
+        reason = (
+            f"{len(after)} of {len(before)} TaskManagers registered with the new leader, missing: {_listed(missing)}."
+        )
+    grade = Grade.UNPROVEN if waits else Grade.DEGRADED
+    return Registered(len(before), len(after), missing[:MOST_NAMED], reason, grade, open=waits)
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+class Judgement(Struct, frozen=True):
+    """What is known of a recovery."""
+
+    grade: Grade
+    reasons: tuple[str, ...]
+    jobs: tuple[JobRuling, ...]
+    registered: Registered
+    open: bool
+    """Whether more may be known later."""
+
+    @property
+    def expected(self) -> list[JobRuling]:
+        """The jobs that are to run: not those that had ended."""
+        return [job for job in self.jobs if job.case.before.state not in ENDED]
+
+    @property
+    def running(self) -> list[JobRuling]:
+        return [job for job in self.expected if job.outcome is Outcome.RUNNING]
+
+
+_WORST_FIRST: Final = (Grade.LOST, Grade.DEGRADED, Grade.UNPROVEN, Grade.RECOVERED)
+
+
+def judgement(
+    cases: Sequence[JobCase], beyond: int, registered: Registered, *, answered: bool, patience_over: bool
+) -> Judgement:
+    """The verdict about a failover. `beyond`: jobs that were not assessed; `answered`: whether the new leader's REST server did."""
+    jobs = tuple(map(job_ruling, cases))
+    grades = [registered.grade, *(_final(job) if patience_over else job.grade for job in jobs)]
+    reasons = [
+        f"Job {clean(job.case.before.name)}: {reason}" for job in sorted(jobs, key=_urgency) for reason in job.reasons
+    ]
+    if registered.reason:
+        reasons.append(registered.reason)
+    if beyond:
+        grades.append(Grade.UNPROVEN)
+        reasons.append(f"{counted(beyond, 'more job')} could not be assessed.")
+    if not answered:
+        grades.append(Grade.UNPROVEN)
+        reasons.insert(0, "The new leader's REST server has not described the cluster.")
+    worst = min(grades, key=_WORST_FIRST.index)
+    more = len(reasons) - MOST_REASONS
+    shown = (*reasons[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else []))
+    return Judgement(worst, shown, jobs, registered, not answered or registered.open or any(job.open for job in jobs))
+
+
+def _final(job: JobRuling) -> Grade:
+    """At the end of the patience a job that Flink lists and that does not run is no question any more."""
+    after = job.case.after
+    is_down = job.outcome is None and after is not None and not job.case.continued and not job.case.foreign
+    return Grade.DEGRADED if is_down else job.grade
+
+
+def _urgency(job: JobRuling) -> int:
+    return _WORST_FIRST.index(job.grade)

@@ -1,0 +1,162 @@
+"""What is remembered of a recovery: while it is assessed, and of the last one that was judged."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct, convert
+
+from sidecar.core.cluster.causes import Facts
+from sidecar.core.cluster.plans import Plan
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pictures import Restored, TaskManager
+from sidecar.core.records import Recovery
+
+KEPT: Final = 24 * 3600 * SECOND
+"""How long a job counts as missing, resurrected or not running if nothing else is heard of it."""
+MOST_SUMMARISED: Final = 20
+MOST_ROWS: Final = 200
+"""Jobs of the last recovery that are remembered, the worst first. The records have all of them."""
+
+
+class JobAfter(Struct, frozen=True):
+    """What the new leader's REST server said of a job of before. Times are wall microseconds."""
+
+    id: str
+    """By which Flink knows it now: another one, if `main()` ran anew."""
+    state: str
+    started_at: int
+    tasks: tuple[int, int] = (0, 0)
+    """Those that run, and all."""
+    running_at: int | None = None
+    """When all of its tasks were first seen running."""
+    checkpointed_at: int | None = None
+    """When it completed its first checkpoint."""
+    read_at: int | None = None
+    """When its checkpoints were read last. None: not since the new leader leads."""
+    enabled: bool = True
+    """Whether it takes checkpoints."""
+    restored: Restored | None = None
+    first_id: int | None = None
+    """The lowest checkpoint id that was triggered since."""
+    restarts: int | None = None
+    reported: bool = False
+    """Whether it was reported that it was not restored from its latest checkpoint."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all of its tasks run now."""
+        running, total = self.tasks
+        return self.running_at is not None and self.state == "RUNNING" and running >= total > 0
+
+
+class Assessment(Struct, frozen=True):
+    """The recovery from a failover, while it is assessed. The picture of before is `ClusterState.picture`, which stays until the end."""
+
+    episode_id: str
+    opened_at: Moment
+    left_session: UUID
+    """Of the leader that was lost."""
+    left_out: bool = False
+    """Whether the failover is planned: it may leave jobs out, and fires nothing."""
+    session_id: UUID | None = None
+    """Of the dispatcher's leader since `led_at`. None: there is none yet."""
+    led_at: Moment | None = None
+    """When every component of the cluster had this leader."""
+    dispatcher_led_at: Moment | None = None
+    pictures: int = 0
+    """How many complete ones there were since then, as far as they are counted."""
+    first_at: int | None = None
+    """When the first of them was taken (wall microseconds)."""
+    task_managers: tuple[TaskManager, ...] | None = None
+    """Those that are registered. None: not read since then."""
+    starting: bool = False
+    """Whether an application runs that has submitted no job yet."""
+    anew: bool = False
+    """Whether jobs have other ids than before: `main()` ran anew."""
+    foreign: bool = False
+    """Whether what REST says has nothing in common with what was before."""
+
+
+class Fault(StrEnum):
+    """What is wrong with a job, for as long as it is."""
+
+    MISSING = "missing"
+    RESURRECTED = "resurrected"
+    DELETED = "deleted"
+    """Missing, with the ConfigMap that was deleted: that makes the failover itself critical."""
+
+
+class JobFault(Struct, frozen=True):
+    """A job that is missing or resurrected."""
+
+    fault: Fault
+    since: Moment
+    episode_id: str
+    name: str | None = None
+    """None: not known."""
+
+
+class BadRestore(Struct, frozen=True):
+    """A job runs again, and not from its latest checkpoint. No record: what is recorded of the job says it too."""
+
+    cluster_id: str
+    job_id: str
+    name: str
+    origin: str
+    """`older` or `nothing`."""
+    episode_id: str
+    reason: str
+
+
+class Assessed(Struct, frozen=True):
+    """The last recovery that was judged."""
+
+    episode_id: str
+    at: Moment
+    rows: tuple[Recovery, ...]
+    """That of the cluster, then of the jobs. Empty: only the jobs that are waited for were handed over."""
+    waiting: Mapping[str, str] = {}
+    """Jobs that were not seen running yet, and their names by their ids. They are waited for."""
+    led_at: Moment | None = None
+
+
+class JobSummary(Struct, frozen=True):
+    """What became of a job, as in `Recovery`."""
+
+    job_id: str
+    name: str
+    state: str | None
+    outcome: str
+    restored_from: str | None = None
+    checkpoint_id: int | None = None
+    checkpoints_behind: int | None = None
+    reprocessed_seconds: float | None = None
+    running_after_seconds: float | None = None
+
+
+class RecoverySummary(Struct, frozen=True):
+    """The recovery from a failover, as messages carry it."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    jobs: tuple[JobSummary, ...] = ()
+    """The first MOST_SUMMARISED, the worst first."""
+
+
+def summary(assessed: Assessed) -> RecoverySummary:
+    """The summary of a recovery that was judged."""
+    of_cluster, *rows = assessed.rows
+    jobs = tuple(convert(row, JobSummary, from_attributes=True) for row in rows[:MOST_SUMMARISED])
+    return RecoverySummary(of_cluster.verdict, tuple(of_cluster.reasons), jobs)
+
+
+def is_left_out(facts: Facts) -> bool:
+    """Whether a failover was planned, and no rollback: it may leave jobs out."""
+    return facts.intent is not None and facts.intent.plan is not Plan.ROLLBACK
+
+
+def with_missing(faults: Mapping[str, JobFault], job_id: str, fault: JobFault) -> Mapping[str, JobFault]:
+    """The faults with a job whose plan vanished from the store while nobody led."""
+    return faults if job_id in faults else {**faults, job_id: fault}

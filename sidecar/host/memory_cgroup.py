@@ -1,0 +1,86 @@
+"""The memory cgroup of a process: its files are held open, because they are gone soon after the process.
+
+In version 1 a held file can be read for a moment after the container's end, in version 2 as long as the cgroup exists.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from sidecar.host import processes
+
+_MOST_BYTES: Final = 4096
+_UNLIMITED: Final = 1 << 60
+"""Version 1 has a number near 2^63 where there is no limit."""
+_VERSIONS: Final = (
+    ("memory", "memory", "memory.oom_control", "memory.limit_in_bytes"),
+    ("", "", "memory.events", "memory.max"),
+)
+"""Controller, folder of the hierarchy, file of the counters, file of the limit."""
+
+
+class MemoryCgroup:
+    """Held open until `close`. Whatever cannot be read is None."""
+
+    def __init__(self, pid: int) -> None:
+        opened = (files for folder in _folders(pid) if (files := _opened(*folder)))
+        self._counters: int | None
+        self._limit: int | None
+        self._counters, self._limit = next(opened, (None, None))
+
+    def oom_kills(self) -> int | None:
+        """How many processes the kernel killed in it for memory, since it exists."""
+        for line in _read(self._counters).splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill" and value.isdecimal():
+                return int(value)
+        return None
+
+    def limit_bytes(self) -> int | None:
+        """None: no limit, or not known."""
+        text = _read(self._limit).strip()
+        return int(text) if text.isdecimal() and int(text) < _UNLIMITED else None
+
+    def close(self) -> None:
+        for file in (self._counters, self._limit):
+            if file is not None:
+                os.close(file)
+        self._counters = self._limit = None
+
+
+def _folders(pid: int) -> list[tuple[Path, str, str]]:
+    """Where its files may be, as this mount namespace and as its own show them."""
+    folders: list[tuple[Path, str, str]] = []
+    with suppress(OSError):
+        lines = [line.split(":", 2) for line in processes.read(pid, "cgroup").splitlines()]
+        paths = {line[1]: line[2] for line in lines if len(line) == 3}
+        for controller, hierarchy, counters, limit in _VERSIONS:
+            if (path := paths.get(controller)) is None:
+                continue
+            root = Path("/sys/fs/cgroup", hierarchy)
+            if path != "/" and ".." not in path:
+                folders.append((root / path.lstrip("/"), counters, limit))
+            folders.append((processes.PROC / str(pid) / "root" / root.relative_to("/"), counters, limit))
+    return folders
+
+
+def _opened(folder: Path, counters: str, limit: str) -> tuple[int, int | None] | None:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        held = os.open(folder / counters, flags)
+    except OSError:
+        return None
+    try:
+        return held, os.open(folder / limit, flags)
+    except OSError:
+        return held, None
+
+
+def _read(file: int | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return os.pread(file, _MOST_BYTES, 0).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,54 @@
+"""A simulated REST server of Flink, and the pictures that are taken of it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from sidecar.core.moment import Moment
+from sidecar.core.observations import PictureTaken
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
+from sidecar.settings.test_file import JobAct, ScenarioEvent
+from sidecar.simulation.job_ids import job_id
+
+_STATES: Final = {JobAct.RESTARTING: "RESTARTING", JobAct.FAILED: "FAILED"}
+_A_TERM: Final = 10
+"""Checkpoints that a job completes under one leader."""
+
+
+class SimulatedRest:
+    """The REST server of one cluster. It says nothing until a test says something of a job."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self._cluster_id = cluster_id
+        self._acts: dict[str, JobAct] = {}
+        self._terms: dict[str, int] = {}
+        """How many leaders a job has had."""
+        self._started: dict[str, int] = {}
+        self._speaks = False
+
+    def apply(self, event: ScenarioEvent, at: Moment) -> None:
+        """What happens to jobs."""
+        for job in event.submitted:
+            self._acts[job] = JobAct.RUNNING
+        for job in (who for who in event.leader if isinstance(who, str)):
+            self._terms[job] = self._terms.get(job, 0) + 1
+            self._started[job] = at.wall
+        for job in event.ended:
+            self._acts.pop(job, None)
+        self._acts |= event.jobs
+        self._speaks = self._speaks or bool(event.jobs)
+
+    def pictured(self, at: Moment) -> Iterator[PictureTaken]:
+        """The picture of now."""
+        if self._speaks:
+            jobs = tuple(self._job(name, act, at) for name, act in self._acts.items() if act is not JobAct.MISSING)
+            yield PictureTaken(at, self._cluster_id, "", Picture(at.wall, "", jobs))
+
+    def _job(self, name: str, act: JobAct, at: Moment) -> Job:
+        state, term = _STATES.get(act, "RUNNING"), self._terms.get(name, 1)
+        started, tasks = self._started.get(name, at.wall), int(state == "RUNNING")
+        last = (term - 1) * _A_TERM
+        restored = None if act is JobAct.FROM_NOTHING or term == 1 else last - (act is JobAct.FROM_OLDER)
+        done = tuple(Checkpoint(number, at.wall, at.wall) for number in (last + _A_TERM - 1, last + _A_TERM))
+        origin = None if restored is None else Restored(restored, started)
+        checkpoints = Checkpoints(at.wall, done, origin, last + 1)
+        return Job(job_id(name), name, state, started, started, tasks, 1, checkpoints)

@@ -1,0 +1,1 @@
+"""Pictures of clusters, from Flink's REST server."""

@@ -1,0 +1,191 @@
+"""One cluster, as its leading REST server describes it from picture to picture."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, TypeVar
+
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pictures import (
+    ENDED,
+    MOST_APPLICATIONS,
+    MOST_JOBS,
+    MOST_TASK_MANAGERS,
+    Checkpoints,
+    Job,
+    Picture,
+    PictureRequest,
+)
+from sidecar.core.sanitize import clean
+from sidecar.rest_client import RestConnection, RestError, TooSlowError
+from sidecar.sinks.pictures import rest_answers
+from sidecar.sinks.pictures.rest_answers import MOST_NAME, JobOverview, decoded, refusal
+
+MOST_BYTES: Final = 4 << 20
+"""Of one answer."""
+REQUEST_SECONDS: Final = 2.0
+TOTAL_SECONDS: Final = 10.0
+"""For one picture."""
+MOST_READ: Final = 10
+"""Jobs whose checkpoints are read for one picture."""
+MOST_READ_THOROUGHLY: Final = 100
+"""The same for a thorough one."""
+_STARTING: Final = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
+"""Job states in which nothing is restored yet."""
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+_CLUSTER_IDS: Final = ("high-availability.cluster-id", "kubernetes.cluster-id")
+_REFRESH_INTERVAL: Final = "web.refresh-interval"
+_DEFAULT_REFRESH: Final = 3 * SECOND
+_REFRESH_MARGIN: Final = SECOND
+
+_T = TypeVar("_T")
+
+
+class DescribedCluster:
+    """What was read from one address, and what the previous picture said. Used by one thread."""
+
+    def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
+        self.address = address
+        self._connection = connection
+        self._clock = clock
+        self._deadline = 0.0
+        self._jobs: dict[str, Job] = {}
+        """As of the previous picture."""
+        self._tried: dict[str, int] = {}
+        """By job: when its checkpoints were last asked for (steady)."""
+        self._refresh = _DEFAULT_REFRESH
+        """How old an answer may be that Flink has cached, in microseconds."""
+        self._has_applications = True
+
+    def close(self) -> None:
+        """Close the connection until the next picture."""
+        self._connection.close()
+
+    def picture(self, request: PictureRequest) -> Picture:
+        """A picture. Raises RestError."""
+        self._deadline = time.monotonic() + TOTAL_SECONDS
+        overview = self._overview(request.cluster_id)
+        at = self._clock().wall
+        managers = self._optional("/taskmanagers", rest_answers.TASK_MANAGERS)
+        applications = self._applications()
+        found, beyond = _most_important(self._required("/jobs/overview", rest_answers.JOBS).jobs)
+        jobs = {job_id: each.job(self._jobs.get(job_id)) for job_id, each in found.items()}
+        self._jobs = jobs  # what is read of a job is kept even if the next request fails
+        self._tried = {job_id: at for job_id, at in self._tried.items() if job_id in jobs}
+        self._read_checkpoints(request, found)
+        return Picture(
+            at,
+            self.address,
+            tuple(jobs.values()),
+            beyond,
+            managers.described(MOST_TASK_MANAGERS) if managers else None,
+            max(0, len(managers.taskmanagers) - MOST_TASK_MANAGERS) if managers else 0,
+            overview.slots_total if overview else None,
+            overview.slots_available if overview else None,
+            applications,
+            clean(overview.flink_version, MOST_NAME) if overview and overview.flink_version else None,
+        )
+
+    def _overview(self, cluster_id: str) -> rest_answers.Overview | None:
+        """The first answer; over a new connection, after it is known that the server belongs to the cluster."""
+        if self._connection.is_open:
+            try:
+                return self._optional("/overview", rest_answers.OVERVIEW)
+            except TooSlowError:
+                raise
+            except RestError:
+                self._connection.close()  # the server has closed it meanwhile, or another process answers
+        self._identify(cluster_id)
+        return self._optional("/overview", rest_answers.OVERVIEW)
+
+    def _identify(self, cluster_id: str) -> None:
+        """Raises RestError if the server belongs to another cluster: an address may be used again."""
+        options = self._optional("/jobmanager/config", rest_answers.OPTIONS) or []
+        ids = [option.value.strip("/") for option in options if option.key in _CLUSTER_IDS]
+        # The id of a cluster that is found may begin with its namespace.
+        if ids and not any(f"/{cluster_id}".endswith(f"/{name}") for name in ids):
+            raise RestError(f"the REST server belongs to another cluster: {clean(ids[0], MOST_NAME)}")
+        refresh = next((option.value for option in options if option.key == _REFRESH_INTERVAL), "")
+        milliseconds = refresh.removesuffix("ms").strip()
+        # In another unit it is a duration that is not worth parsing: a failover is assessed within minutes.
+        self._refresh = (
+            int(milliseconds) * 1000 if milliseconds.isdecimal() and len(milliseconds) < 10 else _DEFAULT_REFRESH
+        )
+
+    def _applications(self) -> tuple[tuple[str, str], ...] | None:
+        if not self._has_applications:
+            return None
+        status, content = self._get("/applications/overview")
+        self._has_applications = status != _NOT_FOUND
+        if status != _OK:
+            return None
+        return decoded(rest_answers.APPLICATIONS, content, "/applications/overview").described(MOST_APPLICATIONS)
+
+    def _read_checkpoints(self, request: PictureRequest, found: dict[str, JobOverview]) -> None:
+        """Read those of some jobs: of `request.first`, then those that were not asked for the longest time."""
+        running = [job for job in self._jobs.values() if job.state not in ENDED | _STARTING]
+        first = {job_id: number for number, job_id in enumerate(request.first)}
+        running.sort(key=lambda job: (first.get(job.id, len(first)), self._tried.get(job.id, -1)))
+        for job in islice(running, MOST_READ_THOROUGHLY if request.thorough else MOST_READ):
+            if time.monotonic() >= self._deadline:
+                return
+            self._tried[job.id] = self._clock().steady
+            try:
+                read = self._checkpoints(job, settled=found[job.id].unchanged_for > self._refresh + _REFRESH_MARGIN)
+                restarts = self._restarts(job) if request.thorough else job.restarts
+            except TooSlowError:
+                return  # what is left of the time may be needed elsewhere, and the picture is good without
+            except RestError:
+                continue
+            self._jobs[job.id] = replace(job, checkpoints=read or job.checkpoints, restarts=restarts)
+
+    def _checkpoints(self, job: Job, *, settled: bool) -> Checkpoints | None:
+        """None: nothing that is certain. Raises RestError."""
+        path = f"/jobs/{job.id}/checkpoints"
+        at = self._clock().wall
+        status, content = self._get(path)
+        known = job.checkpoints
+        interval = known.interval if known else None
+        if status == _OK:
+            statistics = decoded(rest_answers.CHECKPOINTS, content, path)
+            if interval is None and (known is None or known.enabled):
+                config = self._optional(f"{path}/config", rest_answers.CONFIG)
+                interval = config.microseconds if config else None
+                if config and interval is None:
+                    return Checkpoints(at, enabled=False) if settled and not statistics.counts.total else None
+            read = statistics.checkpoints(job, interval, at)
+            # "Without state" is believed once it can no longer be from a cache.
+            return read if read and (read.restored or settled or known or not read.restored_known) else None
+        is_off = status == _NOT_FOUND and "not enabled" in refusal(status, content)
+        return Checkpoints(at, enabled=False) if is_off and settled else None
+
+    def _restarts(self, job: Job) -> int | None:
+        path = f"/jobs/{job.id}/metrics?get=numRestarts"
+        metrics = self._optional(path, rest_answers.METRICS) or []
+        value = next((metric.value for metric in metrics if metric.id == "numRestarts"), "")
+        return int(value) if value.isdecimal() and len(value) < MOST_NAME else job.restarts
+
+    def _required(self, path: str, decoder: "Decoder[_T]") -> _T:
+        status, content = self._get(path)
+        if status != _OK:
+            raise RestError(refusal(status, content))
+        return decoded(decoder, content, path)
+
+    def _optional(self, path: str, decoder: "Decoder[_T]") -> _T | None:
+        """None: Flink has no such answer, or not now."""
+        status, content = self._get(path)
+        return decoded(decoder, content, path) if status == _OK else None
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        return self._connection.get(path, min(REQUEST_SECONDS, self._deadline - time.monotonic()), MOST_BYTES)
+
+
+def _most_important(jobs: list[JobOverview]) -> tuple[dict[str, JobOverview], int]:
+    """The jobs of a picture by their ids, those that have not ended first, then the latest; and how many more there are."""
+    jobs.sort(key=lambda job: (job.state in ENDED, -job.last_modification if job.state in ENDED else job.start_time))
+    kept = {job.jid: job for job in reversed(jobs[:MOST_JOBS])}
+    return dict(reversed(kept.items())), max(0, len(jobs) - MOST_JOBS)

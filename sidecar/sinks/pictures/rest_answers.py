@@ -1,0 +1,277 @@
+"""The answers of Flink's REST server (1.13 to 2.3) as far as a picture needs them. Unknown fields are skipped, missing ones are errors."""
+
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
+
+from sidecar.core.flink.leadership import host_port
+from sidecar.core.moment import LATEST
+from sidecar.core.pictures import MOST_CHECKPOINTS, Checkpoint, Checkpoints, Job, Restored, TaskManager
+from sidecar.core.sanitize import clean
+from sidecar.rest_client import RestError, reason
+
+MOST_NAME: Final = 100
+"""Characters of a job's name, and of other names."""
+_MOST_PATH: Final = 500
+_OFF: Final = 1 << 62
+"""A checkpoint interval in milliseconds from here on means that checkpointing is off."""
+_MILLISECOND: Final = 1000
+"""Microseconds."""
+
+_Number = Annotated[int, Meta(ge=0, lt=1 << 62)]
+_Millis = Annotated[int, Meta(ge=-1, le=LATEST // _MILLISECOND)]
+_T = TypeVar("_T")
+
+
+class Overview(Struct, rename="kebab"):
+    """`/overview`."""
+
+    slots_total: _Number
+    slots_available: _Number
+    flink_version: str | None = None
+
+
+class _Tasks(Struct):
+    total: _Number
+    running: _Number
+    finished: _Number
+
+
+class JobOverview(Struct, rename="kebab"):
+    """One of `/jobs/overview`."""
+
+    jid: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    name: str
+    state: Annotated[str, Meta(pattern="^[A-Z_]{1,30}$")]
+    start_time: _Millis
+    last_modification: _Millis
+    duration: _Millis
+    tasks: _Tasks
+
+    @property
+    def unchanged_for(self) -> int:
+        """Microseconds since its state, or that of a task, last changed."""
+        return (self.duration - max(self.last_modification - self.start_time, 0)) * _MILLISECOND
+
+    def job(self, before: Job | None) -> Job:
+        """The job, with what is known of the same JobMaster from `before`."""
+        started_at = self.start_time * _MILLISECOND
+        same = before if before and before.started_at == started_at else None
+        return Job(
+            self.jid,
+            same.name if same else clean(self.name, MOST_NAME),
+            self.state,
+            started_at,
+            max(self.start_time, self.last_modification) * _MILLISECOND,
+            self.tasks.running + self.tasks.finished,
+            self.tasks.total,
+            same.checkpoints if same else None,
+            same.restarts if same else None,
+        )
+
+
+class Jobs(Struct):
+    """`/jobs/overview`."""
+
+    jobs: list[JobOverview]
+
+
+class _TaskManager(Struct):
+    id: str
+    path: str = ""
+
+
+class TaskManagers(Struct):
+    """`/taskmanagers`."""
+
+    taskmanagers: list[_TaskManager]
+
+    def described(self, most: int) -> tuple[TaskManager, ...]:
+        """The first ones."""
+        first = self.taskmanagers[:most]
+        return tuple(TaskManager(clean(each.id), clean(host_port(each.path[:1000]))) for each in first)
+
+
+class _Application(Struct):
+    name: str
+    status: str
+
+
+class Applications(Struct):
+    """`/applications/overview` (Flink 2.3)."""
+
+    applications: list[_Application]
+
+    def described(self, most: int) -> tuple[tuple[str, str], ...]:
+        """Names and states of the first ones."""
+        return tuple((clean(each.name, MOST_NAME), clean(each.status, MOST_NAME)) for each in self.applications[:most])
+
+
+class Option(Struct):
+    """One of `/jobmanager/config`."""
+
+    key: str
+    value: str
+
+
+class CheckpointConfig(Struct):
+    """`/jobs/ID/checkpoints/config`."""
+
+    interval: int
+
+    @property
+    def microseconds(self) -> int | None:
+        """The interval; None: checkpointing is off."""
+        return self.interval * _MILLISECOND if 0 < self.interval < _OFF else None
+
+
+class Metric(Struct):
+    """One of `/jobs/ID/metrics`."""
+
+    id: str
+    value: str = ""
+
+
+class _Statistics(Struct):
+    id: _Number
+    status: str
+    is_savepoint: bool
+    trigger_timestamp: _Millis
+    end_to_end_duration: _Millis = 0
+    state_size: int = -1
+    external_path: str | None = None
+
+    def checkpoint(self) -> Checkpoint:
+        at = self.trigger_timestamp * _MILLISECOND
+        size = self.state_size if self.state_size >= 0 else None
+        return Checkpoint(
+            self.id, at, at + self.end_to_end_duration * _MILLISECOND, size, is_savepoint=self.is_savepoint
+        )
+
+
+class _Restored(Struct):
+    id: _Number
+    restore_timestamp: _Millis
+    is_savepoint: bool
+    external_path: str | None = None
+
+    def restored(self) -> Restored:
+        return Restored(self.id, self.restore_timestamp * _MILLISECOND, self.is_savepoint, _path(self.external_path))
+
+
+class _Latest(Struct):
+    completed: _Statistics | None
+    savepoint: _Statistics | None
+    restored: _Restored | None
+
+
+class _Counts(Struct):
+    restored: _Number
+    total: _Number
+    completed: _Number
+
+
+class _Shortest(Struct):
+    min: int
+
+
+class _Summary(Struct):
+    end_to_end_duration: _Shortest
+
+
+class CheckpointStatistics(Struct):
+    """`/jobs/ID/checkpoints`: what the running JobMaster says, which counts from its own start."""
+
+    counts: _Counts
+    latest: _Latest
+    history: list[_Statistics]
+    summary: _Summary | None = None
+
+    def checkpoints(self, job: Job, interval: int | None, read_at: int) -> Checkpoints | None:
+        """What they say of `job`, as it is known. None: they cannot be those of its running JobMaster.
+
+        Flink may answer from a cache: then they are of an earlier JobMaster.
+        """
+        before = job.checkpoints
+        latest = {each.id: each for each in (*self.history, self.latest.savepoint, self.latest.completed) if each}
+        numbers = sorted(number for number, each in latest.items() if each.status == "COMPLETED")
+        times = [each.trigger_timestamp for each in latest.values()]
+        restored = self.latest.restored
+        times += [restored.restore_timestamp] if restored else []
+        if times and min(times) * _MILLISECOND < job.started_at:
+            return None
+        if bool(restored) != bool(self.counts.restored) or bool(numbers) != bool(self.counts.completed):
+            return None
+        if before and before.latest and (not numbers or numbers[-1] < before.latest.id):
+            return None  # ids only grow
+        first_id = before.first_id if before else None
+        if first_id is None and latest and len(self.history) == self.counts.total:  # Flink forgets the oldest
+            first_id = min(latest)
+        shortest = self.summary.end_to_end_duration.min if self.summary and numbers else -1
+        began_from, is_known = self._began(before, first_id)
+        return Checkpoints(
+            read_at,
+            tuple(self._checkpoint(latest[number], numbers[-1]) for number in numbers[-MOST_CHECKPOINTS:]),
+            began_from,
+            first_id,
+            interval,
+            shortest * _MILLISECOND if shortest >= 0 else None,
+            restored_known=is_known,
+        )
+
+    def _began(self, before: Checkpoints | None, first_id: int | None) -> tuple[Restored | None, bool]:
+        """From what the JobMaster restored the job at first, and whether that is known."""
+        if before and before.restored_known:
+            return before.restored, True
+        if (restored := self.latest.restored) is None:
+            return None, True
+        if self.counts.restored > 1 or (first_id is None and self.counts.total):
+            return None, False
+        if first_id is not None and restored.id >= first_id:
+            return None, True  # it restored one of its own after a failure of tasks: it began without state
+        return restored.restored(), True
+
+    def _checkpoint(self, statistics: _Statistics, latest: int) -> Checkpoint:
+        checkpoint = statistics.checkpoint()
+        if statistics.id != latest and not statistics.is_savepoint:
+            return checkpoint
+        return msgspec.structs.replace(checkpoint, path=_path(statistics.external_path))
+
+
+class _Errors(Struct):
+    errors: list[str] = []
+
+
+OVERVIEW: Final = Decoder(Overview)
+JOBS: Final = Decoder(Jobs)
+TASK_MANAGERS: Final = Decoder(TaskManagers)
+APPLICATIONS: Final = Decoder(Applications)
+OPTIONS: Final = Decoder(list[Option])
+CHECKPOINTS: Final = Decoder(CheckpointStatistics)
+CONFIG: Final = Decoder(CheckpointConfig)
+METRICS: Final = Decoder(list[Metric])
+_ERRORS: Final = Decoder(_Errors)
+
+
+def decoded(decoder: "Decoder[_T]", content: bytes, path: str) -> _T:
+    """The answer. Raises RestError."""
+    try:
+        return decoder.decode(content)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RestError(f"not an answer of Flink's to {path}: {clean(error, 100)}") from error
+
+
+def refusal(status: int, content: bytes) -> str:
+    """Why a request was not answered with status 200."""
+    try:
+        errors: object = _ERRORS.decode(content).errors
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        errors = None
+    return f"Flink's REST server answers with status {status}: {reason(errors)}"
+
+
+def _path(path: str | None) -> str | None:
+    """None: none, or too long to be of use."""
+    return clean(path, _MOST_PATH) if path and len(path) <= _MOST_PATH else None

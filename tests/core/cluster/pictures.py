@@ -1,0 +1,55 @@
+"""Pictures of a cluster's REST server, in few words."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.moment import SECOND
+from sidecar.core.observations import PictureTaken
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored, TaskManager
+from sidecar.core.policy.policy import Policy, Source
+from tests.kit.cluster import CLUSTER, JOB
+from tests.kit.core_sidecar import POLICY, Sidecar
+
+ASSESSING: Final[Policy] = replace(POLICY, evidence=frozenset({Source.FLINK_REST}))
+TASK_MANAGERS: Final = (TaskManager("tm-1"), TaskManager("tm-2"))
+_REST: Final = "http://jm:8081"
+
+
+def checkpoint(number: int, at: int, savepoint: bool = False) -> Checkpoint:
+    """Triggered at `at`, and completed a tenth of a second later."""
+    return Checkpoint(number, at, at + SECOND // 10, is_savepoint=savepoint)
+
+
+def job(
+    name: str = "orders",
+    *,
+    job_id: str = JOB,
+    started: int = 1,
+    state: str = "RUNNING",
+    tasks: int = 2,
+    known: Checkpoints | None = None,
+) -> Job:
+    """A job, all of whose tasks run. `known`: its checkpoints; None: they are not read."""
+    return Job(job_id, name, state, started, started, tasks if state == "RUNNING" else 0, 2, known, restarts=0)
+
+
+def shows(sidecar: Sidecar, *jobs: Job, task_managers: tuple[TaskManager, ...] | None = TASK_MANAGERS) -> None:
+    """The leading REST server shows these jobs now."""
+    picture = Picture(sidecar.now, _REST, tuple(jobs), task_managers=task_managers)
+    sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, _REST, picture))
+
+
+def before(sidecar: Sidecar, last: int = 41) -> Job:
+    """A job that has completed checkpoint `last` two seconds ago, and the one before that."""
+    at = sidecar.now
+    done = tuple(checkpoint(last - back, at - (2 + back) * SECOND) for back in (1, 0))
+    return job(known=Checkpoints(at, done, first_id=1, interval=SECOND, shortest=SECOND // 10))
+
+
+def after(sidecar: Sidecar, restored: int | None, first: int | None = None, *, savepoint: bool = False) -> Job:
+    """The job as it runs after a failover, restored from this checkpoint; `first`: of those that it triggers itself."""
+    at = sidecar.now
+    done = () if first is None else (checkpoint(first, at - SECOND // 2),)
+    origin = None if restored is None else Restored(restored, at - SECOND, is_savepoint=savepoint)
+    return job(started=2, known=Checkpoints(at, done, origin, first, interval=SECOND))

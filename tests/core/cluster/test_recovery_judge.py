@@ -1,0 +1,255 @@
+"""What is proven of a recovery: each row of the tables, and what no row may say."""
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sidecar.core.cluster.recovery_judge import Grade, job_ruling, judgement, task_managers
+from sidecar.core.cluster.recovery_state import JobAfter
+from sidecar.core.cluster.recovery_tables import ORIGINS, OUTCOMES, JobCase, Origin, Outcome, Row, decided, last_known
+from sidecar.core.moment import SECOND
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Restored, TaskManager
+
+_DONE: Final = tuple(Checkpoint(number, number * SECOND, number * SECOND + SECOND // 10) for number in (39, 40, 41))
+KNOWN: Final = Checkpoints(42 * SECOND, _DONE, first_id=1, interval=SECOND, shortest=SECOND // 10)
+BEFORE: Final = Job("a" * 32, "orders", "RUNNING", 1, 1, 2, 2, KNOWN)
+ENDED: Final = replace(BEFORE, state="FAILED")
+AFTER: Final = JobAfter(
+    *(BEFORE.id, "RUNNING", 2, (2, 2), 50 * SECOND, 52 * SECOND, 52 * SECOND),
+    restored=Restored(41, 49 * SECOND),
+    first_id=42,
+)
+CASE: Final = JobCase(BEFORE, AFTER, complete=True, dead_at=43 * SECOND, dead_by=43 * SECOND)
+STARTING: Final = replace(AFTER, state="INITIALIZING", tasks=(0, 2), running_at=None, read_at=None, restored=None)
+NO_STATE: Final = replace(AFTER, restored=None)
+GONE: Final = replace(CASE, after=None, lost=True)
+
+OUTCOME_OF: Final = {
+    "another cluster answers": (replace(GONE, foreign=True), None),
+    "it had ended, and still has": (replace(CASE, before=ENDED, after=replace(AFTER, state="FAILED")), Outcome.ENDED),
+    "it had ended, and was started on purpose": (replace(CASE, before=ENDED, intended=True), Outcome.ENDED),
+    "it had ended, and starts": (replace(CASE, before=ENDED, after=STARTING), None),
+    "it had ended, and runs again": (replace(CASE, before=ENDED), Outcome.RESURRECTED),
+    "it had ended, and is not listed any more": (replace(GONE, before=ENDED), Outcome.ENDED),
+    "it had ended, and jobs are not listed yet": (replace(GONE, before=ENDED, complete=False), None),
+    "it has ended": (replace(CASE, after=replace(AFTER, state="FINISHED")), Outcome.ENDED),
+    "it runs": (CASE, Outcome.RUNNING),
+    "it is as it was before": (replace(CASE, after=replace(AFTER, started_at=1)), None),
+    "it does not run": (replace(CASE, after=replace(AFTER, state="RESTARTING")), None),
+    "it was left out on purpose": (replace(GONE, intended=True), None),
+    "main() ran anew": (replace(GONE, anew=True), None),
+    "jobs are not listed yet": (replace(GONE, complete=False), None),
+    "main() runs": (replace(GONE, starting=True), None),
+    "its plan is stored": (replace(GONE, stored=True), None),
+    "its plan may have gone in time": (replace(GONE, lost=False), None),
+    "it is missing": (GONE, Outcome.MISSING),
+}
+ORIGIN_OF: Final = {
+    "it was not restarted": (replace(CASE, same_leader=True, after=replace(NO_STATE, started_at=1)), None),
+    "checkpoints are not read yet": (replace(CASE, after=replace(AFTER, read_at=None)), None),
+    "it takes no checkpoints": (
+        replace(CASE, before=replace(BEFORE, checkpoints=Checkpoints(1, enabled=False)), after=NO_STATE),
+        None,
+    ),
+    "ids go back": (replace(CASE, after=replace(AFTER, first_id=41)), None),
+    "it has no state yet": (replace(CASE, after=replace(NO_STATE, read_at=50 * SECOND)), None),
+    "when it started is not known": (replace(CASE, before=replace(BEFORE, started_at=0), after=NO_STATE), None),
+    "what it had is not known": (replace(CASE, before=replace(BEFORE, checkpoints=None), after=NO_STATE), None),
+    "it had no checkpoint": (
+        replace(CASE, before=replace(BEFORE, checkpoints=Checkpoints(42 * SECOND)), after=NO_STATE),
+        None,
+    ),
+    "it lost its state": (replace(CASE, after=NO_STATE), Origin.NOTHING),
+    "an old savepoint": (replace(CASE, after=replace(AFTER, restored=Restored(7, 1, True))), Origin.SAVEPOINT),
+    "a savepoint": (replace(CASE, after=replace(AFTER, restored=Restored(42, 1, True), first_id=43)), Origin.SAVEPOINT),
+    "an older checkpoint": (replace(CASE, after=replace(AFTER, restored=Restored(40, 1))), Origin.OLDER),
+    "nothing was triggered between": (CASE, Origin.LATEST),
+    "nothing was completed between": (
+        replace(CASE, dead_by=42 * SECOND + SECOND // 10, after=replace(AFTER, first_id=43)),
+        Origin.LATEST,
+    ),
+    "nothing was triggered yet": (replace(CASE, after=replace(AFTER, first_id=None)), None),
+    "something was triggered between": (replace(CASE, after=replace(AFTER, first_id=43)), None),
+}
+
+
+@pytest.mark.parametrize(("table", "examples"), [(OUTCOMES, OUTCOME_OF), (ORIGINS, ORIGIN_OF)])
+def test_each_row_decides_its_example(
+    table: tuple[Row, ...], examples: dict[str, tuple[JobCase, Outcome | Origin | None]]
+) -> None:
+    """No row is forgotten here, and none is hidden by one above it."""
+    assert [row.name for row in table] == [*examples]
+    for name, (case, answer) in examples.items():
+        row, ruling = decided(table, case)
+        assert (row, ruling.answer) == (name, answer)
+        assert ruling.answer or ruling.reason or name in {"it was not restarted", "it takes no checkpoints"}
+
+
+def test_of_an_older_checkpoint_it_is_known_how_much_is_done_again() -> None:
+    """From its trigger to the death; without the time of the death it is not known."""
+    older = replace(CASE, after=replace(AFTER, restored=Restored(39, 1)))
+    assert (job_ruling(older).behind, job_ruling(older).reprocessed) == (2, 4 * SECOND)
+    assert job_ruling(replace(older, dead_at=None)).reprocessed is None
+    assert job_ruling(replace(older, after=replace(AFTER, restored=Restored(7, 1)))).behind is None
+
+
+def test_a_savepoint_is_no_checkpoint_that_a_failover_restores() -> None:
+    """But what was restored had been completed."""
+    assert last_known(Checkpoints(1, (Checkpoint(8, 1, 1), Checkpoint(9, 1, 1, is_savepoint=True)))) == 8
+    assert last_known(Checkpoints(1, restored=Restored(5, 1))) == 5
+    assert last_known(Checkpoints(1, restored=Restored(5, 1, is_savepoint=True))) is None
+    assert last_known(None) is None
+
+
+TM: Final = tuple(TaskManager(f"tm-{number}") for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "led_for", "answer"),
+    [
+        (None, TM, 60, (None, 3, (), Grade.RECOVERED, False)),
+        (TM, TM, 1, (3, 3, (), Grade.RECOVERED, False)),
+        (TM, (TM[0], TM[1], TaskManager("new")), 1, (3, 3, (), Grade.RECOVERED, False)),
+        (TM, TM[:2], 59, (3, 2, ("tm-2",), Grade.UNPROVEN, True)),
+        (TM, TM[:2], 60, (3, 2, ("tm-2",), Grade.DEGRADED, False)),
+        (TM, (), 60, (3, 0, ("tm-0", "tm-1", "tm-2"), Grade.DEGRADED, False)),
+        (TM, None, 60, (3, None, (), Grade.UNPROVEN, True)),
+    ],
+)
+def test_task_managers_that_do_not_register_in_time_are_named(
+    before: tuple[TaskManager, ...] | None,
+    after: tuple[TaskManager, ...] | None,
+    led_for: int,
+    answer: tuple[object, ...],
+) -> None:
+    """One that was restarted has another id."""
+    found = task_managers(before, after, led_for * SECOND)
+    assert (found.before, found.after, found.missing, found.grade, found.open) == answer
+
+
+ALL_THERE: Final = task_managers(TM, TM, SECOND)
+LATER: Final = replace(CASE, after=STARTING)
+VERDICTS: Final = [
+    ([CASE], Grade.RECOVERED),
+    ([], Grade.RECOVERED),
+    ([CASE, GONE, ORIGIN_OF["an older checkpoint"][0]], Grade.LOST),
+    ([CASE, ORIGIN_OF["it lost its state"][0]], Grade.LOST),
+    ([CASE, ORIGIN_OF["an older checkpoint"][0], LATER], Grade.DEGRADED),
+    ([OUTCOME_OF["it had ended, and runs again"][0]], Grade.DEGRADED),
+    ([replace(CASE, after=replace(AFTER, state="FAILED"))], Grade.DEGRADED),
+    ([replace(CASE, after=replace(AFTER, state="FINISHED"))], Grade.RECOVERED),
+    ([CASE, LATER], Grade.UNPROVEN),
+    ([CASE, ORIGIN_OF["something was triggered between"][0]], Grade.UNPROVEN),
+]
+
+
+@pytest.mark.parametrize(("cases", "grade"), VERDICTS)
+def test_the_worst_that_is_proven_is_the_verdict(cases: list[JobCase], grade: Grade) -> None:
+    """Then what is not proven; only if all is proven it is recovered."""
+    found = judgement(cases, 0, ALL_THERE, answered=True, patience_over=False)
+    assert found.grade is grade
+    assert bool(found.reasons) is (grade is not Grade.RECOVERED)
+
+
+def test_what_does_not_run_when_the_patience_is_over_is_degraded() -> None:
+    """Flink says so. What Flink does not list, and what it says of before, stays unproven."""
+    for case, grade in ((LATER, Grade.DEGRADED), (replace(GONE, stored=True), Grade.UNPROVEN)):
+        assert judgement([case], 0, ALL_THERE, answered=True, patience_over=True).grade is grade
+
+
+def test_what_is_not_assessed_is_never_healthy() -> None:
+    """Without an answer, or of more jobs than are compared."""
+    assert judgement([CASE], 0, ALL_THERE, answered=False, patience_over=True).grade is Grade.UNPROVEN
+    assert judgement([CASE], 7, ALL_THERE, answered=True, patience_over=True).grade is Grade.UNPROVEN
+
+
+_IDS: Final = st.integers(0, 6)
+_TIMES: Final = st.one_of(st.none(), st.integers(1, 5).map(lambda second: second * SECOND))
+_STATES: Final = st.sampled_from(["RUNNING", "INITIALIZING", "RESTARTING", "FAILED", "FINISHED", "CANCELED"])
+_KNOWN: Final = st.one_of(
+    st.none(),
+    st.builds(
+        Checkpoints,
+        st.just(SECOND),
+        st.lists(st.builds(Checkpoint, _IDS, st.just(1), st.just(2), is_savepoint=st.booleans()), max_size=3).map(
+            tuple
+        ),
+        st.one_of(st.none(), st.builds(Restored, _IDS, st.just(1), is_savepoint=st.booleans())),
+        st.one_of(st.none(), _IDS),
+        interval=_TIMES,
+        shortest=_TIMES,
+        enabled=st.booleans(),
+    ),
+)
+_AFTER: Final = st.builds(
+    JobAfter,
+    *(
+        st.just("a"),
+        _STATES,
+        st.integers(0, 2),
+        st.sampled_from([(1, 2), (2, 2)]),
+        _TIMES,
+        _TIMES,
+        _TIMES,
+        st.booleans(),
+    ),
+    restored=st.one_of(st.none(), st.builds(Restored, _IDS, st.just(1), is_savepoint=st.booleans())),
+    first_id=st.one_of(st.none(), _IDS),
+)
+_CASES: Final = st.builds(
+    JobCase,
+    st.builds(Job, st.just("a"), st.just("orders"), _STATES, st.integers(0, 2), st.just(1), checkpoints=_KNOWN),
+    st.one_of(st.none(), _AFTER),
+    **{
+        name: st.booleans()
+        for name in ("same_leader", "complete", "stored", "lost", "intended", "starting", "anew", "foreign")
+    },
+    dead_at=_TIMES,
+    dead_by=st.integers(1, 5),
+)
+
+
+@given(_CASES)
+def test_nothing_is_said_that_is_not_proven(case: JobCase) -> None:
+    """Whatever was observed."""
+    found, after = job_ruling(case), case.after
+    if found.outcome is Outcome.RUNNING:
+        assert after
+        assert after.is_running
+    if found.outcome is Outcome.MISSING:
+        assert after is None
+        assert case.complete
+        assert case.lost
+        assert not (case.stored)
+        assert not (case.intended)
+        assert not (case.starting)
+        assert not (case.anew)
+        assert not (case.foreign)
+    if found.outcome is Outcome.RESURRECTED:
+        assert case.before.state in {"FAILED", "FINISHED", "CANCELED"}
+    if found.origin is Origin.NOTHING:
+        assert last_known(case.before.checkpoints) is not None
+        assert after
+        assert after.restored is None
+    if found.origin is Origin.LATEST:
+        assert after
+        assert after.restored
+        assert after.restored.id >= (last_known(case.before.checkpoints) or 0)
+    if found.grade is Grade.RECOVERED:
+        assert found.outcome in {Outcome.RUNNING, Outcome.ENDED}
+        assert not found.reasons
+    else:
+        assert found.reasons
+
+
+@given(st.lists(_CASES, max_size=5), st.booleans(), st.booleans())
+def test_a_verdict_is_no_better_than_its_worst_job(cases: list[JobCase], answered: bool, over: bool) -> None:
+    """And no wording breaks it."""
+    found = judgement(cases, 0, ALL_THERE, answered=answered, patience_over=over)
+    if found.grade is Grade.RECOVERED:
+        assert answered
+        assert all(job.grade is Grade.RECOVERED for job in found.jobs)
+    assert (found.grade is Grade.LOST) == any(job.grade is Grade.LOST for job in found.jobs)
