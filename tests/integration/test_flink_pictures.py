@@ -55,7 +55,9 @@ def test_pictures_of_a_failover_are_true(lab: Lab, take: Callable[[Lab, str], Pi
     before = wait_for("checkpoints", ready)
     assert_is_true(before, leader.rest_address, job)
     assert before.flink_version == lab.flink_version
-    assert before.applications == ((("SingleJobApplication(never-ending)", "RUNNING"),) if lab.flink_version == "2.3.0" else None)
+    assert before.applications == (
+        (("SingleJobApplication(never-ending)", "RUNNING"),) if lab.flink_version == "2.3.0" else None
+    )
     assert [each.id for each in before.task_managers or ()] == ["taskmanager-1"]
     assert (before.slots_total, before.slots_free) == (2, 1)
     known = checkpoints(before)

@@ -1,5 +1,6 @@
-"""What Flink's REST server answers of many jobs, for `flink_rest_server`: the fields that a picture needs, as 2.3.0 and 1.20.5 wrote them."""
+"""What Flink's REST server answers of many jobs, for `flink_rest_server`: what a picture needs, as 2.3.0 and 1.20.5 wrote it."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.kit.flink_rest_server import Answer
@@ -12,11 +13,13 @@ def job_id(number: int) -> str:
     return f"{number:032x}"
 
 
-def listed(number: int = 1, name: str = "orders", state: str = "RUNNING", **changed: Any) -> dict[str, Any]:
-    """A job in `/jobs/overview`, all of whose tasks have run for a minute."""
+def listed(
+    number: int = 1, name: str = "orders", state: str = "RUNNING", changed: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A job in `/jobs/overview`, all of whose tasks have run for a minute; `changed`: fields."""
     tasks = {"total": 2, "running": 2 if state == "RUNNING" else 0, "finished": 0}
     times = {"start-time": STARTED, "end-time": -1, "duration": 60_500, "last-modification": STARTED + 500}
-    return {"jid": job_id(number), "name": name, "state": state, "tasks": tasks, **times, **changed}
+    return {"jid": job_id(number), "name": name, "state": state, "tasks": tasks, **times, **(changed or {})}
 
 
 def completed(number: int, **changed: Any) -> dict[str, Any]:
@@ -24,7 +27,11 @@ def completed(number: int, **changed: Any) -> dict[str, Any]:
     times = {"trigger_timestamp": STARTED + number * 1000, "end_to_end_duration": 94}
     path = f"file:/data/checkpoints/chk-{number}"
     return {
-        **{"id": number, "status": "COMPLETED", "is_savepoint": False, "state_size": 265, "external_path": path},
+        "id": number,
+        "status": "COMPLETED",
+        "is_savepoint": False,
+        "state_size": 265,
+        "external_path": path,
         **times,
         **changed,
     }
@@ -56,11 +63,9 @@ def statistics(*history: dict[str, Any], restored: int | None = None, total: int
 
 
 def pictured(
-    *jobs: dict[str, Any], checkpoints: dict[str, Any] | None = None, **other: list[Answer]
+    *jobs: dict[str, Any], checkpoints: dict[str, Any] | None = None, other: Mapping[str, Answer] | None = None
 ) -> dict[str, list[Answer]]:
-    """The answers of a Flink 2.3.0 that runs these jobs, each with these statistics of its checkpoints. `other`: in place of the answers
-    for `overview`, `config`, `task_managers`, `applications` and `jobs`.
-    """
+    """The answers of a Flink 2.3.0 that runs these jobs, each with these statistics of its checkpoints. `other`: by path, others."""
     jobs = jobs or (listed(),)
     numbers = Answer(checkpoints or statistics(completed(2), completed(1)))
     interval = Answer({"mode": "exactly_once", "interval": 1000})
@@ -77,11 +82,4 @@ def pictured(
         path = f"/jobs/{each['jid']}/checkpoints"
         answers |= {path: [numbers], f"{path}/config": [interval]}
         answers[f"/jobs/{each['jid']}/metrics?get=numRestarts"] = [Answer([{"id": "numRestarts", "value": "3"}])]
-    paths = {
-        "overview": "/overview",
-        "config": "/jobmanager/config",
-        "task_managers": "/taskmanagers",
-        "applications": "/applications/overview",
-        "jobs": "/jobs/overview",
-    }
-    return answers | {paths[name]: given for name, given in other.items()}
+    return answers | {path: [answer] for path, answer in (other or {}).items()}

@@ -1,6 +1,7 @@
 """When a picture is requested of which REST server, and which answers are of use."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -15,7 +16,7 @@ from sidecar.core.pictures import Job, Picture, PictureRequest
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, before, job, shows
 from tests.kit.cluster import CLUSTER, JOB, START, B
-from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
+from tests.kit.core_sidecar import POLICY, fail_over, watching
 
 A_REST, B_REST = "http://jm-a:8081", "http://jm-b:8081"
 INTERVAL = ASSESSING.picture_interval
@@ -87,7 +88,7 @@ def test_the_next_request_waits_for_the_answer() -> None:
 def test_the_interval_doubles_with_each_failure_up_to_five_minutes() -> None:
     """A picture that is taken ends that."""
     moments = asked_at(cluster(), 1300, lambda known: answers(known, problem="connection refused"))
-    assert [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)] == [
+    assert [later - earlier for earlier, later in pairwise(moments)] == [
         *(20, 40, 80, 160),
         *(300, 300, 300),
     ]

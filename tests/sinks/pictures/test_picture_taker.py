@@ -22,6 +22,8 @@ from tests.kit.waiting import PATIENCE_SECONDS
 from tests.sinks.pictures.conftest import Take
 
 MILLISECOND = 1000
+OVERVIEW, JOBS, TASK_MANAGERS = "/overview", "/jobs/overview", "/taskmanagers"
+APPLICATIONS, CONFIG = "/applications/overview", "/jobmanager/config"
 
 
 def picture(answer: PictureTaken) -> Picture:
@@ -62,9 +64,7 @@ def test_a_picture_has_what_flink_says(take: Take) -> None:
     assert job.checkpoints.latest == Checkpoint(
         42, began, began + 94 * MILLISECOND, 265, "file:/data/checkpoints/chk-42"
     )
-    assert job.checkpoints.restored == Restored(
-        40, (STARTED + 100) * MILLISECOND, path="file:/data/checkpoints/chk-40"
-    )
+    assert job.checkpoints.restored == Restored(40, (STARTED + 100) * MILLISECOND, path="file:/data/checkpoints/chk-40")
     assert (job.checkpoints.first_id, job.checkpoints.interval, job.checkpoints.shortest) == (
         41,
         1_000_000,
@@ -85,7 +85,7 @@ def test_one_connection_is_kept_for_all_pictures(take: Take) -> None:
 
 def test_what_does_not_change_is_asked_once_of_a_leader(take: Take) -> None:
     """The interval of checkpoints; and applications, which Flink has since 2.3."""
-    with RestServer(pictured(applications=[Answer({"errors": ["Not found."]}, 404)])) as server:
+    with RestServer(pictured(other={APPLICATIONS: Answer({"errors": ["Not found."]}, 404)})) as server:
         pictures = [picture(take(server.address)) for _ in range(3)]
         assert server.asked.count("/applications/overview") == 1
         assert server.asked.count(f"/jobs/{job_id(1)}/checkpoints/config") == 1
@@ -137,7 +137,8 @@ def test_the_first_checkpoint_of_a_leader_is_remembered(take: Take) -> None:
     [
         statistics(completed(1)),
         statistics(completed(42, trigger_timestamp=STARTED - 1)),
-        statistics(completed(42, status="FAILED"), restored=None) | {"counts": {"restored": 1, "total": 1, "completed": 0}},
+        statistics(completed(42, status="FAILED"), restored=None)
+        | {"counts": {"restored": 1, "total": 1, "completed": 0}},
         {"latest": {"restored": None}},
     ],
     ids=["an id that goes back", "from before its JobMaster", "counts of something else", "incomplete"],
@@ -162,7 +163,7 @@ def test_a_job_that_starts_has_no_checkpoints_yet(take: Take, state: str) -> Non
 
 def test_that_a_job_began_without_state_is_not_believed_at_once(take: Take) -> None:
     """Flink answers from a cache for some seconds: the answer may be older than the job's last change."""
-    fresh = listed(duration=600)
+    fresh = listed(changed={"duration": 600})
     with RestServer(pictured(fresh, checkpoints=statistics())) as server:
         (job,) = picture(take(server.address)).jobs
     assert job.checkpoints is None
@@ -182,14 +183,35 @@ def test_checkpoints_that_cannot_be_read_are_not_known(take: Take, answer: Answe
     assert (job.state, job.checkpoints) == ("RUNNING", None)
 
 
-def test_checkpointing_that_is_off_is_known(take: Take) -> None:
-    """Flink says so in its refusal."""
+OFF = Answer({"mode": "at_least_once", "interval": (1 << 63) - 1})
+"""A streaming job's configuration without checkpoints, as Flink 1.20.5 and 2.3.0 say it."""
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "org.apache.flink.runtime.rest.handler.RestHandlerException: Checkpointing has not been enabled.\n\tat org.apache",
+        f"Checkpointing was not enabled for job {job_id(1)}.",
+    ],
+)
+def test_a_batch_job_takes_no_checkpoints(take: Take, refusal: str) -> None:
+    """Flink refuses, in words that differ; and it stays so from picture to picture."""
     answers = pictured()
-    answers[f"/jobs/{job_id(1)}/checkpoints"] = [Answer({"errors": ["Checkpointing has not been enabled."]}, 404)]
+    answers[f"/jobs/{job_id(1)}/checkpoints"] = [Answer({"errors": [refusal]}, 404)]
     with RestServer(answers) as server:
-        (job,) = picture(take(server.address)).jobs
-    assert job.checkpoints
-    assert not job.checkpoints.enabled
+        known = [picture(take(server.address)).jobs[0].checkpoints for _ in range(3)]
+    assert [read and read.enabled for read in known] == [False] * 3
+
+
+@pytest.mark.parametrize("restored", [None, 7])
+def test_a_streaming_job_without_checkpoints_stays_one(take: Take, restored: int | None) -> None:
+    """Flink answers with empty statistics. The configuration is asked once, and a savepoint that it began from is known."""
+    answers = pictured(checkpoints=statistics(restored=restored))
+    answers[f"/jobs/{job_id(1)}/checkpoints/config"] = [OFF]
+    with RestServer(answers) as server:
+        known = [picture(take(server.address)).jobs[0].checkpoints for _ in range(3)]
+        assert server.asked.count(f"/jobs/{job_id(1)}/checkpoints/config") == 1
+    assert [read and (read.enabled, read.restored and read.restored.id) for read in known] == [(False, restored)] * 3
 
 
 def test_many_jobs_are_bounded(take: Take) -> None:
@@ -203,7 +225,7 @@ def test_many_jobs_are_bounded(take: Take) -> None:
 
 def test_many_task_managers_are_bounded(take: Take) -> None:
     many = [{"id": f"tm-{number}", "path": ""} for number in range(MOST_TASK_MANAGERS + 1)]
-    with RestServer(pictured(task_managers=[Answer({"taskmanagers": many})])) as server:
+    with RestServer(pictured(other={TASK_MANAGERS: Answer({"taskmanagers": many})})) as server:
         taken = picture(take(server.address))
     assert (len(taken.task_managers or ()), taken.task_managers_beyond) == (MOST_TASK_MANAGERS, 1)
 
@@ -215,9 +237,11 @@ def test_names_and_paths_are_bounded_and_cleaned(take: Take) -> None:
     answers = pictured(
         listed(name=evil),
         checkpoints=statistics(completed(1, **path)),
-        task_managers=[Answer({"taskmanagers": [{"id": evil, "path": evil}]})],
-        applications=[Answer({"applications": [{"name": evil, "status": evil}]})],
-        overview=[Answer({"slots-total": 1, "slots-available": 0, "flink-version": evil})],
+        other={
+            TASK_MANAGERS: Answer({"taskmanagers": [{"id": evil, "path": evil}]}),
+            APPLICATIONS: Answer({"applications": [{"name": evil, "status": evil}]}),
+            OVERVIEW: Answer({"slots-total": 1, "slots-available": 0, "flink-version": evil}),
+        },
     )
     with RestServer(answers) as server:
         taken = picture(take(server.address))
@@ -251,9 +275,9 @@ def huge(stopping: threading.Event) -> Iterable[bytes]:
         (Answer(b"<html>login</html>"), "not an answer of Flink's to /jobs/overview"),
         (Answer({"jobs": "none"}), "not an answer of Flink's to /jobs/overview"),
         (Answer({}), "not an answer of Flink's to /jobs/overview"),
-        (Answer({"jobs": [listed(jid="../../etc/passwd")]}), "not an answer of Flink's to /jobs/overview"),
+        (Answer({"jobs": [listed(changed={"jid": "../../etc/passwd"})]}), "not an answer of Flink's to /jobs/overview"),
         (Answer({"jobs": [listed(state="RUN\x1b[2J")]}), "not an answer of Flink's to /jobs/overview"),
-        (Answer({"jobs": [listed(**{"start-time": 1 << 62})]}), "not an answer of Flink's to /jobs/overview"),
+        (Answer({"jobs": [listed(changed={"start-time": 1 << 62})]}), "not an answer of Flink's to /jobs/overview"),
         (Answer(raw=silence), "has not answered in time"),
         (Answer(raw=drip), "has not answered in time"),
         (Answer(raw=huge), f"more than {MOST_BYTES >> 20} MiB"),
@@ -264,7 +288,7 @@ def huge(stopping: threading.Event) -> Iterable[bytes]:
 )
 def test_no_picture_but_a_problem(take: Take, jobs: Answer, expected: str) -> None:
     """One printable line, whatever the server does; and the next picture is taken."""
-    answers = pictured(jobs=[jobs, Answer({"jobs": [listed()]})])
+    answers = {**pictured(), JOBS: [jobs, Answer({"jobs": [listed()]})]}
     with RestServer(answers) as server:
         line = problem(take(server.address))
         assert picture(take(server.address)).jobs
@@ -275,17 +299,17 @@ def test_no_picture_but_a_problem(take: Take, jobs: Answer, expected: str) -> No
 
 def test_an_empty_cluster_is_a_picture(take: Take) -> None:
     """A session cluster without a job."""
-    with RestServer(pictured(jobs=[Answer({"jobs": []})])) as server:
+    with RestServer(pictured(other={JOBS: Answer({"jobs": []})})) as server:
         assert picture(take(server.address)).jobs == ()
 
 
-@pytest.mark.parametrize("where", ["overview", "task_managers", "applications"])
+@pytest.mark.parametrize("where", [OVERVIEW, TASK_MANAGERS, APPLICATIONS])
 def test_without_an_answer_for_the_rest_there_is_a_picture_of_the_jobs(take: Take, where: str) -> None:
     """While Flink elects a leader some of its handlers answer before others: not known is not none."""
-    with RestServer(pictured(**{where: [ELECTING]})) as server:
+    with RestServer(pictured(other={where: ELECTING})) as server:
         taken = picture(take(server.address))
     assert len(taken.jobs) == 1
-    unknown = {"overview": taken.slots_total, "task_managers": taken.task_managers, "applications": taken.applications}
+    unknown = {OVERVIEW: taken.slots_total, TASK_MANAGERS: taken.task_managers, APPLICATIONS: taken.applications}
     assert [name for name, value in unknown.items() if value is None] == [where]
 
 
@@ -315,12 +339,12 @@ def test_nobody_listens(take: Take) -> None:
 @pytest.mark.parametrize("key", ["high-availability.cluster-id", "kubernetes.cluster-id"])
 def test_another_cluster_at_the_same_address_is_a_problem(take: Take, key: str) -> None:
     """Its jobs are not read; names of the id are compared without slashes."""
-    with RestServer(pictured(config=[Answer([{"key": key, "value": "/other\x1b[2J"}])])) as server:
+    with RestServer(pictured(other={CONFIG: Answer([{"key": key, "value": "/other\x1b[2J"}])})) as server:
         line = problem(take(server.address))
         assert "/jobs/overview" not in server.asked
     assert line.startswith("the REST server belongs to another cluster: other")
     assert line.isprintable()
-    with RestServer(pictured(config=[Answer([{"key": key, "value": f"/{CLUSTER}/"}])])) as server:
+    with RestServer(pictured(other={CONFIG: Answer([{"key": key, "value": f"/{CLUSTER}/"}])})) as server:
         picture(take(server.address))
 
 
@@ -336,7 +360,9 @@ def test_nothing_is_kept_of_a_job_that_another_leader_runs(take: Take) -> None:
 def test_nothing_is_kept_of_a_job_that_began_anew(take: Take) -> None:
     """Under the same address: a JobManager that won leadership again."""
     answers = pictured(checkpoints=statistics(completed(41), restored=40))
-    answers["/jobs/overview"].append(Answer({"jobs": [listed(state="INITIALIZING", **{"start-time": STARTED + 90_000})]}))
+    answers["/jobs/overview"].append(
+        Answer({"jobs": [listed(state="INITIALIZING", changed={"start-time": STARTED + 90_000})]})
+    )
     with RestServer(answers) as server:
         take(server.address)
         (job,) = picture(take(server.address)).jobs
@@ -372,7 +398,7 @@ def test_it_stops_while_a_server_is_silent(
 ) -> None:
     """What waits is not answered; stopping twice, or before the start, does no harm."""
     running, answers = taker(None)
-    with RestServer(pictured(overview=[Answer(raw=silence)])) as server:
+    with RestServer(pictured(other={OVERVIEW: Answer(raw=silence)})) as server:
         for _ in range(3):
             running.take(PictureRequest(CLUSTER, server.address, thorough=True))
         running.stop()
