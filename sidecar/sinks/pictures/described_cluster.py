@@ -20,7 +20,7 @@ from sidecar.core.pictures import (
     PictureRequest,
 )
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import RestConnection, RestError, TooSlowError
+from sidecar.rest_client import RestConnection, RestError, TooSlowError, is_off
 from sidecar.sinks.pictures import rest_answers
 from sidecar.sinks.pictures.rest_answers import MOST_NAME, JobOverview, decoded, refusal
 
@@ -154,19 +154,20 @@ class DescribedCluster:
         at = self._clock().wall
         status, content = self._get(path)
         known = job.checkpoints
-        interval = known.interval if known else None
+        interval, off = (known.interval, not known.enabled) if known else (None, False)
         if status == _OK:
             statistics = decoded(rest_answers.CHECKPOINTS, content, path)
-            if interval is None and (known is None or known.enabled):
+            if interval is None and not off:
                 config = self._optional(f"{path}/config", rest_answers.CONFIG)
                 interval = config.microseconds if config else None
-                if config and interval is None:
-                    return Checkpoints(at, enabled=False) if settled and not statistics.counts.total else None
+                off = config is not None and interval is None
             read = statistics.checkpoints(job, interval, at)
             # "Without state" is believed once it can no longer be from a cache.
-            return read if read and (read.restored or settled or known or not read.restored_known) else None
-        is_off = status == _NOT_FOUND and "not enabled" in refusal(status, content)
-        return Checkpoints(at, enabled=False) if is_off and settled else None
+            if read and (read.restored or settled or known or not read.restored_known):
+                return replace(read, enabled=not off)
+            return None
+        off = status == _NOT_FOUND and is_off(refusal(status, content))
+        return Checkpoints(at, enabled=False) if off and settled else None
 
     def _restarts(self, job: Job) -> int | None:
         path = f"/jobs/{job.id}/metrics?get=numRestarts"
