@@ -122,7 +122,7 @@ class PictureTaker:
     def _answer(self, request: PictureRequest, late: float, others: int) -> tuple[Picture | None, str | None]:
         """A picture, or why there is none."""
         if others >= CAPACITY or late > MOST_SECONDS_LATE:
-            return None, f"not asked: {others} other clusters wait"
+            return None, "not asked: too many other clusters wait"
         try:
             described = self._taken(request)
             began = time.monotonic()

@@ -5,6 +5,8 @@ from itertools import pairwise
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster import picture_requests, recovery
@@ -17,6 +19,7 @@ from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, before, job, shows
 from tests.kit.cluster import CLUSTER, JOB, START, B
 from tests.kit.core_sidecar import POLICY, fail_over, watching
+from tests.kit.groups import examples
 
 A_REST, B_REST = "http://jm-a:8081", "http://jm-b:8081"
 INTERVAL = ASSESSING.picture_interval
@@ -156,14 +159,19 @@ def test_the_answer_of_a_leader_that_is_gone_is_of_no_use() -> None:
     assert not after.picture_request.waiting
 
 
-def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
-    """Not requested, of another address, or the second one."""
+def test_an_answer_that_nobody_waits_for_counts_if_it_is_the_leader_s() -> None:
+    """Not requested, or the second one: nothing is remembered of it. Not that of another address, nor of another cluster."""
     unasked = cluster()
-    assert answer(unasked, job()) == (unasked, None)
+    after, useful = answer(unasked, job())
+    assert after is unasked
+    assert useful
+    assert useful.picture
+    assert answer(unasked, job(), address=B_REST) == (unasked, None)
+    foreign = answer(unasked, job(job_id="b" * 32))[1]
+    assert foreign
+    assert foreign.picture is None
     asked, _ = asks(unasked, 0)
     assert answer(asked, job(), address=B_REST) == (asked, None)
-    once = answers(asked, job())
-    assert answer(once, job()) == (once, None)
 
 
 @pytest.mark.parametrize(
@@ -218,3 +226,49 @@ def test_a_leader_with_the_same_address_is_another_leader() -> None:
     _, request = asks(after, 1)
     assert request
     assert request.address == A_REST
+
+
+def test_a_problem_is_shown_once_it_has_lasted_longer_than_an_election() -> None:
+    """Until the next picture comes, also while a request waits."""
+    known, shown = cluster(), []
+    for second in (0, 20, 60, 140):
+        known, request = asks(known, second)
+        assert request
+        known = answers(known, problem="connection refused")
+        shown.append(picture_requests.failing(known, at(second)))
+    assert shown == [None, None, "connection refused", "connection refused"]
+    known, _ = asks(known, 300)
+    assert picture_requests.failing(known, at(300)) == "connection refused"
+    assert picture_requests.failing(answers(known, job()), at(300)) is None
+
+
+EVENTS = st.sampled_from(["picture", "problem", "foreign", "elsewhere", "no answer", "vacant", "led", "blind"])
+
+
+@given(st.lists(st.tuples(EVENTS, st.integers(1, 400)), max_size=12))
+@settings(deadline=None, max_examples=examples(60))
+def test_whatever_happens_a_led_cluster_is_asked_again(events: list[tuple[str, int]]) -> None:
+    """Within what a lost answer and the longest pause take; and never again while an answer may still come."""
+    flink, sidecar = watching(policy=POLICY)
+    scenes = {"led": sidecar.state.clusters[CLUSTER]}
+    flink.vacate()
+    scenes["vacant"] = sidecar.sees_changes().state.clusters[CLUSTER]
+    scenes["blind"] = sidecar.is_cut_off().state.clusters[CLUSTER]
+    known, now, waiting_since = scenes["led"], 0, None
+    for event, seconds in [*events, ("led", 602)]:
+        if event in scenes:
+            known = replace(scenes[event], picture_request=known.picture_request)
+        elif event != "no answer":
+            told = job(job_id="b" * 32) if event == "foreign" else job()
+            problem = "connection refused" if event == "problem" else None
+            known = answers(known, told, problem=problem, address=B_REST if event == "elsewhere" else A_REST)
+        if known.picture_request is None or not known.picture_request.waiting:
+            waiting_since = None
+        requests = 0
+        for _ in range(seconds):
+            now += 1
+            known, request = asks(known, now)
+            if request:
+                assert waiting_since is None or now - waiting_since >= 300
+                waiting_since, requests = now, requests + 1
+    assert requests

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -68,7 +69,8 @@ def taken(described: DescribedCluster) -> tuple[Picture | None, str]:
 
 
 def assert_is_plausible(picture: Picture) -> None:
-    """What the core takes for granted."""
+    """What the core takes for granted, and the journal."""
+    msgspec.json.encode(picture)
     for job in picture.jobs:
         assert job.name.isprintable()
         if job.checkpoints:
