@@ -32,6 +32,8 @@ JITTER_SECONDS: Final = 0.5
 THREADS_OF_A_LANE: Final = 2
 MOST_SECONDS_LATE: Final = 120.0
 """A request that has waited longer is not sent: the owner repeats it, less often."""
+REST: Final = 9
+"""After a picture a thread rests so many times the CPU time that it took: of thousands of clusters pictures are rare, and cost little."""
 _STOP_SECONDS: Final = 1.0
 
 _log = logging.getLogger("sidecar.pictures")
@@ -58,8 +60,8 @@ class PictureTaker:
         self._observer: Callable[[PictureTaken], None] | None = None
         self._changed = threading.Condition()
         """Held while one of the following is read or changed."""
-        self._waiting: dict[Lane, list[tuple[float, int, PictureRequest]]] = {lane: [] for lane in Lane}
-        """Heaps: when each is due (monotonic), and its number."""
+        self._waiting: dict[Lane, list[tuple[bool, float, int, PictureRequest]]] = {lane: [] for lane in Lane}
+        """Heaps: thorough ones first, which are due at once; when each is due (monotonic), and its number."""
         self._asked = 0
         self._stopping = False
         self._described: OrderedDict[str, DescribedCluster] = OrderedDict()
@@ -94,15 +96,19 @@ class PictureTaker:
             described = self._described.get(request.cluster_id)
             is_slow = described is not None and described.is_slow and described.address == request.address
             lane = Lane.SLOW if is_slow else Lane.PROMPT
-            heapq.heappush(self._waiting[lane], (time.monotonic() + delay, self._asked, request))
+            heapq.heappush(self._waiting[lane], (not request.thorough, time.monotonic() + delay, self._asked, request))
             self._changed.notify_all()
 
     def _work(self, lane: Lane) -> None:
         while following := self._next(lane):
             due, request = following
+            began = time.thread_time()
             picture, problem = self._answer(request, time.monotonic() - due, len(self._waiting[lane]))
             if self._observer:
                 self._observer(PictureTaken(self._clock(), request.cluster_id, request.address, picture, problem))
+            if not request.thorough:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, REST * (time.thread_time() - began))
         with self._changed:
             for described in self._described.values():
                 described.close()
@@ -112,9 +118,9 @@ class PictureTaker:
         with self._changed:
             waiting = self._waiting[lane]
             while not self._stopping:
-                wait = waiting[0][0] - time.monotonic() if waiting else None
+                wait = waiting[0][1] - time.monotonic() if waiting else None
                 if wait is not None and wait <= 0:
-                    due, _, request = heapq.heappop(waiting)
+                    _, due, _, request = heapq.heappop(waiting)
                     return due, request
                 self._changed.wait(wait)
         return None

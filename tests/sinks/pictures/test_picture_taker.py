@@ -1,5 +1,6 @@
 """A picture of what Flink's REST server says; of what it should not say, a problem."""
 
+import ssl
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterable
@@ -15,8 +16,9 @@ from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_JOBS, MOST_TASK_MANAGERS, Checkpoint, Picture, PictureRequest, Restored
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.described_cluster import MOST_BYTES, MOST_READ, MOST_READ_THOROUGHLY
-from sidecar.sinks.pictures.picture_taker import CAPACITY, PictureTaker
+from sidecar.sinks.pictures.picture_taker import CAPACITY, THREADS_OF_A_LANE, PictureTaker
 from sidecar.sinks.pictures.rest_answers import MOST_NAME
+from tests.kit.certificates import Authority
 from tests.kit.cluster import CLUSTER
 from tests.kit.flink_rest_server import ELECTING, INITIALIZING, Answer, RestServer, drip, silence
 from tests.kit.pictured_flink import STARTED, completed, job_id, listed, pictured, statistics
@@ -371,6 +373,24 @@ def test_nothing_is_kept_of_a_job_that_began_anew(take: Take) -> None:
     assert job.checkpoints is None
 
 
+def test_with_tls_the_server_is_authenticated(
+    taker: Callable[[TlsSettings | None], tuple[PictureTaker, SimpleQueue[PictureTaken]]], tmp_path: Path
+) -> None:
+    """By the CAs of the configuration; one that they did not sign gets no request."""
+    authority = Authority(tmp_path / "authority")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("server", "IP:127.0.0.1"))
+    with RestServer(pictured(), context) as server:
+        request = PictureRequest(CLUSTER, server.address, thorough=True)
+        running, answers = taker(None)
+        running.take(request)
+        assert "CERTIFICATE_VERIFY_FAILED" in problem(answers.get(timeout=PATIENCE_SECONDS))
+        assert server.asked == []
+        running, answers = taker(TlsSettings(ca_file=authority.ca))
+        running.take(request)
+        assert picture(answers.get(timeout=PATIENCE_SECONDS)).jobs
+
+
 def test_tls_files_that_cannot_be_used_are_named(
     taker: Callable[[TlsSettings | None], tuple[PictureTaker, SimpleQueue[PictureTaken]]],
 ) -> None:
@@ -394,6 +414,18 @@ def test_every_request_is_answered_once() -> None:
     # Two threads take them: at most one more request than the limit is taken at that moment.
     assert problems.count("not asked: too many other clusters wait") in {4, 5}
     assert problems.count("not the address of a REST server: nowhere") >= CAPACITY
+
+
+def test_clusters_whose_failover_is_assessed_come_first() -> None:
+    """However many others wait."""
+    answers = SimpleQueue[PictureTaken]()
+    running = PictureTaker(Clock())
+    for number in range(100):
+        running.take(PictureRequest(f"cluster-{number}", "nowhere"))
+    running.take(PictureRequest(CLUSTER, "nowhere", thorough=True))
+    running.start(answers.put)
+    assert CLUSTER in {answers.get(timeout=PATIENCE_SECONDS).cluster_id for _ in range(THREADS_OF_A_LANE)}
+    running.stop()
 
 
 def test_servers_that_hang_delay_only_each_other(
