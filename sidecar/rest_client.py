@@ -29,6 +29,7 @@ _METADATA: Final = tuple(
 """Metadata servers of clouds, which hand out credentials, outside of the link-local networks."""
 _CLASS: Final = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
 _NO_REASON: Final = ("Internal server error.", "<Exception on server side:")
+_OFF: Final = re.compile(r"Checkpointing (?:is|was|has) not (?:been )?enabled")
 _NAT64: Final = ip_network("64:ff9b::/96")
 
 
@@ -156,6 +157,11 @@ def reason(errors: object) -> str:
     lines = [line for text in errors for line in str(text)[:10_000].splitlines()] if isinstance(errors, list) else []
     first = next((line for line in map(str.strip, lines) if line and line not in _NO_REASON), "no reason given")
     return clean(_CLASS.sub("", first, count=1), 200)
+
+
+def is_off(why: str) -> bool:
+    """Whether Flink refuses to speak of a job's checkpoints because it takes none: with other words in each of its handlers."""
+    return _OFF.search(why) is not None
 
 
 def _left(deadline: float) -> float:

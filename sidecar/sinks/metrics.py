@@ -69,6 +69,7 @@ class SnapshotCollector(Collector):
         yield InfoMetricFamily("flink_ha_sidecar", "This sidecar.", value={"version": __version__})
         yield from _leadership(snapshot)
         yield from _views(snapshot, self._store_of)
+        yield from _pictures(snapshot)
         yield from _tally(snapshot)
         yield from _last_episodes(snapshot)
         yield from _silences(snapshot)
@@ -150,6 +151,17 @@ def _views(snapshot: Snapshot, store_of: Callable[[str], str]) -> Iterator[Metri
     left = (([name], headroom) for name, c in clusters if (headroom := zxid_headroom(c)) is not None)
     text = "Transactions until ZooKeeper has to elect a leader of its own, to begin a new epoch."
     yield _gauge("flink_ha_zookeeper_zxid_headroom", text, ["cluster_id"], left)
+
+
+def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
+    """None without `flink_rest` among the evidence: then no picture is asked for."""
+    ages = (
+        ([name], max(0, snapshot.at.steady - last.good_at) / SECOND)
+        for name, cluster in snapshot.state.clusters.items()
+        if (last := cluster.picture_request)
+    )
+    text = "Time since Flink's REST server last described the cluster, or was first asked to."
+    yield _gauge("flink_ha_picture_age_seconds", text, ["cluster_id"], ages)
 
 
 def _tally(snapshot: Snapshot) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.cluster import picture_requests
 from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment, Timestamp, timestamp
@@ -52,6 +53,8 @@ class ClusterStatus(Struct, frozen=True):
     """The URL of Flink's UI at the leader."""
     alone: bool
     """Whether there was a standby, and is none any more."""
+    picture_problem: str | None
+    """Why Flink's REST server does not describe the cluster: the next failover cannot be assessed."""
 
 
 def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[ClusterStatus]:
@@ -77,6 +80,7 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
         sorted(map(str, cluster.contested)),
         next((web_ui(leader.leader_address) for leader in found if leader.component == Component.REST_SERVER), None),
         cluster.standby.alone_since is not None,
+        picture_requests.failing(cluster, at),
     )
 
 

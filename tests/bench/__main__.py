@@ -14,6 +14,7 @@ BENCHES = {
     "Kubernetes": "kubernetes",
     "Many clusters": "clusters",
     "Evidence": "evidence",
+    "Pictures": "pictures",
     "Documents of strangers": "hostile",
     "Audit": "audit",
     "Rounds of an ingest": "ingest_rounds",

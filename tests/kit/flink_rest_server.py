@@ -24,7 +24,8 @@ class Answer(NamedTuple):
         if self.raw:
             return self.raw(stopping)
         body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-        return [f"HTTP/1.1 {self.status} X\r\nContent-Length: {len(body)}\r\n{self.headers}\r\n".encode(), body]
+        # In one piece: between two the kernel waits for the client's acknowledgement.
+        return [f"HTTP/1.1 {self.status} X\r\nContent-Length: {len(body)}\r\n{self.headers}\r\n".encode() + body]
 
 
 def silence(stopping: threading.Event) -> Iterable[bytes]:
@@ -41,7 +42,10 @@ def drip(stopping: threading.Event) -> Iterable[bytes]:
 
 
 class RestServer:
-    """Answers each GET of a path with the next of its answers, the last one again and again; without any, as Flink does: status 404."""
+    """Answers each GET of a path with the next of its answers, the last one again and again; without any, as Flink does: status 404.
+
+    A connection is kept until the client closes it, or until raw bytes were sent over it.
+    """
 
     def __init__(self, answers: dict[str, list[Answer]], tls: ssl.SSLContext | None = None) -> None:
         self._answers = {path: list(given) for path, given in answers.items()}
@@ -50,6 +54,7 @@ class RestServer:
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._serve, daemon=True)]
         self._lock = threading.Lock()
+        self._connections: list[socket.socket] = []
         self.address = f"http{'s' if tls else ''}://127.0.0.1:{self._socket.getsockname()[1]}"
         self.asked: list[str] = []
 
@@ -62,13 +67,26 @@ class RestServer:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        self.hang_up()
         for thread in self._threads:
             thread.join(_SECONDS)
+
+    @property
+    def connected(self) -> int:
+        """How many connections there have been."""
+        return len(self._connections)
+
+    def hang_up(self) -> None:
+        """Close all connections, as a server does with those that are idle."""
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _serve(self) -> None:
         with suppress(OSError):
             while True:
                 connection, _ = self._socket.accept()
+                self._connections.append(connection)
                 thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -78,18 +96,26 @@ class RestServer:
         with plain, suppress(OSError):
             connection = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
             with connection:
-                request = b""
-                while b"\r\n\r\n" not in request and (part := connection.recv(4096)):
-                    request += part
-                if request:
-                    for part in self._next(request.split()[1].decode()).parts(self._stopping):
+                while request := _request(connection):
+                    answer = self._next(request.split()[1].decode())
+                    for part in answer.parts(self._stopping):
                         connection.sendall(part)
+                    if answer.raw:
+                        return
 
     def _next(self, path: str) -> Answer:
         with self._lock:
             self.asked.append(path)
             answers = self._answers.get(path) or [Answer({"errors": ["Not found."]}, 404)]
             return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+def _request(connection: socket.socket) -> bytes:
+    """The next request; empty: the client has closed the connection."""
+    request = b""
+    while b"\r\n\r\n" not in request and (part := connection.recv(4096)):
+        request += part
+    return request
 
 
 JOB: Final = "c6d2260270140fecffd94e5d8dc8d655"

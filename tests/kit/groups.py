@@ -141,6 +141,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "e2e/test_flink_listener",
         "e2e/test_kubernetes_failover.py::test_a_config_map_for_each_component",
         "e2e/test_kubernetes_failover.py::test_each_way_in_which_a_leader_goes[1",
+        "integration/test_flink_pictures.py::test_pictures_of_a_failover_are_true[1",
         "integration/test_kubernetes_replay",
         "integration/test_zookeeper_replay",
         "lab/test_flink",

@@ -76,6 +76,14 @@ def test_everything_that_can_be_said(write: Write, tmp_path: Path, authority: Au
     assert load(config, {"zookeeper": "zk"}).policy().evidence == BOTH
 
 
+def test_how_often_flink_is_asked_reaches_the_policy(write: Write) -> None:
+    """And how long a recovery is assessed; by default every ten seconds, for ten minutes."""
+    for text, expected in (("interval: 5s, patience: 2m", (5, 120)), ("", (10, 600))):
+        config = write(f"evidence: {{capture: [flink_rest], flink_rest: {{{text}}}}}\n")
+        policy = load(config, {"zookeeper": "zk"}).policy()
+        assert (policy.picture_interval, policy.recovery_patience) == tuple(each * SECOND for each in expected)
+
+
 def test_a_folder_may_have_the_observer_s_name(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that several share a volume."""
     monkeypatch.setenv("POD_NAME", "jm-0")
@@ -97,6 +105,10 @@ def test_empty_tls_is_tls_with_the_cas_of_this_system(write: Write) -> None:
         ),
         ("capture: processes", "evidence.capture: must be a list"),
         ("capture: [processes, flink_rest, processes]", "evidence.capture: names a source twice"),
+        ("flink_rest: {interval: 1s}", 'evidence.flink_rest.interval: "1s" is too short: give at least 2s'),
+        ("flink_rest: {interval: 11m}", 'evidence.flink_rest.interval: "11m" is too long: give at most 10m'),
+        ("flink_rest: {patience: 59s}", 'evidence.flink_rest.patience: "59s" is too short: give at least 1m'),
+        ("flink_rest: {patience: 2h}", 'evidence.flink_rest.patience: "2h" is too long: give at most 1h'),
         ("dir: ''", "evidence.dir: is empty: give a path"),
         ("log: /opt/flink/log", "evidence.log: is read when a JobManager ends, which takes capture: [processes]"),
         ("keep: 59m", 'evidence.keep: "59m" is too short: give at least 1h'),

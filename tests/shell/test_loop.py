@@ -12,7 +12,8 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
-from sidecar.core.policy.policy import Policy
+from sidecar.core.pictures import PictureRequest
+from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.policy.routing import Route
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
@@ -40,6 +41,7 @@ class House:
         self.died = threading.Event()
         self.clock = Clock(state.alive)
         self.captures: list[Capture] = []
+        self.pictures: list[PictureRequest] = []
         self.loop = Loop(
             policy,
             self.journal,
@@ -50,7 +52,7 @@ class House:
             publish=lambda _: None,
             name_pod=lambda *_: None,
             read_silences=lambda *_: None,
-            take_picture=lambda *_: None,
+            take_picture=self.pictures.append,
             sealed=lambda: 0,
             died=self.died.set,
         )
@@ -193,3 +195,16 @@ def test_what_is_remembered_is_not_in_sight_before_anything_was_seen(tmp_path: P
     remembered = second.loop.snapshot.state.clusters
     assert [(bool(cluster.components), cluster.in_sight) for cluster in remembered.values()] == [(True, False)]
     second.close()
+
+
+def test_a_picture_that_is_due_is_asked_for_once(tmp_path: Path) -> None:
+    """Of the leading REST server; the next one waits for the answer."""
+    asking = House(tmp_path, replace(QUICK, evidence=frozenset({Source.FLINK_REST})))
+    asking.loop.start()
+    asking.bring(first_sight())
+    wait_until(lambda: asking.pictures)
+    last = asking.loop.snapshot.at
+    wait_until(lambda: asking.loop.snapshot.at > last)
+    asking.close()
+    [request] = asking.pictures
+    assert request.cluster_id in QUICK.stores

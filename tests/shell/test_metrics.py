@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar import __version__
+from sidecar.core.cluster.state import PictureRequested
 from sidecar.core.effects import Append, Effect
+from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.core.flink.znode_paths import LATCH
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -132,6 +134,17 @@ def test_the_headroom_of_zookeepers_numbers_is_told_once_known() -> None:
     assert name not in scraped(*play(first_sight()), second=13)
     told = StoreObserved(at(12), CLUSTER, (7 << 32) + 0xFFFF0000)
     assert scraped(*play([*first_sight(), told]), second=13)[name] == 0xFFFF
+
+
+@pytest.mark.covers("metric:flink_ha_picture_age_seconds")
+def test_the_age_of_the_last_picture_counts_from_the_first_request_on() -> None:
+    """Until one comes; without requests there is no series."""
+    name = key("flink_ha_picture_age_seconds", cluster_id=CLUSTER)
+    state, effects = play(first_sight())
+    assert name not in scraped(state, effects, second=13)
+    asked = PictureRequested(LeaderInformation("http://jm-1:8081", UUID(int=1)), at(12).steady, at(3).steady)
+    clusters = {CLUSTER: replace(state.clusters[CLUSTER], picture_request=asked)}
+    assert scraped(replace(state, clusters=clusters), effects, second=13)[name] == 10
 
 
 @pytest.mark.covers("metric:flink_ha_split_leaderships")

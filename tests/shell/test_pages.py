@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sidecar import history
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Destination
+from sidecar.core.policy.policy import Destination, Source
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
 from tests.kit.cluster import CLUSTER, A, B
@@ -85,6 +85,23 @@ def test_blindness_is_not_the_absence_of_a_leader(site: Site) -> None:
     assert "dispatcher unknown : the store cannot be read last known: jm-a:6123 (old)" in page
     assert "Cannot see default : cannot see it for 10 s" in page
     assert not re.search("(?<!, )no leader", page.replace("no leader cannot be seen", ""))
+
+
+def test_a_rest_server_that_describes_nothing_is_shown(site: Site) -> None:
+    """With its reason, once that has lasted longer than an election: not assessed is never healthy."""
+    _, sidecar = watching(policy=replace(telling(), evidence=frozenset({Source.FLINK_REST})))
+    line = "Flink's REST server does not describe the cluster : \N{REPLACEMENT CHARACTER}[2J refused ."
+    for is_late in (False, True):
+        cluster = sidecar.state.clusters[CLUSTER]
+        assert cluster.picture_request
+        asked = replace(cluster.picture_request, problem="\x1b[2J refused")
+        show(site, sidecar)
+        site.snapshot = replace(
+            site.snapshot,
+            state=replace(sidecar.state, clusters={CLUSTER: replace(cluster, picture_request=asked)}),
+        )
+        assert (line in read(site)) is is_late
+        sidecar.waits(90)
 
 
 def test_failovers_of_late(site: Site, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ LONGEST: Final = 300 * SECOND
 """The interval doubles with each failure, up to this one."""
 LIMIT: Final = 300 * SECOND
 """A request older than this is not answered any more."""
+SHOWN_AFTER: Final = 60 * SECOND
 _MOST_DOUBLED: Final = 10
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 
@@ -41,26 +42,36 @@ def due(
         failures = last.failures + last.waiting
     else:
         return cluster, None
-    asked = replace(cluster, picture_request=PictureRequested(leader, now.steady, failures=failures))
+    good_at, problem = (last.good_at, last.problem) if last else (now.steady, None)
+    requested = PictureRequested(leader, now.steady, good_at, failures=failures, problem=problem)
+    asked = replace(cluster, picture_request=requested)
     return asked, PictureRequest(cluster_id, leader.address, first or (), thorough=first is not None)
 
 
 def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
     """The cluster, and the answer as far as it is of use: None if another leads by now than when it was asked."""
     last, leader = cluster.picture_request, _leader(cluster)
-    if last is None or not last.waiting:  # nobody asked: it counts if it is an answer of the leader
-        return cluster, taken if leader and leader.address == taken.address else None
-    if last.leader.address != taken.address:
-        return cluster, None
     if taken.picture and _is_of_another(cluster, taken.picture):
         taken = replace(
             taken,
             picture=None,
             problem="the REST server describes another cluster: all of its jobs are unknown in the store",
         )
-    failures = 0 if taken.picture else last.failures + 1
-    after = replace(cluster, picture_request=replace(last, waiting=False, failures=failures))
-    return after, taken if leader == last.leader else None
+    if last is None or not last.waiting:  # nobody asked: it counts if it is an answer of the leader
+        return cluster, taken if leader and leader.address == taken.address else None
+    if last.leader.address != taken.address:
+        return cluster, None
+    if taken.picture:
+        settled = replace(last, waiting=False, failures=0, good_at=taken.at.steady, problem=None)
+    else:
+        settled = replace(last, waiting=False, failures=last.failures + 1, problem=taken.problem)
+    return replace(cluster, picture_request=settled), taken if leader == last.leader else None
+
+
+def failing(cluster: ClusterState, now: Moment) -> str | None:
+    """Why no picture has come for a minute. None: one has, or none was asked for. An election takes less."""
+    last = cluster.picture_request
+    return last.problem if last and now.steady - last.good_at >= SHOWN_AFTER else None
 
 
 def _leader(cluster: ClusterState) -> LeaderInformation | None:

@@ -170,10 +170,14 @@ class PictureRequested(Struct, frozen=True):
     """The leading REST server that was asked."""
     at: int
     """When (steady)."""
+    good_at: int
+    """When a picture last came, whoever led (steady); before the first one: when it was first asked for."""
     waiting: bool = True
     """It is not answered yet."""
     failures: int = 0
     """How many requests to this leader failed in a row."""
+    problem: str | None = None
+    """Why the last one that was answered did not come."""
 
 
 class ClusterState(Struct, frozen=True):

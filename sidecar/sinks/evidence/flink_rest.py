@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import reason
+from sidecar.rest_client import is_off, reason
 from sidecar.sinks.evidence.evidence_files import (
     ABSENT,
     CAPTURED,
@@ -108,7 +108,7 @@ class _Jobs:
         off = CAPTURED, "started without state: checkpointing is off", dict[str, object]()
         if status == 404:  # Flink keeps no checkpoints of the job, or does not know it
             why = reason(answer.get("errors"))
-            return off if "not enabled" in why else (ABSENT, f"Flink does not know this job: {why}", {})
+            return off if is_off(why) else (ABSENT, f"Flink does not know this job: {why}", {})
         if restored := _latest_restored(answer):
             return CAPTURED, *_described(restored)
         if state in _STARTING:

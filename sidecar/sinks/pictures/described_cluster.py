@@ -20,7 +20,7 @@ from sidecar.core.pictures import (
     PictureRequest,
 )
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import RestConnection, RestError, TooSlowError
+from sidecar.rest_client import RestConnection, RestError, TooSlowError, is_off
 from sidecar.sinks.pictures import rest_answers
 from sidecar.sinks.pictures.rest_answers import MOST_NAME, JobOverview, decoded, refusal
 
@@ -35,6 +35,7 @@ MOST_READ_THOROUGHLY: Final = 100
 """The same for a thorough one."""
 _STARTING: Final = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
 """Job states in which nothing is restored yet."""
+_MOST_DIGITS: Final = 10
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _CLUSTER_IDS: Final = ("high-availability.cluster-id", "kubernetes.cluster-id")
@@ -50,6 +51,8 @@ class DescribedCluster:
 
     def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
         self.address = address
+        self.is_slow = False
+        """Whether the last picture took long."""
         self._connection = connection
         self._clock = clock
         self._deadline = 0.0
@@ -113,7 +116,9 @@ class DescribedCluster:
         milliseconds = refresh.removesuffix("ms").strip()
         # In another unit it is a duration that is not worth parsing: a failover is assessed within minutes.
         self._refresh = (
-            int(milliseconds) * 1000 if milliseconds.isdecimal() and len(milliseconds) < 10 else _DEFAULT_REFRESH
+            int(milliseconds) * 1000
+            if milliseconds.isdecimal() and len(milliseconds) < _MOST_DIGITS
+            else _DEFAULT_REFRESH
         )
 
     def _applications(self) -> tuple[tuple[str, str], ...] | None:
@@ -149,25 +154,26 @@ class DescribedCluster:
         at = self._clock().wall
         status, content = self._get(path)
         known = job.checkpoints
-        interval = known.interval if known else None
+        interval, off = (known.interval, not known.enabled) if known else (None, False)
         if status == _OK:
             statistics = decoded(rest_answers.CHECKPOINTS, content, path)
-            if interval is None and (known is None or known.enabled):
+            if interval is None and not off:
                 config = self._optional(f"{path}/config", rest_answers.CONFIG)
                 interval = config.microseconds if config else None
-                if config and interval is None:
-                    return Checkpoints(at, enabled=False) if settled and not statistics.counts.total else None
+                off = config is not None and interval is None
             read = statistics.checkpoints(job, interval, at)
             # "Without state" is believed once it can no longer be from a cache.
-            return read if read and (read.restored or settled or known or not read.restored_known) else None
-        is_off = status == _NOT_FOUND and "not enabled" in refusal(status, content)
-        return Checkpoints(at, enabled=False) if is_off and settled else None
+            if read and (read.restored or settled or known or not read.restored_known):
+                return replace(read, enabled=not off)
+            return None
+        off = status == _NOT_FOUND and is_off(refusal(status, content))
+        return Checkpoints(at, enabled=False) if off and settled else None
 
     def _restarts(self, job: Job) -> int | None:
         path = f"/jobs/{job.id}/metrics?get=numRestarts"
         metrics = self._optional(path, rest_answers.METRICS) or []
         value = next((metric.value for metric in metrics if metric.id == "numRestarts"), "")
-        return int(value) if value.isdecimal() and len(value) < MOST_NAME else job.restarts
+        return int(value) if value.isdecimal() and len(value) < _MOST_DIGITS else job.restarts
 
     def _required(self, path: str, decoder: "Decoder[_T]") -> _T:
         status, content = self._get(path)

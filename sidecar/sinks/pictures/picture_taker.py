@@ -8,6 +8,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from itertools import islice
 from typing import Final
 
 from sidecar.clock import Clock
@@ -15,7 +18,7 @@ from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import Picture, PictureRequest
 from sidecar.rest_client import RestConnection, RestError
 from sidecar.settings.model import TlsSettings
-from sidecar.sinks.pictures.described_cluster import DescribedCluster
+from sidecar.sinks.pictures.described_cluster import REQUEST_SECONDS, DescribedCluster
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 10_000
@@ -26,13 +29,29 @@ MOST_DESCRIBED: Final = 5_000
 """Clusters of which the previous picture is remembered."""
 JITTER_SECONDS: Final = 0.5
 """Several sidecars, and the clusters of one, do not ask at the same moment."""
+THREADS_OF_A_LANE: Final = 2
+MOST_SECONDS_LATE: Final = 120.0
+"""A request that has waited longer is not sent: the owner repeats it, less often."""
+REST: Final = 9
+"""After a picture a thread rests so many times the CPU time that it took: of thousands of clusters pictures are rare, and cost little."""
 _STOP_SECONDS: Final = 1.0
 
 _log = logging.getLogger("sidecar.pictures")
 
 
+class Lane(StrEnum):
+    """Who waits behind whom."""
+
+    PROMPT = "prompt"
+    SLOW = "slow"
+    """Clusters whose server took as long as a request may take when it was last asked."""
+
+
 class PictureTaker:
-    """Answers every request with one `PictureTaken`, one after the other in one thread; those that wait at the end are not answered."""
+    """Answers every request with one `PictureTaken`; those that wait at the end are not answered.
+
+    In two lanes: a server that took its time when it was last asked delays only others that did.
+    """
 
     def __init__(self, clock: Clock, tls: TlsSettings | None = None) -> None:
         """`tls` is for Flink's REST servers."""
@@ -40,59 +59,84 @@ class PictureTaker:
         self._tls = tls or TlsSettings()
         self._observer: Callable[[PictureTaken], None] | None = None
         self._changed = threading.Condition()
-        self._waiting: list[tuple[float, int, PictureRequest]] = []
-        """A heap: when each is due (monotonic), and its number."""
+        """Held while one of the following is read or changed."""
+        self._waiting: dict[Lane, list[tuple[bool, float, int, PictureRequest]]] = {lane: [] for lane in Lane}
+        """Heaps: thorough ones first, which are due at once; when each is due (monotonic), and its number."""
         self._asked = 0
         self._stopping = False
         self._described: OrderedDict[str, DescribedCluster] = OrderedDict()
-        """By cluster, the latest last."""
-        self._thread = ServiceThread(self._work, "pictures")
+        """By cluster, the latest last. Not while a thread asks it."""
+        self._threads = [
+            ServiceThread(partial(self._work, lane), f"pictures ({lane})")
+            for lane in Lane
+            for _ in range(THREADS_OF_A_LANE)
+        ]
 
     def start(self, observer: Callable[[PictureTaken], None]) -> None:
-        """Start the thread. `observer` is called from it, and may block."""
+        """Start the threads. `observer` is called from them, and may block."""
         self._observer = observer
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """End soon. May be called twice, or before `start`."""
         with self._changed:
             self._stopping = True
-            self._changed.notify()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_SECONDS)
+            self._changed.notify_all()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def take(self, request: PictureRequest) -> None:
         """Take a picture soon; never blocks. Beyond CAPACITY the answer is that it was not taken."""
         delay = 0.0 if request.thorough else random.uniform(0.0, JITTER_SECONDS)  # noqa: S311  jitter
         with self._changed:
             self._asked += 1
-            heapq.heappush(self._waiting, (time.monotonic() + delay, self._asked, request))
-            self._changed.notify()
+            described = self._described.get(request.cluster_id)
+            is_slow = described is not None and described.is_slow and described.address == request.address
+            lane = Lane.SLOW if is_slow else Lane.PROMPT
+            heapq.heappush(self._waiting[lane], (not request.thorough, time.monotonic() + delay, self._asked, request))
+            self._changed.notify_all()
 
-    def _work(self) -> None:
-        while request := self._next():
-            picture, problem = self._answer(request)
+    def _work(self, lane: Lane) -> None:
+        while following := self._next(lane):
+            due, request = following
+            began = time.thread_time()
+            picture, problem = self._answer(request, time.monotonic() - due, len(self._waiting[lane]))
             if self._observer:
                 self._observer(PictureTaken(self._clock(), request.cluster_id, request.address, picture, problem))
-        for described in self._described.values():
-            described.close()
+            if not request.thorough:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, REST * (time.thread_time() - began))
+        with self._changed:
+            for described in self._described.values():
+                described.close()
 
-    def _next(self) -> PictureRequest | None:
+    def _next(self, lane: Lane) -> tuple[float, PictureRequest] | None:
         """The first request that is due, as soon as there is one; None: the sidecar ends."""
         with self._changed:
+            waiting = self._waiting[lane]
             while not self._stopping:
-                wait = self._waiting[0][0] - time.monotonic() if self._waiting else None
+                wait = waiting[0][1] - time.monotonic() if waiting else None
                 if wait is not None and wait <= 0:
-                    return heapq.heappop(self._waiting)[2]
+                    _, due, _, request = heapq.heappop(waiting)
+                    return due, request
                 self._changed.wait(wait)
         return None
 
-    def _answer(self, request: PictureRequest) -> tuple[Picture | None, str | None]:
+    def _answer(self, request: PictureRequest, late: float, others: int) -> tuple[Picture | None, str | None]:
         """A picture, or why there is none."""
-        if len(self._waiting) >= CAPACITY:
-            return None, f"not asked: {CAPACITY} other clusters wait"
+        if others >= CAPACITY or late > MOST_SECONDS_LATE:
+            return None, "not asked: too many other clusters wait"
         try:
-            return self._cluster(request).picture(request), None
+            described = self._taken(request)
+            began = time.monotonic()
+            try:
+                return described.picture(request), None
+            finally:
+                described.is_slow = time.monotonic() - began >= REQUEST_SECONDS
+                self._put_back(request.cluster_id, described)
         except RestError as error:
             return None, str(error)
         except Exception as error:  # noqa: BLE001  every request gets an answer
@@ -105,19 +149,25 @@ class PictureTaker:
             )
             return None, f"unexpected {type(error).__name__}"
 
-    def _cluster(self, request: PictureRequest) -> DescribedCluster:
-        """Raises RestError."""
-        described = self._described.pop(request.cluster_id, None)
+    def _taken(self, request: PictureRequest) -> DescribedCluster:
+        """What is known of the cluster, for one thread alone. Raises RestError."""
+        with self._changed:
+            described = self._described.pop(request.cluster_id, None)
         if described is None or described.address != request.address:
             if described:
                 described.close()
             described = DescribedCluster(request.address, RestConnection(request.address, self._context), self._clock)
-        self._described[request.cluster_id] = described
-        if len(self._described) > MOST_OPEN:
-            [*self._described.values()][-MOST_OPEN - 1].close()
-        if len(self._described) > MOST_DESCRIBED:
-            self._described.popitem(last=False)
         return described
+
+    def _put_back(self, cluster_id: str, described: DescribedCluster) -> None:
+        with self._changed:
+            self._described[cluster_id] = described
+            self._described.move_to_end(cluster_id)
+            if len(self._described) > MOST_OPEN:
+                nth = next(islice(reversed(self._described.values()), MOST_OPEN, None))
+                nth.close()
+            if len(self._described) > MOST_DESCRIBED:
+                self._described.popitem(last=False)
 
     def _context(self) -> ssl.SSLContext:
         try:

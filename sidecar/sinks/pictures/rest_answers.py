@@ -15,12 +15,15 @@ from sidecar.rest_client import RestError, reason
 MOST_NAME: Final = 100
 """Characters of a job's name, and of other names."""
 _MOST_PATH: Final = 500
-_OFF: Final = 1 << 62
-"""A checkpoint interval in milliseconds from here on means that checkpointing is off."""
 _MILLISECOND: Final = 1000
 """Microseconds."""
+_OFF: Final = LATEST // _MILLISECOND
+"""A checkpoint interval in milliseconds from here on means that checkpointing is off: Flink writes `Long.MAX_VALUE`."""
 
-_Number = Annotated[int, Meta(ge=0, lt=1 << 62)]
+_MOST_NUMBER: Final = 1 << 62
+"""What is larger cannot be kept in the journal or the handover."""
+_Number = Annotated[int, Meta(ge=0, lt=_MOST_NUMBER)]
+_Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 _Millis = Annotated[int, Meta(ge=-1, le=LATEST // _MILLISECOND)]
 _T = TypeVar("_T")
 
@@ -34,9 +37,9 @@ class Overview(Struct, rename="kebab"):
 
 
 class _Tasks(Struct):
-    total: _Number
-    running: _Number
-    finished: _Number
+    total: _Count
+    running: _Count
+    finished: _Count
 
 
 class JobOverview(Struct, rename="kebab"):
@@ -57,14 +60,14 @@ class JobOverview(Struct, rename="kebab"):
 
     def job(self, before: Job | None) -> Job:
         """The job, with what is known of the same JobMaster from `before`."""
-        started_at = self.start_time * _MILLISECOND
+        started_at = max(self.start_time, 0) * _MILLISECOND
         same = before if before and before.started_at == started_at else None
         return Job(
             self.jid,
             same.name if same else clean(self.name, MOST_NAME),
             self.state,
             started_at,
-            max(self.start_time, self.last_modification) * _MILLISECOND,
+            max(started_at, self.last_modification * _MILLISECOND),
             self.tasks.running + self.tasks.finished,
             self.tasks.total,
             same.checkpoints if same else None,
@@ -138,22 +141,21 @@ class _Statistics(Struct):
     id: _Number
     status: str
     is_savepoint: bool
-    trigger_timestamp: _Millis
+    trigger_timestamp: Annotated[int, Meta(ge=0, le=LATEST // _MILLISECOND)]
     end_to_end_duration: _Millis = 0
     state_size: int = -1
     external_path: str | None = None
 
     def checkpoint(self) -> Checkpoint:
         at = self.trigger_timestamp * _MILLISECOND
-        size = self.state_size if self.state_size >= 0 else None
-        return Checkpoint(
-            self.id, at, at + self.end_to_end_duration * _MILLISECOND, size, is_savepoint=self.is_savepoint
-        )
+        ended_at = min(at + max(self.end_to_end_duration, 0) * _MILLISECOND, LATEST)
+        size = self.state_size if 0 <= self.state_size < _MOST_NUMBER else None
+        return Checkpoint(self.id, at, ended_at, size, is_savepoint=self.is_savepoint)
 
 
 class _Restored(Struct):
     id: _Number
-    restore_timestamp: _Millis
+    restore_timestamp: Annotated[int, Meta(ge=0, le=LATEST // _MILLISECOND)]
     is_savepoint: bool
     external_path: str | None = None
 
@@ -217,7 +219,7 @@ class CheckpointStatistics(Struct):
             began_from,
             first_id,
             interval,
-            shortest * _MILLISECOND if shortest >= 0 else None,
+            shortest * _MILLISECOND if 0 <= shortest <= LATEST // _MILLISECOND else None,
             restored_known=is_known,
         )
 

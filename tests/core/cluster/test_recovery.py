@@ -150,7 +150,7 @@ def test_a_slow_main_is_not_yet() -> None:
 def test_a_job_with_another_id_is_known_by_its_name(name: str, outcome: str) -> None:
     """Where `main()` ran anew. One that was renamed is not missing."""
     flink, sidecar = failed_over()
-    flink.forget()
+    flink.submit(OTHER).forget()
     sidecar.sees_changes()
     sidecar.policy = replace(sidecar.policy, recovery_patience=60 * SECOND)
     for _ in range(70):

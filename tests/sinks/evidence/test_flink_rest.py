@@ -100,6 +100,10 @@ def test_a_savepoint_is_named_as_such(evidence_folder: EvidenceFolder) -> None:
             {"checkpoints": [Answer({"errors": [f"Checkpointing was not enabled for job {JOB}."]}, 404)]},
             "started without state: checkpointing is off",
         ),
+        (
+            {"checkpoints": [Answer({"errors": ["Checkpointing has not been enabled."]}, 404)]},
+            "started without state: checkpointing is off",
+        ),
     ],
 )
 def test_a_job_that_lost_its_state_is_reported(
