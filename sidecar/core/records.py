@@ -351,7 +351,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     dispatcher_led_at: Timestamp | None = None
     """When the dispatcher had. Null: not known."""
     running_at: Timestamp | None = None
-    """When all tasks of the job (or of all jobs) were seen running. Null: not while it was assessed."""
+    """When all tasks of the job (or of all jobs) ran at the latest. Null: not while it was assessed."""
     checkpointed_at: Timestamp | None = None
     """When the job (or the last one of all) completed its first checkpoint after that. Null: not while it was assessed."""
     running_after_seconds: float | None = None

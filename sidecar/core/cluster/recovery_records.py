@@ -46,7 +46,7 @@ def recovery_rows(
 
 
 def _of_cluster(found: Judgement, stages: _Stages, began: int, written: Envelope) -> Recovery:
-    running = [job.case.after.running_at for job in found.running if job.case.after]
+    running = [job.case.after.ran_at for job in found.running if job.case.after]
     running_at = max((at for at in running if at), default=None) if len(running) == len(found.expected) else None
     checkpointed = [
         job.case.after.checkpointed_at for job in found.running if job.case.after and job.case.after.enabled
@@ -74,7 +74,7 @@ def _of_cluster(found: Judgement, stages: _Stages, began: int, written: Envelope
 def _of_job(job: JobRuling, stages: _Stages, began: int, written: Envelope) -> Recovery:
     before, after = job.case.before, job.case.after
     ran = after is not None and job.outcome in {Outcome.RUNNING, Outcome.RESURRECTED} and before.state not in ENDED
-    running_at = after.running_at if after and ran else None
+    running_at = after.ran_at if after and ran else None
     restored = after.restored if after and ran and not job.case.continued else None
     return Recovery(
         id=record_id("recovery", written["cluster_id"], written["observer"], stages["episode_id"], before.id),

@@ -50,6 +50,11 @@ class JobAfter(Struct, frozen=True):
         running, total = self.tasks
         return self.running_at is not None and self.state == "RUNNING" and running >= total > 0
 
+    @property
+    def ran_at(self) -> int | None:
+        """When all of its tasks ran at the latest: only then is a checkpoint completed."""
+        return min(self.running_at, self.checkpointed_at or self.running_at) if self.running_at else None
+
 
 class Assessment(Struct, frozen=True):
     """The recovery from a failover, while it is assessed. The picture of before is `ClusterState.picture`, which stays until the end."""
