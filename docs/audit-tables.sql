@@ -251,6 +251,7 @@ CREATE EXTERNAL TABLE flink_ha.deaths (
   `exit_code` bigint,
   `limit_bytes` bigint,
   `ended_at` timestamp,
+  `seen_at` timestamp,
   `address` string,
   `pod` string,
   `fault` string

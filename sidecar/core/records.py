@@ -206,7 +206,8 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     jobs_ended: int
     """Affected jobs that ended without another leader."""
     jobs_lost: int | None = None
-    """So many of these were lost with the leaders' ConfigMap, which was deleted: Flink does not know them any more. Null: not known."""
+    """So many of these were lost: the leaders' ConfigMap was deleted, or their plans vanished while nobody led. Flink does not know them
+    any more. Null: not known."""
     jobs_missing: int
     """Affected jobs that had no leader when the episode was closed."""
     jobs_total: int

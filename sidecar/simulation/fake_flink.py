@@ -6,7 +6,7 @@ from uuid import UUID
 from zlib import crc32
 
 from sidecar.core.flink import znode_paths
-from sidecar.core.flink.connection_info import encode_connection_info
+from sidecar.core.flink.connection_info import decode_connection_info, encode_connection_info
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation, ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
@@ -78,8 +78,9 @@ class SimulatedFlink:
     def pictured(self, at: Moment) -> Iterator[PictureTaken]:
         """What the leading REST server answers, if a test says anything of it."""
         node = self._nodes.get(_path(ComponentId(Component.REST_SERVER)))
-        if node and not self._blind:
-            yield from self._rest.pictured(at)
+        leader = decode_connection_info(node[0]) if node and not self._blind else None
+        if isinstance(leader, LeaderInformation):
+            yield from self._rest.pictured(leader.address, at)
 
     def _change(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation]:
         if event.submitted:

@@ -37,11 +37,11 @@ class SimulatedRest:
         self._acts |= event.jobs
         self._speaks = self._speaks or bool(event.jobs)
 
-    def pictured(self, at: Moment) -> Iterator[PictureTaken]:
-        """The picture of now."""
+    def pictured(self, address: str, at: Moment) -> Iterator[PictureTaken]:
+        """The picture of now, as the leader at `address` describes it."""
         if self._speaks:
             jobs = tuple(self._job(name, act, at) for name, act in self._acts.items() if act is not JobAct.MISSING)
-            yield PictureTaken(at, self._cluster_id, "", Picture(at.wall, "", jobs))
+            yield PictureTaken(at, self._cluster_id, address, Picture(at.wall, address, jobs))
 
     def _job(self, name: str, act: JobAct, at: Moment) -> Job:
         state, term = _STATES.get(act, "RUNNING"), self._terms.get(name, 1)

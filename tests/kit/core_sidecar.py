@@ -12,7 +12,7 @@ from sidecar.core.alerting.silence_document import Written
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.effects import Append, Gather, NamePod, Publish, ReadSilences, Send
+from sidecar.core.effects import Append, Gather, NamePod, Publish, ReadSilences, Send, TakePicture
 from sidecar.core.evidence import Capture
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import ComponentId
@@ -29,6 +29,7 @@ from sidecar.core.observations import (
     NodeObserved,
     NodeRefused,
     Observation,
+    PictureTaken,
     SilencesRead,
     SnapshotCompleted,
     Started,
@@ -244,6 +245,9 @@ class Sidecar:
                     self.wanted.append(host)
                 case ReadSilences(document):
                     self._read_silences(document)
+                case TakePicture(request):  # a test shows pictures when it wants to
+                    problem = PictureTaken(self.moment, request.cluster_id, request.address, None, "not shown")
+                    self._step(problem)
 
     def _read_silences(self, document: str) -> None:
         if self.store_hangs:

@@ -47,8 +47,10 @@ def due(
 
 def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
     """The cluster, and the answer as far as it is of use: None if another leads by now than when it was asked."""
-    last = cluster.picture_request
-    if last is None or not last.waiting or last.leader.address != taken.address:
+    last, leader = cluster.picture_request, _leader(cluster)
+    if last is None or not last.waiting:  # nobody asked: it counts if it is an answer of the leader
+        return cluster, taken if leader and leader.address == taken.address else None
+    if last.leader.address != taken.address:
         return cluster, None
     if taken.picture and _is_of_another(cluster, taken.picture):
         taken = replace(
@@ -58,7 +60,7 @@ def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, 
         )
     failures = 0 if taken.picture else last.failures + 1
     after = replace(cluster, picture_request=replace(last, waiting=False, failures=failures))
-    return after, taken if _leader(cluster) == last.leader else None
+    return after, taken if leader == last.leader else None
 
 
 def _leader(cluster: ClusterState) -> LeaderInformation | None:

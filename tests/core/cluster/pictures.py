@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored, TaskManager
@@ -13,7 +14,6 @@ from tests.kit.core_sidecar import POLICY, Sidecar
 
 ASSESSING: Final[Policy] = replace(POLICY, evidence=frozenset({Source.FLINK_REST}))
 TASK_MANAGERS: Final = (TaskManager("tm-1"), TaskManager("tm-2"))
-_REST: Final = "http://jm:8081"
 
 
 def checkpoint(number: int, at: int, savepoint: bool = False) -> Checkpoint:
@@ -36,8 +36,14 @@ def job(
 
 def shows(sidecar: Sidecar, *jobs: Job, task_managers: tuple[TaskManager, ...] | None = TASK_MANAGERS) -> None:
     """The leading REST server shows these jobs now."""
-    picture = Picture(sidecar.now, _REST, tuple(jobs), task_managers=task_managers)
-    sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, _REST, picture))
+    picture = Picture(sidecar.now, rest_address(sidecar), tuple(jobs), task_managers=task_managers)
+    sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, picture.leader, picture))
+
+
+def rest_address(sidecar: Sidecar) -> str:
+    """Of the leading REST server."""
+    leader = sidecar.state.clusters[CLUSTER].components[ComponentId(Component.REST_SERVER)].leadership
+    return leader.leader.address if isinstance(leader, Held) else ""
 
 
 def before(sidecar: Sidecar, last: int = 41) -> Job:

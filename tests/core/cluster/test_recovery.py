@@ -13,7 +13,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, PictureTaken
 from sidecar.core.pictures import Checkpoints, Job, Picture, TaskManager
 from sidecar.core.records import Recovery
-from tests.core.cluster.pictures import ASSESSING, TASK_MANAGERS, after, before, job, shows
+from tests.core.cluster.pictures import ASSESSING, TASK_MANAGERS, after, before, job, rest_address, shows
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar, leased, watching
 from tests.kit.fake_flink import Flink
@@ -136,8 +136,10 @@ def test_a_slow_main_is_not_yet() -> None:
     flink.forget()
     sidecar.sees_changes()
     for _ in range(620):
-        picture = Picture(sidecar.now, "", (), task_managers=TASK_MANAGERS, applications=(("orders", "RUNNING"),))
-        sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, "", picture))
+        picture = Picture(
+            sidecar.now, rest_address(sidecar), (), task_managers=TASK_MANAGERS, applications=(("orders", "RUNNING"),)
+        )
+        sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, picture.leader, picture))
         sidecar.waits(1, tick=0.5)
     of_cluster, of_job = rows(sidecar)
     assert (of_cluster.verdict, of_job.outcome) == ("unproven", "unproven")
