@@ -50,7 +50,7 @@ class Checkpoints(Struct, frozen=True):
     restored: Restored | None = None
     """As the JobMaster began, whatever it restored after failures of tasks since. None: without state, if `restored_known`."""
     first_id: int | None = None
-    """The lowest id that this JobMaster is known to have triggered, completed or not. None: none yet, or no longer known."""
+    """The lowest id that this JobMaster triggered, completed or not. None: none yet, or no longer known."""
     interval: int | None = None
     """Microseconds. None: not known, or checkpointing is off."""
     shortest: int | None = None

@@ -206,13 +206,14 @@ class CheckpointStatistics(Struct):
             return None
         if before and before.latest and (not numbers or numbers[-1] < before.latest.id):
             return None  # ids only grow
-        # Flink forgets the oldest. It counts triggers that failed before they had an id, so `total` does not tell.
-        is_whole = len(numbers) == self.counts.completed
+        completed = numbers if len(numbers) == self.counts.completed else None  # Flink forgets the oldest
         first_id = before.first_id if before else None
-        if first_id is None and latest and is_whole:
-            first_id = min(latest)
+        began_from, is_known = self._began(before, completed)
+        if first_id is None and latest:
+            # Triggers that failed before they had an id are among the total.
+            follows = completed is not None and began_from is not None and min(latest) == began_from.id + 1
+            first_id = min(latest) if follows or len(self.history) == self.counts.total else None
         shortest = self.summary.end_to_end_duration.min if self.summary and numbers else -1
-        began_from, is_known = self._began(before, numbers if is_whole else None)
         return Checkpoints(
             read_at,
             tuple(self._checkpoint(latest[number], numbers[-1]) for number in numbers[-MOST_CHECKPOINTS:]),
