@@ -332,7 +332,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     checkpoint_id: int | None = None
     """The checkpoint or savepoint it was restored from. Null: none, or not known."""
     checkpoints_behind: int | None = None
-    """By how many that is older than the last completed one that was known. Null: not known."""
+    """By how many completed ones that is older than the last. Null: not known."""
     reprocessed_seconds: float | None = None
     """Seconds of work before the failure that are done again: from the trigger of that checkpoint. Null: not known."""
     restarts: int | None = None
