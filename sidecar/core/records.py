@@ -332,7 +332,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     checkpoint_id: int | None = None
     """The checkpoint or savepoint it was restored from. Null: none, or not known."""
     checkpoints_behind: int | None = None
-    """By how many that is older than the last completed one that was known. Null: not known."""
+    """By how many completed ones that is older than the last. Null: not known."""
     reprocessed_seconds: float | None = None
     """Seconds of work before the failure that are done again: from the trigger of that checkpoint. Null: not known."""
     restarts: int | None = None
@@ -352,7 +352,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     dispatcher_led_at: Timestamp | None = None
     """When the dispatcher had. Null: not known."""
     running_at: Timestamp | None = None
-    """When all tasks of the job (or of all jobs) were seen running. Null: not while it was assessed."""
+    """When all tasks of the job (or of all jobs) ran at the latest. Null: not while it was assessed."""
     checkpointed_at: Timestamp | None = None
     """When the job (or the last one of all) completed its first checkpoint after that. Null: not while it was assessed."""
     running_after_seconds: float | None = None

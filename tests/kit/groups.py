@@ -157,6 +157,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
     "long outages, many servers, many observers": (
         "e2e/test_alertmanager.py::test_an_alert_is_one_everywhere",
         "e2e/test_one_voice.py::test_three_sidecars",
+        "e2e/test_recovery",
         "e2e/test_six_failovers",
         "integration/test_kubernetes_finder.py::test_large_config_maps",
         "integration/test_kubernetes_finder.py::test_what_an_outage_hides",

@@ -45,7 +45,7 @@ def _affected(jobs: Sequence[Job], total: int, at: int) -> str:
     """How many jobs ran, the largest of them, and how old its last checkpoint was."""
     largest = max(jobs, key=lambda job: job.total_tasks)
     known = known_checkpoints(largest.checkpoints)
-    last = f", last checkpoint {known[-1].id} {age(at - known[-1].ended_at)} before the loss" if known else ""
+    last = f", last checkpoint {known[-1].id}, {age(at - known[-1].ended_at)} before the loss" if known else ""
     which = "" if total == 1 else "the largest is "
     return f"{counted(total, 'job')} ran before: {which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}{last}"
 

@@ -24,7 +24,7 @@ from sidecar.core.cluster.recovery_state import (
     JobFault,
     is_left_out,
 )
-from sidecar.core.cluster.recovery_tables import JobCase, Origin, Outcome, runs
+from sidecar.core.cluster.recovery_tables import JobCase, Origin, Outcome, is_older, runs
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
@@ -288,7 +288,7 @@ def _with_faults(
             )
         elif known and job.outcome is Outcome.RUNNING:
             del faults[before.id]
-        is_bad = job.origin is Origin.NOTHING or job.origin is Origin.OLDER or job.behind is not None
+        is_bad = job.origin is Origin.NOTHING or (job.origin is not None and is_older(job.case))
         if after and is_bad and not after.reported:
             recovering[before.id] = replace(after, reported=True)
             origin = "nothing" if job.origin is Origin.NOTHING else "older"

@@ -30,23 +30,27 @@ def recovery_rows(
     policy: Policy, cluster_id: str, assessment: Assessment, found: Judgement, dead_at: int | None, now: Moment
 ) -> tuple[Recovery, ...]:
     """The rows."""
+    led_at = assessment.led_at.wall if assessment.led_at else None
     stages = _Stages(
         episode_id=assessment.episode_id,
         verdict=found.grade.value,
         dead_at=_at(dead_at),
         opened_at=timestamp(assessment.opened_at.wall),
-        led_at=_at(assessment.led_at.wall if assessment.led_at else None),
+        led_at=_at(led_at),
         dispatcher_led_at=_at(assessment.dispatcher_led_at.wall if assessment.dispatcher_led_at else None),
     )
     # A leader that withdraws in order ends after the loss of its leadership was observed.
     began = min(at for at in (assessment.opened_at.wall, dead_at) if at is not None)
     written = envelope(policy, cluster_id, now)
     jobs = sorted(found.jobs, key=lambda job: (_URGENCY.index(job.outcome), not job.reasons))[:MOST_JOBS]
-    return (_of_cluster(found, stages, began, written), *(_of_job(job, stages, began, written) for job in jobs))
+    return (
+        _of_cluster(found, stages, began, led_at, written),
+        *(_of_job(job, stages, began, led_at, written) for job in jobs),
+    )
 
 
-def _of_cluster(found: Judgement, stages: _Stages, began: int, written: Envelope) -> Recovery:
-    running = [job.case.after.running_at for job in found.running if job.case.after]
+def _of_cluster(found: Judgement, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
+    running = [job.case.after.ran_at(led_at) for job in found.running if job.case.after]
     running_at = max((at for at in running if at), default=None) if len(running) == len(found.expected) else None
     checkpointed = [
         job.case.after.checkpointed_at for job in found.running if job.case.after and job.case.after.enabled
@@ -71,10 +75,10 @@ def _of_cluster(found: Judgement, stages: _Stages, began: int, written: Envelope
     )
 
 
-def _of_job(job: JobRuling, stages: _Stages, began: int, written: Envelope) -> Recovery:
+def _of_job(job: JobRuling, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
     before, after = job.case.before, job.case.after
     ran = after is not None and job.outcome in {Outcome.RUNNING, Outcome.RESURRECTED} and before.state not in ENDED
-    running_at = after.running_at if after and ran else None
+    running_at = after.ran_at(led_at) if after and ran else None
     restored = after.restored if after and ran and not job.case.continued else None
     return Recovery(
         id=record_id("recovery", written["cluster_id"], written["observer"], stages["episode_id"], before.id),

@@ -50,6 +50,13 @@ class JobAfter(Struct, frozen=True):
         running, total = self.tasks
         return self.running_at is not None and self.state == "RUNNING" and running >= total > 0
 
+    def ran_at(self, led_at: int | None) -> int | None:
+        """When all of its tasks ran at the latest: only then is a checkpoint completed. Before `led_at` it cannot be; clocks may differ."""
+        completed_at, seen_at = self.checkpointed_at, self.running_at
+        if seen_at and completed_at and led_at and completed_at >= led_at:
+            return min(seen_at, completed_at)
+        return seen_at
+
 
 class Assessment(Struct, frozen=True):
     """The recovery from a failover, while it is assessed. The picture of before is `ClusterState.picture`, which stays until the end."""

@@ -366,9 +366,11 @@ def decided(table: Sequence[Row], case: JobCase) -> tuple[str, Ruling]:
 
 
 def checkpoints_behind(case: JobCase) -> int | None:
-    """By how many completed ones it is older. None: not known."""
+    """By how many completed ones it is older. None: not known; the last picture is older than the failure."""
     restored, ids = _restored_id(case), [each.id for each in known_checkpoints(case.before.checkpoints)]
-    return sum(each > restored for each in ids) if restored is not None and restored in ids else None
+    if restored not in ids or case.after is None or case.after.first_id != ids[-1] + 1:
+        return None
+    return len(ids) - 1 - ids.index(restored)
 
 
 def reprocessed(case: JobCase) -> int | None:

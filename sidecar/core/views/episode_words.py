@@ -139,7 +139,7 @@ def _counts(episode: EpisodeRecord | EpisodeView) -> str:
         return f"none of {episode.jobs_total} was observed to fail over"
     lost = episode.jobs_lost or 0
     counts = {
-        f"{lost} lost with the leaders' ConfigMap, which was deleted": lost,
+        f"{lost} lost (Flink does not know {'it' if lost == 1 else 'them'} any more)": lost,
         f"{episode.jobs_ended - lost} ended in it": episode.jobs_ended - lost,
         f"{episode.jobs_missing} {'still without a leader' if episode.closed_at else 'without a leader now'}": (
             episode.jobs_missing

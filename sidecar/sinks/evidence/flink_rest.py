@@ -115,7 +115,7 @@ class _Jobs:
             return ABSENT, f"not restored yet, it is {state}", {}
         if not _dict(answer.get("counts")).get("total") and self._is_off(job):
             return off
-        return CAPTURED, "started without state: no checkpoint was completed before", {}
+        return CAPTURED, "started without state: no checkpoint was restored", {}
 
     def _is_off(self, job: str) -> bool:
         try:

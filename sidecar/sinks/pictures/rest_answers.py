@@ -208,11 +208,14 @@ class CheckpointStatistics(Struct):
             return None
         if before and before.latest and (not numbers or numbers[-1] < before.latest.id):
             return None  # ids only grow
+        completed = numbers if len(numbers) == self.counts.completed else None  # Flink forgets the oldest
         first_id = before.first_id if before else None
-        if first_id is None and latest and len(self.history) == self.counts.total:  # Flink forgets the oldest
-            first_id = min(latest)
+        began_from, is_known = self._began(before, completed)
+        if first_id is None and latest:
+            # Triggers that failed before they had an id are among the total.
+            follows = completed is not None and began_from is not None and min(latest) == began_from.id + 1
+            first_id = min(latest) if follows or len(self.history) == self.counts.total else None
         shortest = self.summary.end_to_end_duration.min if self.summary and numbers else -1
-        began_from, is_known = self._began(before, first_id)
         return Checkpoints(
             read_at,
             tuple(self._checkpoint(latest[number], numbers[-1]) for number in numbers[-MOST_CHECKPOINTS:]),
@@ -223,15 +226,15 @@ class CheckpointStatistics(Struct):
             restored_known=is_known,
         )
 
-    def _began(self, before: Checkpoints | None, first_id: int | None) -> tuple[Restored | None, bool]:
-        """From what the JobMaster restored the job at first, and whether that is known."""
+    def _began(self, before: Checkpoints | None, completed: list[int] | None) -> tuple[Restored | None, bool]:
+        """From what the JobMaster restored the job at first, and whether that is known. `completed`: all that it completed, if known."""
         if before and before.restored_known:
             return before.restored, True
         if (restored := self.latest.restored) is None:
             return None, True
-        if self.counts.restored > 1 or (first_id is None and self.counts.total):
+        if self.counts.restored > 1 or completed is None:
             return None, False
-        if first_id is not None and restored.id >= first_id:
+        if restored.id in completed:
             return None, True  # it restored one of its own after a failure of tasks: it began without state
         return restored.restored(), True
 

@@ -70,5 +70,5 @@ def test_the_proof_is_in_the_message_about_the_end() -> None:
         sidecar.waits(1)
     (recovered,) = [sent for sent in sidecar.sent if sent.alert == "FlinkRecovered"]
     assert recovered.title == "[INFO] default: recovered after a failover"
-    assert "recovered: 1 of 1 jobs RUNNING after 0.5 s, 1 restored from its latest checkpoint" in recovered.body
+    assert "recovered: 1 of 1 jobs RUNNING after 0.1 s, 1 restored from its latest checkpoint" in recovered.body
     assert ("recovery", "recovered") in recovered.facts

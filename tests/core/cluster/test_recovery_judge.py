@@ -94,6 +94,8 @@ def test_of_an_older_checkpoint_it_is_known_how_much_is_done_again() -> None:
     assert (job_ruling(older).behind, job_ruling(older).reprocessed) == (2, 4 * SECOND)
     assert job_ruling(replace(older, dead_at=None)).reprocessed is None
     assert job_ruling(replace(older, after=replace(AFTER, restored=Restored(7, 1)))).behind is None
+    later = replace(AFTER, restored=Restored(39, 1), first_id=45)  # some were triggered after the last picture
+    assert job_ruling(replace(CASE, after=later)).behind is None
 
 
 def test_a_savepoint_is_no_checkpoint_that_a_failover_restores() -> None:

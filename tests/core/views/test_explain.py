@@ -125,10 +125,7 @@ stages     +0.0 s    the process ended
         ({"jobs_ended": 1, "jobs_lost": None}, "4 of 5 failed over, 1 ended in it"),
         (
             {"jobs_ended": 3, "jobs_lost": 2, "jobs_missing": 1},
-            (
-                "4 of 5 failed over, 2 lost with the leaders' ConfigMap, which was deleted, 1 ended in it, "
-                "1 still without a leader"
-            ),
+            ("4 of 5 failed over, 2 lost (Flink does not know them any more), 1 ended in it, 1 still without a leader"),
         ),
     ],
 )
@@ -147,4 +144,4 @@ def test_the_record_says_how_many_jobs_were_lost() -> None:
     sidecar.sees_changes().watches(100)
     [episode] = sidecar.episodes()
     assert (episode.jobs_ended, episode.jobs_lost) == (1, 1)
-    assert "jobs       1 of 1 failed over, 1 lost with the leaders' ConfigMap, which was deleted" in words(episode)
+    assert "jobs       1 of 1 failed over, 1 lost (Flink does not know it any more)" in words(episode)

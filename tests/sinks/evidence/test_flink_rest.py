@@ -94,7 +94,7 @@ def test_a_savepoint_is_named_as_such(evidence_folder: EvidenceFolder) -> None:
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ({}, "started without state: no checkpoint was completed before"),
+        ({}, "started without state: no checkpoint was restored"),
         ({"config": [Answer({"interval": 2**63 - 1})]}, "started without state: checkpointing is off"),
         (
             {"checkpoints": [Answer({"errors": [f"Checkpointing was not enabled for job {JOB}."]}, 404)]},

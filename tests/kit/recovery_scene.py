@@ -1,0 +1,389 @@
+"""Failovers of a real Flink after which not everything comes back, what has really come back, and what the sidecar says of it."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, Self
+
+from kazoo.client import KazooClient
+from kubernetes.client import CoreV1Api
+from kubernetes.config import new_client_from_config
+
+from sidecar.lab import rest
+from sidecar.lab.flink import Lab
+from sidecar.lab.managers import JobManager
+from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
+from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import wait_for
+
+Record = dict[str, Any]
+
+SESSION: Final = timedelta(seconds=8)
+"""Of ZooKeeper, and the duration of a lease: for so long nobody leads after a kill -9, and what Flink has stored can be changed.
+
+Longer than the 5 s in which a plan that vanishes before its leader does may be that of a job that ended; Flink's default is 60 s.
+"""
+PICTURE_SECONDS: Final = 13.0
+"""In which a picture of the cluster is taken: the interval's default, and how long one takes."""
+RECOVERY_SECONDS: Final = 120.0
+"""Until a recovery is recorded, whatever the verdict: the patience set here, and the next picture."""
+_PATIENCE_SECONDS: Final = 120.0
+_RETAINED: Final = "execution.checkpointing.num-retained=10"
+
+
+class Store(Protocol):
+    """What Flink stores of jobs."""
+
+    plan_seconds: float
+    """When a plan is removed after a kill -9. What vanishes then, its leader cannot have removed."""
+
+    def checkpoints(self, job: str) -> list[int]:
+        """The ids of the completed ones, the latest last."""
+
+    def remove_checkpoint(self, job: str, number: int) -> None: ...
+
+    def take_plan(self, job: str) -> object:
+        """Remove the job's plan; what was there."""
+
+    def plan(self, job: str) -> object: ...
+
+    def put_plan(self, job: str, plan: object) -> None: ...
+
+
+class ZNodeStore:
+    """In ZooKeeper. `client` is connected."""
+
+    plan_seconds = 0.0  # a job that ends loses its leader's address first, and not as late as the session ends
+
+    def __init__(self, client: KazooClient, *, flink_2: bool) -> None:
+        self._client = client
+        self._root = f"{PATH_ROOT}/{CLUSTER_ID}"
+        self._plans = f"{self._root}/{'execution-plans' if flink_2 else 'jobgraphs'}"
+
+    def checkpoints(self, job: str) -> list[int]:
+        return sorted(map(int, self._client.get_children(f"{self._root}/jobs/{job}/checkpoints")))
+
+    def remove_checkpoint(self, job: str, number: int) -> None:
+        self._client.delete(f"{self._root}/jobs/{job}/checkpoints/{number:019d}", recursive=True)
+
+    def take_plan(self, job: str) -> object:
+        plan = self.plan(job)
+        self._client.delete(f"{self._plans}/{job}", recursive=True)
+        return plan
+
+    def plan(self, job: str) -> object:
+        return self._client.get(f"{self._plans}/{job}")[0]
+
+    def put_plan(self, job: str, plan: object) -> None:
+        self._client.create(f"{self._plans}/{job}", plan)
+        self._client.create(f"{self._plans}/{job}/locks")  # without it Flink takes it for one that is being removed
+
+
+class ConfigMapStore:
+    """In ConfigMaps."""
+
+    plan_seconds = SESSION.total_seconds() / 2  # its last renewal is longer ago than the next one would be
+
+    def __init__(self, core: CoreV1Api, *, flink_2: bool) -> None:
+        self._core = core
+        self._kind = "executionPlan" if flink_2 else "jobGraph"
+
+    def checkpoints(self, job: str) -> list[int]:
+        found = self._core.read_namespaced_config_map(f"{CLUSTER_ID}-{job}-config-map", NAMESPACE).data or {}
+        return sorted(int(key.removeprefix("checkpointID-")) for key in found if key.startswith("checkpointID-"))
+
+    def remove_checkpoint(self, job: str, number: int) -> None:
+        self._set(f"{CLUSTER_ID}-{job}-config-map", f"checkpointID-{number:019d}", None)
+
+    def take_plan(self, job: str) -> object:
+        plan = self.plan(job)
+        self.put_plan(job, None)
+        return plan
+
+    def plan(self, job: str) -> object:
+        found = self._core.read_namespaced_config_map(f"{CLUSTER_ID}-cluster-config-map", NAMESPACE).data or {}
+        return found[f"{self._kind}-{job}"]
+
+    def put_plan(self, job: str, plan: object) -> None:
+        self._set(f"{CLUSTER_ID}-cluster-config-map", f"{self._kind}-{job}", plan)
+
+    def _set(self, name: str, key: str, value: object) -> None:
+        self._core.patch_namespaced_config_map(name, NAMESPACE, {"data": {key: value}})
+
+
+class _RetainingLab(Lab):
+    """Keeps ten completed checkpoints of a job, twenty seconds, not only the last."""
+
+    def _new_jobmanager(self) -> JobManager:
+        jobmanager = _Retaining(f"jobmanager-{len(self.jobmanagers) + 1}", self.folder, self._home, self._java)
+        self.jobmanagers.append(jobmanager)
+        self._processes.append(jobmanager)
+        return jobmanager
+
+
+class _Retaining(JobManager):
+    def build_command(self) -> Sequence[str]:
+        return (*super().build_command(), f"-D{_RETAINED}")
+
+
+@contextmanager
+def _on_zookeeper(folder: Path, flink_version: str) -> Iterator[tuple[Lab, Store]]:
+    with _RetainingLab(folder / "lab", flink_version, session_timeout=SESSION) as lab:
+        lab.start()
+        client = KazooClient(lab.zookeeper.address)
+        client.start()
+        try:
+            yield lab, ZNodeStore(client, flink_2=flink_version >= "2")
+        finally:
+            client.stop()
+            client.close()
+
+
+@contextmanager
+def _on_kubernetes(folder: Path, flink_version: str) -> Iterator[tuple[Lab, Store]]:
+    kubernetes = Kubernetes(folder / "kubernetes", assets())
+    try:
+        kubernetes.start()
+        kubeconfig = kubernetes.kubeconfig()
+        with (
+            _RetainingLab(folder / "lab", flink_version, kubeconfig=kubeconfig, session_timeout=SESSION) as lab,
+            new_client_from_config(str(kubeconfig)) as client,  # type: ignore[no-untyped-call]  # the library's
+        ):
+            lab.start()
+            yield lab, ConfigMapStore(CoreV1Api(client), flink_2=flink_version >= "2")
+    finally:
+        kubernetes.kill()
+
+
+LABS: Final[Mapping[str, Callable[[Path, str], AbstractContextManager[tuple[Lab, Store]]]]] = {
+    "zookeeper": _on_zookeeper,
+    "kubernetes": _on_kubernetes,
+}
+"""By the store: a cluster in a folder, of a version of Flink."""
+
+
+class Verdict(NamedTuple):
+    """What came back, or what is said of it."""
+
+    verdict: str
+    outcome: str | None
+    restored_from: str | None
+    checkpoint_id: int | None
+    behind: int | None
+    jobs: int
+    """That run."""
+    task_managers: int | None
+
+
+class Run(NamedTuple):
+    """One failover."""
+
+    truth: Verdict
+    said: Verdict
+    reasons: list[str]
+    after: float
+    """Seconds from the fault to the record."""
+
+    @property
+    def wrong(self) -> list[str]:
+        """What was said that is not so. Not to know is not wrong."""
+        unknown = {"unproven", None}
+        return [
+            f"{name}: said {said}, in truth {truth}"
+            for name, said, truth in zip(Verdict._fields, self.said, self.truth, strict=True)
+            if said not in unknown and said != truth
+        ]
+
+
+class RecoveryScene:
+    """Two JobManagers, a TaskManager and a job, and `run`, which asks Flink's REST server every ten seconds."""
+
+    def __init__(self, lab: Lab, store: Store, folder: Path, *, between_checkpoints: bool = False) -> None:
+        """`lab` runs. `between_checkpoints`: no leader is killed while a checkpoint is taken: nobody knows whether it was completed."""
+        self.lab = lab
+        self.store = store
+        self.job = ""
+        self._between_checkpoints = between_checkpoints
+        self.sidecar = Sidecar(
+            folder / "sidecar",
+            f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest], flink_rest: {{patience: 1m}}}}",
+            [],
+        )
+        self._copy = folder / "ha"
+
+    def __enter__(self) -> Self:
+        self.sidecar.start()
+        self.sidecar.wait_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.sidecar.process and self.sidecar.process.poll() is None:
+            self.sidecar.stop()
+
+    def play(self, scenario: "Scenario") -> Run:
+        """One failover, and what was said of it."""
+        self._stand_by()
+        began = time.time()
+        truth = scenario(self)
+        rows = wait_for("the record of the recovery", lambda: self._rows(began), RECOVERY_SECONDS)
+        whole, *jobs = rows
+        of_job = next((row for row in jobs if row["job_id"] == self.job), {})
+        said = Verdict(
+            whole["verdict"],
+            of_job.get("outcome"),
+            of_job.get("restored_from"),
+            of_job.get("checkpoint_id"),
+            of_job.get("checkpoints_behind"),
+            sum(row["outcome"] == "running" for row in jobs),
+            whole["task_managers_after"],
+        )
+        return Run(truth(), said, whole["reasons"], _seconds(whole["observed_at"]) - began)
+
+    def _rows(self, since: float) -> list[Record]:
+        """Those of the failover that began since then."""
+        found = [record for record in self.sidecar.records() if record["type"] == "recovery"]
+        return [row for row in found if _seconds(row["opened_at"]) > since]
+
+    def _stand_by(self) -> None:
+        """The job runs, has more than one checkpoint, and the sidecar has seen that; a standby is there."""
+        for each in self.lab.jobmanagers:
+            if not each.running:
+                each.start()
+        self.lab.wait_for_leader()
+        if not self.job or self.lab.job_state(self.job) != "RUNNING":
+            self.job = self.lab.submit_job()
+        self.lab.wait_for_job(self.job)
+        wait_for("checkpoints", lambda: len(self.store.checkpoints(self.job)) > 1)
+        time.sleep(PICTURE_SECONDS)
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def kill(self) -> list[int]:
+        """kill -9 of the leader: the completed checkpoints that are stored while nobody leads."""
+        leader = wait_for("a leader", self.lab.leading)
+        if self._between_checkpoints:
+            last = self.store.checkpoints(self.job)[-1]
+            wait_for("the next checkpoint", lambda: self.store.checkpoints(self.job)[-1] > last)
+        leader.kill()
+        return self.store.checkpoints(self.job)
+
+    def copy_files(self) -> None:
+        """Keep a copy of what Flink stores in files."""
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self.lab.folder / "data" / "ha", self._copy)
+
+    def put_files_back(self) -> None:
+        shutil.copytree(self._copy, self.lab.folder / "data" / "ha", dirs_exist_ok=True)
+
+    # -- the truth -----------------------------------------------------------------------------------------------------
+
+    def truth(self, last: int | None, *, had_ended: bool = False) -> Verdict:
+        """What Flink says; `last`: the latest checkpoint completed before."""
+        address = self.lab.wait_for_leader().rest_address
+        jobs = {each["jid"]: each["state"] for each in rest.call(address, "GET", "/jobs/overview")["jobs"]}
+        managers = len(rest.call(address, "GET", "/taskmanagers")["taskmanagers"])
+        running = sum(state == "RUNNING" for state in jobs.values())
+        if jobs.get(self.job) != "RUNNING":
+            return Verdict(
+                *("recovered", "ended") if had_ended else ("lost", "missing"), None, None, None, running, managers
+            )
+        if had_ended:
+            return Verdict("degraded", "resurrected", None, None, None, running - 1, managers)
+        restored = rest.call(address, "GET", f"/jobs/{self.job}/checkpoints")["latest"]["restored"]
+        number = restored and restored["id"]
+        verdict, restored_from = (
+            ("lost", "nothing")
+            if number is None
+            else ("degraded", "older")
+            if last and number < last
+            else ("recovered", "latest")
+        )
+        behind = last - number if last and number and number < last else None  # none of these failed
+        return Verdict(verdict, "running", restored_from, number, behind, running, managers)
+
+
+Scenario = Callable[[RecoveryScene], Callable[[], Verdict]]
+"""Does it, and gives what says how it is in truth once all is over."""
+
+
+def _killed(scene: RecoveryScene) -> Callable[[], Verdict]:
+    stored = scene.kill()
+    return lambda: scene.truth(stored[-1])
+
+
+def _stopped(scene: RecoveryScene) -> Callable[[], Verdict]:
+    last = scene.store.checkpoints(scene.job)[-1]
+    wait_for("a leader", scene.lab.leading).terminate()
+    return lambda: scene.truth(last)
+
+
+def _without_the_newest(scene: RecoveryScene) -> Callable[[], Verdict]:
+    last = scene.kill()[-1]
+    scene.store.remove_checkpoint(scene.job, last)
+    return lambda: scene.truth(last)
+
+
+def _with_the_oldest_only(scene: RecoveryScene) -> Callable[[], Verdict]:
+    """Of ten: the last picture shows later ones."""
+    stored = scene.kill()
+    for number in stored[1:]:
+        scene.store.remove_checkpoint(scene.job, number)
+    return lambda: scene.truth(stored[-1])
+
+
+def _without_checkpoints(scene: RecoveryScene) -> Callable[[], Verdict]:
+    stored = scene.kill()
+    for number in stored:
+        scene.store.remove_checkpoint(scene.job, number)
+    return lambda: scene.truth(stored[-1])
+
+
+def _without_plan(scene: RecoveryScene) -> Callable[[], Verdict]:
+    stored = scene.kill()
+    time.sleep(scene.store.plan_seconds)
+    scene.store.take_plan(scene.job)
+    return lambda: scene.truth(stored[-1])
+
+
+def _cancelled(scene: RecoveryScene) -> Callable[[], Verdict]:
+    scene.lab.cancel_job(scene.job)
+    time.sleep(PICTURE_SECONDS)
+    wait_for("a leader", scene.lab.leading).kill()
+    return lambda: scene.truth(None, had_ended=True)
+
+
+def _cancelled_at_that_moment(scene: RecoveryScene) -> Callable[[], Verdict]:
+    scene.lab.cancel_job(scene.job)
+    wait_for("a leader", scene.lab.leading).kill()
+    return lambda: scene.truth(None, had_ended=True)
+
+
+def _resurrected(scene: RecoveryScene) -> Callable[[], Verdict]:
+    """What FLINK-39704 leaves: the plan of a job that has ended, and no result."""
+    scene.copy_files()
+    plan = scene.store.plan(scene.job)
+    truth = _cancelled(scene)
+    scene.put_files_back()
+    scene.store.put_plan(scene.job, plan)
+    return truth
+
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "kill -9": _killed,
+    "SIGTERM": _stopped,
+    "the newest checkpoint is not stored any more": _without_the_newest,
+    "the oldest checkpoint alone is stored": _with_the_oldest_only,
+    "no checkpoint is stored any more": _without_checkpoints,
+    "the job's plan is not stored any more": _without_plan,
+    "the job was cancelled before": _cancelled,
+    "the job was cancelled at that moment": _cancelled_at_that_moment,
+    "the job was cancelled before, and its plan is stored again": _resurrected,
+}
+
+
+def _seconds(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
