@@ -9,7 +9,7 @@ from tests.kit.recovery_scene import LABS, SCENARIOS, RecoveryScene
 KILLED = "kill -9"
 PROVEN = {
     KILLED: "recovered",
-    "the oldest checkpoint alone is stored": "degraded",
+    "the two oldest checkpoints alone are stored": "degraded",
     "no checkpoint is stored any more": "lost",
     "the job's plan is not stored any more": "lost",
 }
