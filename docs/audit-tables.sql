@@ -36,7 +36,8 @@ CREATE EXTERNAL TABLE flink_ha.transitions (
   `contenders` bigint,
   `store_reelected` boolean,
   `returned` boolean,
-  `split` boolean
+  `split` boolean,
+  `plan_vanished` boolean
 )
 PARTITIONED BY (`event_date` date)
 STORED AS PARQUET

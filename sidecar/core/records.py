@@ -122,6 +122,8 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     """The leader had been replaced, and is back with its old session id: no election."""
     split: bool = False
     """The transition is part of a split leadership."""
+    plan_vanished: bool = False
+    """RETIRED: the job's plan vanished from the store while nobody led. It did not end by itself, and Flink does not know it any more."""
 
 
 class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_": "from"}):

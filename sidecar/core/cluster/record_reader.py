@@ -55,6 +55,7 @@ def transition_of(record: TransitionRecord, at: Moment) -> Transition:
         downtime=_downtime(record),
         returned=record.returned,
         split=record.split,
+        plan_vanished=record.plan_vanished,
         connection=None if record.view == NOT_CONNECTED else ConnectionState(record.view),
         episode_id=record.episode_id,
     )

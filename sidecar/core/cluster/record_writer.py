@@ -75,6 +75,7 @@ def transition_record(policy: Policy, transition: Transition) -> TransitionRecor
         store_reelected=transition.store_reelected,
         returned=transition.returned,
         split=transition.split,
+        plan_vanished=transition.plan_vanished,
         vacant_seconds=None if vacant is None else in_seconds(vacant),
         **downtime.bounds_in_seconds(transition.downtime),
         view=transition.connection.value if transition.connection else NOT_CONNECTED,

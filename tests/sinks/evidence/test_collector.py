@@ -388,7 +388,7 @@ def test_the_password_of_a_key_is_not_exposed(
     assert eventually(lambda: bool(hanging.asked))
     child = Path(f"/proc/{children()[0]}")
     assert b"s3cret" not in (child / "cmdline").read_bytes() + (child / "environ").read_bytes()
-    collector.gather(request("https://127.0.0.1:1", 2))
+    collector.gather(request("https://127.0.0.1:8443", 2))
     os.kill(int(child.name), signal.SIGKILL)
     told.get(timeout=30)
     assert described(told)[2:] == (CaptureOutcome.FAILED, f"the TLS file {tmp_path}/no.pem cannot be used")
