@@ -1,4 +1,4 @@
-"""What pictures of a cluster cost: `python -m tests.bench.pictures [SECONDS]`, three minutes and twice SECONDS.
+"""What pictures of a cluster cost: `python -m tests.bench.pictures [SECONDS]`, three minutes and four times SECONDS.
 
 Three `run`, each on a cluster of its own in one real ZooKeeper, whose REST server is a fake one with 500 jobs: without pictures, with the
 default interval, and with the shortest, until the checkpoints of all jobs are known. Then a real JobManager with as many jobs as it takes
