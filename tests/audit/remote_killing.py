@@ -137,7 +137,7 @@ class RemoteRounds(Rounds):
     _seen: frozenset[str] | set[str] = frozenset()
 
     def play_all(self, spark: SparkSession, rounds: int) -> None:
-        """So many rounds, right after each of them; then nobody is killed."""
+        """Play so many rounds, check the answers after each, and complete the log."""
         with lending_its_jvm(spark):
             for _ in range(rounds):
                 self.play(spark)
@@ -145,7 +145,7 @@ class RemoteRounds(Rounds):
         self.complete(spark)
 
     def complete(self, spark: SparkSession) -> None:
-        """What nobody kills: an ingest, and what `audit compact` does: it removes what killed commands have left. The log is sound then."""
+        """Without a kill: an ingest and what `audit compact` does, which removes what killed commands left. The log is sound then."""
         ingest(spark, self._urls["spool"], self._urls["audit"])
         compact(spark, self._urls["audit"])
         materialize(spark, self._urls["audit"], before=_CLOSED_BEFORE)
