@@ -232,7 +232,7 @@ def _facts(context: _Context) -> Iterator[tuple[str, str]]:
         if files := episode.gathered.files:
             yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
     if context.recovery:
-        yield "recovery", context.recovery.verdict
+        yield "recovery", context.recovery.verdict if context.recovery.is_over else "still being assessed"
     yield from policy.external_labels.items()
 
 

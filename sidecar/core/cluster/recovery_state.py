@@ -150,6 +150,8 @@ class RecoverySummary(Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     jobs: tuple[JobSummary, ...] = ()
     """The first MOST_SUMMARISED, the worst first."""
+    is_over: bool = True
+    """False: it is still being assessed; the verdict is `unproven` until then."""
 
 
 def summary(assessed: Assessed) -> RecoverySummary:

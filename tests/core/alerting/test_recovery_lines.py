@@ -40,7 +40,7 @@ def test_the_first_message_says_what_was_affected_and_what_runs_by_then() -> Non
     lines = sidecar.sent[0].body.split("\n")
     assert "2 jobs ran before: the largest is sales\N{REPLACEMENT CHARACTER}[2J with 12 tasks" in lines
     assert "1 of 2 jobs seen running again, or ended, so far" in lines
-    assert ("recovery", "unproven") in sidecar.sent[0].facts
+    assert ("recovery", "still being assessed") in sidecar.sent[0].facts
 
 
 def test_the_all_clear_says_that_it_took_a_while() -> None:
