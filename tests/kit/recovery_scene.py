@@ -1,9 +1,11 @@
 """Failovers of a real Flink after which not everything comes back, what has really come back, and what the sidecar says of it."""
 
+import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -16,6 +18,7 @@ from sidecar.lab import rest
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
+from tests.kit.heap_filler import heap_filler
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -33,6 +36,11 @@ RECOVERY_SECONDS: Final = 120.0
 """Until a recovery is recorded, whatever the verdict: the patience set here, and the next picture."""
 _PATIENCE_SECONDS: Final = 120.0
 _RETAINED: Final = "execution.checkpointing.num-retained=10"
+_DISK_MEGABYTES: Final = 64
+_FULL_SECONDS: Final = 20.0
+"""Until somebody makes room on the full disk."""
+_HEAP_SECONDS: Final = 180.0
+"""In which a JobManager ends whose heap is full: it took 56 s in a pod."""
 
 
 class Store(Protocol):
@@ -115,8 +123,29 @@ class ConfigMapStore:
         self._core.patch_namespaced_config_map(name, NAMESPACE, {"data": {key: value}})
 
 
-class _RetainingLab(Lab):
-    """Keeps ten completed checkpoints of a job, twenty seconds, not only the last."""
+class RetainingLab(Lab):
+    """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own."""
+
+    def _start(self, jobmanagers: int) -> None:
+        if os.geteuid() == 0:
+            self.data.mkdir(parents=True)
+            size = f"size={_DISK_MEGABYTES}m"
+            subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", size, "tmpfs", self.data], check=True)
+        super()._start(jobmanagers)
+
+    def stop(self) -> None:
+        super().stop()
+        if self.data.is_mount():
+            subprocess.run(["/bin/umount", "--lazy", self.data], check=True)
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def filler(self) -> Path:
+        """The file that fills the disk."""
+        return self.data / "filler"
 
     def _new_jobmanager(self) -> JobManager:
         jobmanager = _Retaining(f"jobmanager-{len(self.jobmanagers) + 1}", self.folder, self._home, self._java)
@@ -131,8 +160,8 @@ class _Retaining(JobManager):
 
 
 @contextmanager
-def _on_zookeeper(folder: Path, flink_version: str) -> Iterator[tuple[Lab, Store]]:
-    with _RetainingLab(folder / "lab", flink_version, session_timeout=SESSION) as lab:
+def _on_zookeeper(folder: Path, flink_version: str) -> Iterator[tuple[RetainingLab, Store]]:
+    with RetainingLab(folder / "lab", flink_version, session_timeout=SESSION) as lab:
         lab.start()
         client = KazooClient(lab.zookeeper.address)
         client.start()
@@ -144,13 +173,13 @@ def _on_zookeeper(folder: Path, flink_version: str) -> Iterator[tuple[Lab, Store
 
 
 @contextmanager
-def _on_kubernetes(folder: Path, flink_version: str) -> Iterator[tuple[Lab, Store]]:
+def _on_kubernetes(folder: Path, flink_version: str) -> Iterator[tuple[RetainingLab, Store]]:
     kubernetes = Kubernetes(folder / "kubernetes", assets())
     try:
         kubernetes.start()
         kubeconfig = kubernetes.kubeconfig()
         with (
-            _RetainingLab(folder / "lab", flink_version, kubeconfig=kubeconfig, session_timeout=SESSION) as lab,
+            RetainingLab(folder / "lab", flink_version, kubeconfig=kubeconfig, session_timeout=SESSION) as lab,
             new_client_from_config(str(kubeconfig)) as client,  # type: ignore[no-untyped-call]  # the library's
         ):
             lab.start()
@@ -159,7 +188,7 @@ def _on_kubernetes(folder: Path, flink_version: str) -> Iterator[tuple[Lab, Stor
         kubernetes.kill()
 
 
-LABS: Final[Mapping[str, Callable[[Path, str], AbstractContextManager[tuple[Lab, Store]]]]] = {
+LABS: Final[Mapping[str, Callable[[Path, str], AbstractContextManager[tuple[RetainingLab, Store]]]]] = {
     "zookeeper": _on_zookeeper,
     "kubernetes": _on_kubernetes,
 }
@@ -202,7 +231,7 @@ class Run(NamedTuple):
 class RecoveryScene:
     """Two JobManagers, a TaskManager and a job, and `run`, which asks Flink's REST server every ten seconds."""
 
-    def __init__(self, lab: Lab, store: Store, folder: Path, *, between_checkpoints: bool = False) -> None:
+    def __init__(self, lab: RetainingLab, store: Store, folder: Path, *, between_checkpoints: bool = False) -> None:
         """`lab` runs. `between_checkpoints`: no leader is killed while a checkpoint is taken: nobody knows whether it was completed."""
         self.lab = lab
         self.store = store
@@ -213,6 +242,7 @@ class RecoveryScene:
             f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest], flink_rest: {{patience: 1m}}}}",
             [],
         )
+        self.folder = folder
         self._copy = folder / "ha"
 
     def __enter__(self) -> Self:
@@ -250,9 +280,9 @@ class RecoveryScene:
 
     def _stand_by(self) -> None:
         """The job runs, has more than one checkpoint, and the sidecar has seen that; a standby is there."""
-        for each in self.lab.jobmanagers:
-            if not each.running:
-                each.start()
+        self.lab.filler.unlink(missing_ok=True)
+        for jobmanager in self.lab.jobmanagers:
+            jobmanager.start()
         self.lab.wait_for_leader()
         if not self.job or self.lab.job_state(self.job) != "RUNNING":
             self.job = self.lab.submit_job()
@@ -262,9 +292,12 @@ class RecoveryScene:
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
+    def leader(self) -> JobManager:
+        return wait_for("a leader", self.lab.leading)
+
     def kill(self) -> list[int]:
         """kill -9 of the leader: the completed checkpoints that are stored while nobody leads."""
-        leader = wait_for("a leader", self.lab.leading)
+        leader = self.leader()
         if self._between_checkpoints:
             last = self.store.checkpoints(self.job)[-1]
             wait_for("the next checkpoint", lambda: self.store.checkpoints(self.job)[-1] > last)
@@ -317,8 +350,48 @@ def _killed(scene: RecoveryScene) -> Callable[[], Verdict]:
 
 def _stopped(scene: RecoveryScene) -> Callable[[], Verdict]:
     last = scene.store.checkpoints(scene.job)[-1]
-    wait_for("a leader", scene.lab.leading).terminate()
+    scene.leader().terminate()
     return lambda: scene.truth(last)
+
+
+def _out_of_heap(scene: RecoveryScene) -> Callable[[], Verdict]:
+    """A program fills the JobManager's heap; Flink ends it as soon as one of its own threads finds no room. No checkpoint may follow."""
+    leader = scene.leader()
+    jar = rest.upload_jar(leader.rest_address, heap_filler(scene.folder))
+    with suppress(rest.RestError):  # no answer
+        rest.call(leader.rest_address, "POST", f"/jars/{jar}/run", b"{}")
+    stored = scene.store.checkpoints(scene.job)
+    deadline = time.monotonic() + _HEAP_SECONDS
+    while leader.running and scene.lab.leading() is leader:
+        stored = scene.store.checkpoints(scene.job)
+        assert time.monotonic() < deadline, "the JobManager did not end"
+        time.sleep(0.1)
+    return lambda: scene.truth(stored[-1])
+
+
+def _on_a_full_disk(scene: RecoveryScene) -> Callable[[], Verdict]:
+    """What Flink stores can grow again after a while."""
+    with suppress(OSError), scene.lab.filler.open("wb") as filler:
+        while True:
+            filler.write(bytes(1 << 16))
+    stored = scene.kill()
+    time.sleep(_FULL_SECONDS)
+    scene.lab.filler.unlink()
+    return lambda: scene.truth(stored[-1])
+
+
+def _with_its_machine(scene: RecoveryScene) -> Callable[[], Verdict]:
+    """All processes of Flink end at once, and are started again."""
+    scene.lab.taskmanager.kill()
+    stored = scene.kill()
+    for jobmanager in scene.lab.jobmanagers:
+        jobmanager.kill()
+    servers = (*scene.lab.jobmanagers, scene.lab.taskmanager)
+    for server in servers:
+        server.launch()
+    for server in servers:
+        server.await_ready()
+    return lambda: scene.truth(stored[-1])
 
 
 def _without_the_newest(scene: RecoveryScene) -> Callable[[], Verdict]:
@@ -352,13 +425,13 @@ def _without_plan(scene: RecoveryScene) -> Callable[[], Verdict]:
 def _cancelled(scene: RecoveryScene) -> Callable[[], Verdict]:
     scene.lab.cancel_job(scene.job)
     time.sleep(PICTURE_SECONDS)
-    wait_for("a leader", scene.lab.leading).kill()
+    scene.leader().kill()
     return lambda: scene.truth(None, had_ended=True)
 
 
 def _cancelled_at_that_moment(scene: RecoveryScene) -> Callable[[], Verdict]:
     scene.lab.cancel_job(scene.job)
-    wait_for("a leader", scene.lab.leading).kill()
+    scene.leader().kill()
     return lambda: scene.truth(None, had_ended=True)
 
 
@@ -375,6 +448,9 @@ def _resurrected(scene: RecoveryScene) -> Callable[[], Verdict]:
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "kill -9": _killed,
     "SIGTERM": _stopped,
+    "the heap is full": _out_of_heap,
+    "the disk is full": _on_a_full_disk,
+    "all processes end, as with their machine": _with_its_machine,
     "the newest checkpoint is not stored any more": _without_the_newest,
     "the two oldest checkpoints alone are stored": _with_the_oldest_only,
     "no checkpoint is stored any more": _without_checkpoints,
