@@ -366,6 +366,7 @@ def _out_of_heap(scene: RecoveryScene) -> Callable[[], Verdict]:
         stored = scene.store.checkpoints(scene.job)
         assert time.monotonic() < deadline, "the JobManager did not end"
         time.sleep(0.1)
+    leader.wait(_HEAP_SECONDS)
     return lambda: scene.truth(stored[-1])
 
 
