@@ -1,4 +1,4 @@
-"""Flink's processes and their attributes, as far as /proc shows them.
+"""Flink's processes, as far as /proc shows them.
 
 Command lines and environments hold secrets and are never part of the result.
 """
@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -110,65 +110,15 @@ def has_option(pid: int, option: str) -> bool:
 def has_ended(process: FlinkProcess) -> bool:
     """Whether the process has ended, even if its id is in use again."""
     try:
-        fields = _fields(process.pid)
-        return int(fields[19]) != process.started or fields[0] in {"Z", "X"}
+        state, *others = fields(process.pid)
+        return int(others[18]) != process.started or state in {"Z", "X"}
     except (OSError, ValueError, LookupError):
         return True
 
 
-def attributes(process: FlinkProcess) -> dict[str, str]:
-    """The attributes that we may read, by name."""
-    found = {}
-    for name, attribute in _ATTRIBUTES.items():
-        with suppress(OSError, ValueError, LookupError):
-            found[name] = attribute(process.pid)
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _fields(pid: int) -> list[str]:
+def fields(pid: int) -> list[str]:
     """The fields of /proc/PID/stat after the name, which may hold anything: [0] is number 3 in proc_pid_stat(5), the state."""
     return read(pid, "stat").rpartition(")")[2].split()
-
-
-def _age(pid: int) -> str:
-    uptime = float((PROC / "uptime").read_text().split()[0])
-    return f"{max(uptime - int(_fields(pid)[19]) / _TICKS, 0):.0f}"
-
-
-def _cpu(pid: int) -> str:
-    fields = _fields(pid)
-    return f"{(int(fields[11]) + int(fields[12])) / _TICKS:.1f}"
-
-
-def _resident(pid: int) -> str:
-    return str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024)
-
-
-def _oom_kills(pid: int) -> str | None:
-    """How many processes the OOM killer ended in the cgroup. None without cgroup version 2."""
-    path = next((line[3:] for line in read(pid, "cgroup").splitlines() if line.startswith("0::")), None)
-    if path is None:
-        return None
-    files = [PROC / str(pid) / "root/sys/fs/cgroup/memory.events"]  # as the process's own container shows it
-    if path != "/" and ".." not in path:
-        files.insert(0, Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events")
-    for file in files:
-        with suppress(OSError, ValueError):
-            events = dict(line.split() for line in _file(file).splitlines())
-            return str(int(events["oom_kill"]))
-    return None
-
-
-_ATTRIBUTES: Final[Mapping[str, Callable[[int], str | None]]] = {
-    "state": lambda pid: status(pid)["State"],
-    "threads": lambda pid: str(int(status(pid)["Threads"])),
-    "rss_bytes": _resident,
-    "cpu_seconds": _cpu,
-    "started_seconds_ago": _age,
-    "oom_score": lambda pid: str(int(read(pid, "oom_score"))),
-    "cgroup_oom_kills": _oom_kills,
-    "uid": lambda pid: str(int(status(pid)["Uid"].split()[1])),
-}
 
 
 def _all() -> Iterator[tuple[int, _Running]]:
@@ -177,8 +127,8 @@ def _all() -> Iterator[tuple[int, _Running]]:
             pid = int(entry.name)
             with suppress(OSError, ValueError, LookupError):  # it has just ended, or we may not read it
                 command = read(pid, "cmdline").split("\0")[:-1]
-                fields = _fields(pid)
-                yield pid, _Running(int(fields[1]), int(fields[19]), command)
+                stat = fields(pid)
+                yield pid, _Running(int(stat[1]), int(stat[19]), command)
 
 
 def open_regular(path: str | Path, flags: int = 0, folder: int | None = None) -> int:

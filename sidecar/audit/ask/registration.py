@@ -118,11 +118,6 @@ def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: 
     return read_files(spark, audit, table, BASE_VIEWS[table], folders)
 
 
-def tables_unread(named: Collection[str]) -> set[str]:
-    """The tables of records that these views do not read."""
-    return BASE_VIEWS.keys() - {name.removeprefix("_") for name in _with_dependencies(named)}
-
-
 def leadership_reads(named: Collection[str]) -> int:
     """How many times these views read the leadership since the last closed date."""
     return sum(_reads(name).count("_stretches") for name in _with_dependencies(named) & {*_TERMS, *ANSWERS})

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sidecar.answering import answer_once
 from sidecar.host import ownership, processes
+from sidecar.host.attributes import attributes
 from sidecar.host.processes import FlinkProcess
 from sidecar.sinks.evidence import flink_rest, jvm_attach, py_spy
 from sidecar.sinks.evidence.evidence_files import (
@@ -71,7 +72,7 @@ def _processes(files: EvidenceFolder, deadline: float, cluster: Mapping[str, str
 
 
 def _attributes(process: FlinkProcess) -> dict[str, Any]:
-    known = processes.attributes(process)
+    known = attributes(process.pid)
     if processes.has_ended(process):
         return evidence_item("process", process.subject, FAILED, ENDED, **known, program=process.name)
     shown = [

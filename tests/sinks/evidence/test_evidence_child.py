@@ -12,12 +12,13 @@ import pytest
 
 from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.host import processes
+from sidecar.host.attributes import attributes
 from sidecar.host.processes import FlinkProcess
 from sidecar.lab import rest
 from sidecar.lab.java import java_command, java_environment
 from sidecar.lab.processes import Process, free_port
 from sidecar.sinks.evidence import evidence_child, jvm_attach, py_spy
-from tests.sinks.running import Alive, Eventually, Run, as_nobody, kill, known, pause, refused
+from tests.sinks.running import Alive, Eventually, Run, as_nobody, kill, pause, refused
 
 SECRET = "s3cretInTheCommandLine"
 
@@ -241,11 +242,11 @@ def test_flink_processes_are_identified_by_their_main_class_or_module(
     assert [found.subject for found in processes.find(set())] == ([f"pid 17 ({name})"] if name else [])
 
 
-def test_under_cgroup_version_1_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no line of version 2, and no number of kills."""
+def test_without_the_files_of_its_cgroup_the_rest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no number of kills."""
     read = processes.read
     monkeypatch.setattr(processes, "read", lambda pid, name: "4:memory:/x\n" if name == "cgroup" else read(pid, name))
-    found = processes.attributes(known(os.getpid()))
+    found = attributes(os.getpid())
     assert {"state", "threads", "rss_bytes", "uid"} <= found.keys()
     assert "cgroup_oom_kills" not in found
 
