@@ -17,7 +17,7 @@ from sidecar.core import handover_document as document
 from sidecar.core import handover_schema as schema
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
-from sidecar.core.cluster import ends, episodes, plans, succession
+from sidecar.core.cluster import ends, episodes, plans, recovery, succession
 from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
@@ -402,6 +402,8 @@ def _is_taken(policy: Policy, member: Member, *, own: bool) -> bool:
 def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> ClusterState:
     """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
     deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
+    if Source.FLINK_REST not in policy.evidence:
+        cluster = recovery.without_rest(cluster)
     of_ends = ends.restarted(cluster.ends)
     if cluster_id not in policy.deaths:
         logs = tuple(log for log in of_ends.logs if not log.pod_uid)
@@ -423,9 +425,6 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         cluster,
         episode=known(cluster.episode),
         last_episode=known(cluster.last_episode),
-        picture=cluster.picture if Source.FLINK_REST in policy.evidence else None,
-        assessed=cluster.assessed if Source.FLINK_REST in policy.evidence else None,
-        picture_kept=cluster.picture if Source.FLINK_REST in policy.evidence else None,
         operated=cluster.operated if deployments else None,
         disruptions=cluster.disruptions if drains else {},
         ends=of_ends,

@@ -440,6 +440,7 @@ class Assessed(_Bounded, frozen=True):
     at: Moment
     waiting: Annotated[dict[_JobId, _JobName], Meta(max_length=MOST_PICTURED)] = {}
     led_at: Moment | None = None
+    namesakes: Annotated[tuple[_JobId, ...], Meta(max_length=MOST_PICTURED)] = ()
 
 
 class AlertLabels(_Bounded, frozen=True):

@@ -165,14 +165,16 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
 def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken) -> Step:
     """The state after an observation from outside of the store: of how a JobManager ended, or of what Flink's REST server says."""
     name = observation.cluster_id
-    if (cluster := state.clusters.get(name)) is None:
+    if (before := state.clusters.get(name)) is None:
         return state, []
-    if isinstance(observation, PictureTaken):
+
+    def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
+        if not isinstance(observation, PictureTaken):
+            return deaths.observe(policy, name, cluster, observation)
         answered, useful = picture_requests.answered(cluster, observation)
-        outcome = recovery.observe(policy, name, answered, useful) if useful else (answered, [])
-    else:
-        outcome = deaths.observe(policy, name, cluster, observation)
-    return _take(policy, state, name, outcome, observation.at)
+        return recovery.observe(policy, name, answered, useful) if useful else (answered, [])
+
+    return _act(policy, state, name, before, act, observation.at)
 
 
 def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | HandoverRead) -> Step:

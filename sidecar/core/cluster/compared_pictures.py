@@ -11,8 +11,11 @@ from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import SECOND
 from sidecar.core.pictures import ENDED, Checkpoints, Job, Picture
 
+LATE: Final = 300 * SECOND
+"""How much older than the last one a picture can be that comes late. Beyond that, the clock was set back."""
 KEPT_EVERY: Final = 60 * SECOND
 """How old the picture in the journal may be, if its jobs are the same."""
+_SUBMITTED: Final = "SingleJobApplication("
 CONTRADICTED: Final = 60 * SECOND
 """How long a picture is kept that has jobs which newer ones lack, though Flink's store still has them: those may be of a leader that has
 just been elected."""
@@ -21,16 +24,16 @@ just been elected."""
 def remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
     """The cluster with its last good picture."""
     before = cluster.picture
-    if before and picture.at <= before.at:
+    if before and 0 <= before.at - picture.at < LATE:
         return cluster
-    if before and picture.at - before.at < CONTRADICTED:
+    if before and abs(picture.at - before.at) < CONTRADICTED:
         listed = {job.id for job in picture.jobs}
-        stored = frozenset[str]().union(*cluster.jobs.values())
+        stored = cluster.stored_jobs
         if any(job.id in stored and job.id not in listed for job in before.jobs if job.state not in ENDED):
             return cluster
     picture = merged(before, picture)
     kept = cluster.picture_kept
-    is_old = kept is None or picture.at - kept.at >= KEPT_EVERY or _states(kept) != _states(picture)
+    is_old = kept is None or abs(picture.at - kept.at) >= KEPT_EVERY or _states(kept) != _states(picture)
     return replace(cluster, picture=picture, picture_kept=picture if is_old else kept)
 
 
@@ -50,8 +53,8 @@ def _checkpoints(before: Checkpoints | None, now: Checkpoints | None) -> Checkpo
     """A JobMaster that has just begun knows no completed one. Where ids went back, nothing is known."""
     if before is None or now is None:
         return now or before
-    if before.latest is None or now.read_at <= before.read_at:
-        return max(before, now, key=lambda each: each.read_at)
+    if before.latest is None or now.read_at == before.read_at:
+        return now
     if now.latest is None:
         went_back = now.restored is not None and not now.restored.is_savepoint and now.restored.id < before.latest.id
         return None if went_back else replace(now, completed=before.completed)
@@ -62,8 +65,17 @@ def _states(picture: Picture) -> set[tuple[str, str]]:
     return {(job.id, job.state) for job in picture.jobs}
 
 
-def matched(before: Iterable[Job], now: Sequence[Job]) -> dict[str, Job]:
-    """The jobs of now by the ids that they had before: the same job, or the first one of that name with an id that was not there before."""
+def runs_main(picture: Picture) -> bool:
+    """Whether an application runs whose `main()` Flink executes anew after a failover (2.3): its jobs then get other ids. A job that
+    somebody submits is an application of its own, which does not.
+    """
+    return any(not name.startswith(_SUBMITTED) for name, state in picture.applications or () if state not in ENDED)
+
+
+def matched(before: Iterable[Job], now: Sequence[Job], *, by_name: bool) -> dict[str, Job]:
+    """The jobs of now by the ids that they had before: the same job; else, if `by_name`, the first one of that name with an id that was not
+    there before.
+    """
     before = [*before]
     by_id = {job.id: job for job in now}
     pairs = {job.id: by_id[job.id] for job in before if job.id in by_id}
@@ -71,7 +83,7 @@ def matched(before: Iterable[Job], now: Sequence[Job]) -> dict[str, Job]:
     for job in sorted(now, key=lambda each: each.started_at, reverse=True):
         if job.id not in pairs:
             others[job.name].append(job)
-    for job in sorted(before, key=lambda each: each.started_at):
+    for job in sorted(before, key=lambda each: each.started_at) if by_name else ():
         if job.id not in pairs and job.state not in ENDED and others[job.name]:
             pairs[job.id] = others[job.name].pop()
     return pairs

@@ -1,5 +1,7 @@
 """Jobs that are missing, resurrected or not running yet: for how long that is said."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from sidecar.core.cluster import plans
@@ -11,31 +13,48 @@ from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.sanitize import clean
 
 
-def heard(cluster: ClusterState, picture: Picture) -> ClusterState:
+class _Running:
+    """The jobs of a picture that run, each of which is at most one of those that were waited for."""
+
+    def __init__(self, picture: Picture, namesakes: Iterable[str]) -> None:
+        """`namesakes`: jobs that were there beside those that are waited for, and whose name says nothing."""
+        self.ids = {job.id for job in picture.jobs if job.is_running}
+        self.taken = set(namesakes)
+        self._names = [(job.id, clean(job.name)) for job in picture.jobs if job.is_running]
+
+    def has(self, job_id: str, name: str | None) -> bool:
+        """Whether the job runs, by its id, or somebody has submitted it again under its name."""
+        if job_id in self.ids:
+            return True
+        again = next((other for other, named in self._names if named == name and other not in self.taken), None)
+        if again:
+            self.taken.add(again)
+        return again is not None
+
+
+def with_picture(cluster: ClusterState, picture: Picture) -> ClusterState:
     """The cluster without the faults, and without waiting for the jobs, that this picture shows to be over."""
-    assessed = cluster.assessed
-    if assessed and assessed.waiting:
-        left = {
-            job_id: name
-            for job_id, name in assessed.waiting.items()
-            if not _is_back(job_id, name, picture) and not _has_ended(job_id, picture)
-        }
-        if len(left) < len(assessed.waiting):
-            cluster = replace(cluster, assessed=replace(assessed, waiting=left))
-    faults = {
-        job_id: known
-        for job_id, known in cluster.job_faults.items()
-        if not (
-            _is_back(job_id, known.name, picture)
-            if known.fault is not Fault.RESURRECTED
-            else _has_ended(job_id, picture) or not any(job.id == job_id for job in picture.jobs)
-        )
-    }
-    return cluster if len(faults) == len(cluster.job_faults) else replace(cluster, job_faults=faults)
-
-
-def _is_back(job_id: str, name: str | None, picture: Picture) -> bool:
-    return any(job.is_running and (job.id == job_id or clean(job.name) == clean(name or "")) for job in picture.jobs)
+    assessed, faults = cluster.assessed, dict(cluster.job_faults)
+    waiting = dict(assessed.waiting) if assessed else {}
+    if not waiting and not faults:
+        return cluster
+    running = _Running(picture, assessed.namesakes if assessed else ())
+    for job_id, name in sorted(waiting.items()):
+        if running.has(job_id, name) or _has_ended(job_id, picture):
+            del waiting[job_id]
+    for job_id, known in sorted(faults.items()):
+        if known.fault is Fault.RESURRECTED:
+            is_over = _has_ended(job_id, picture) or not any(job.id == job_id for job in picture.jobs)
+        else:
+            is_over = running.has(job_id, known.name)
+        if is_over:
+            del faults[job_id]
+    if len(faults) < len(cluster.job_faults):
+        cluster = replace(cluster, job_faults=faults)
+    if assessed and (len(waiting) < len(assessed.waiting) or {*assessed.namesakes} < running.taken):
+        assessed = replace(assessed, waiting=waiting, namesakes=tuple(sorted(running.taken)))
+        cluster = replace(cluster, assessed=assessed)
+    return cluster
 
 
 def _has_ended(job_id: str, picture: Picture) -> bool:

@@ -69,9 +69,9 @@ def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, 
 
 
 def failing(cluster: ClusterState, now: Moment) -> str | None:
-    """Why no picture has come for a minute. None: one has, or none was asked for. An election takes less."""
+    """Why no picture has come for a minute. None: one has, or nobody can be asked. An election takes less."""
     last = cluster.picture_request
-    return last.problem if last and now.steady - last.good_at >= SHOWN_AFTER else None
+    return last.problem if last and _leader(cluster) and now.steady - last.good_at >= SHOWN_AFTER else None
 
 
 def _leader(cluster: ClusterState) -> LeaderInformation | None:
@@ -91,5 +91,5 @@ def _pause(policy: Policy, failures: int, *, assessed: bool) -> int:
 def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:
     """Whether the store knows jobs, and none of those that the picture shows: an address may belong to another cluster by now."""
     shown = {job.id for job in picture.jobs if job.state not in ENDED}
-    stored = {component.job_id for component in cluster.components if component.job_id}.union(*cluster.jobs.values())
+    stored = {component.job_id for component in cluster.components if component.job_id}.union(cluster.stored_jobs)
     return bool(shown and stored) and shown.isdisjoint(stored)

@@ -4,16 +4,17 @@ The assessment begins when an episode opens, and outlives it. It ends when all i
 failover. `recovery_judge` decides what is proven. See docs/recovery.md.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from sidecar.core.cluster import deaths, plans
-from sidecar.core.cluster.compared_pictures import job_after, matched, merged, remembered
+from sidecar.core.cluster.compared_pictures import job_after, matched, merged, remembered, runs_main
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.job_faults import heard, without_old_faults
-from sidecar.core.cluster.recovery_judge import Judgement, judgement, task_managers
+from sidecar.core.cluster.job_faults import with_picture, without_old_faults
+from sidecar.core.cluster.recovery_judge import Judgement, Workers, judgement, task_managers
 from sidecar.core.cluster.recovery_records import recovery_rows
 from sidecar.core.cluster.recovery_state import (
     MOST_ROWS,
@@ -48,12 +49,12 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
     if assessment is None:
         if cluster.episode:  # its assessment begins with the next tick, or there was no picture before it
             return cluster, []
-        return heard(remembered(cluster, picture), picture), []
+        return with_picture(remembered(cluster, picture), picture), []
     cluster = _led(cluster, assessment)
     assessment = cluster.recovery
     assert assessment  # noqa: S101  as before
     led_at, before = assessment.led_at, cluster.picture
-    if led_at is None or before is None or picture.at < led_at.wall:
+    if led_at is None or before is None or _is_earlier(cluster, picture, led_at):
         return cluster, []
     cluster = _compared(cluster, assessment, before, picture)
     return _judged(policy, cluster_id, cluster, observation.at)
@@ -63,7 +64,9 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     """The cluster when time has passed: an assessment begins, or is over."""
     cluster = without_old_faults(cluster, now)
     if Source.FLINK_REST not in policy.evidence:
-        return (replace(cluster, recovery=None, recovering={}) if cluster.recovery else cluster), []
+        return without_rest(cluster), []
+    if cluster.recovery and cluster.picture is None:  # what the journal has of it is damaged
+        cluster = replace(cluster, recovery=None, recovering={})
     happened: list[Happened] = []
     episode = cluster.episode
     if cluster.recovery and episode and episode.id != cluster.recovery.episode_id:
@@ -75,11 +78,32 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     if plans.is_unwanted(cluster.operated):
         return replace(cluster, recovery=None, recovering={}), happened
     cluster = _led(cluster, cluster.recovery)
-    led_at = cluster.recovery.led_at if cluster.recovery else None
-    if led_at and now.steady - led_at.steady >= policy.recovery_patience:
+    if cluster.recovery and _is_patience_over(policy, cluster, cluster.recovery, now):
         cluster, more = _judged(policy, cluster_id, cluster, now)
         happened += more
     return cluster, happened
+
+
+def without_rest(cluster: ClusterState) -> ClusterState:
+    """The cluster without what Flink's REST server said, if it is not asked any more: nothing would end it."""
+    if not (cluster.recovery or cluster.picture or cluster.picture_request or cluster.assessed or cluster.job_faults):
+        return cluster
+    assessed = cluster.assessed
+    if assessed and assessed.waiting:
+        assessed = replace(assessed, waiting={})
+    faults = {job_id: known for job_id, known in cluster.job_faults.items() if known.fault is not Fault.RESURRECTED}
+    without = replace(
+        cluster,
+        recovery=None,
+        recovering={},
+        picture=None,
+        picture_kept=None,
+        picture_now=None,
+        picture_request=None,
+        assessed=assessed,
+        job_faults=cluster.job_faults if len(faults) == len(cluster.job_faults) else faults,
+    )
+    return cluster if without == cluster else without
 
 
 def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
@@ -101,7 +125,11 @@ def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | No
     return judgement(
         _cases(cluster, assessment, before, led_for),
         before.jobs_beyond,
-        task_managers(before.task_managers, assessment.task_managers, led_for),
+        task_managers(
+            Workers(before.task_managers, before.task_managers_beyond),
+            Workers(assessment.task_managers, assessment.task_managers_beyond),
+            led_for,
+        ),
         answered=assessment.first_at is not None,
         patience_over=led_for is not None and led_for >= policy.recovery_patience,
     )
@@ -152,8 +180,16 @@ def handed_over(cluster: ClusterState, now: Moment) -> Assessed | None:
     led, jobs = led_since(cluster), waiting(cluster)
     if led is None or not jobs:
         return None
-    first = sorted(jobs.items())[:MOST_ROWS]
-    return Assessed(led[1], now, (), {job_id: clean(name) for job_id, name in first}, led[0])
+    first = {job_id: clean(name) for job_id, name in sorted(jobs.items())[:MOST_ROWS]}
+    return Assessed(led[1], now, (), first, led[0], _namesakes(cluster, first))
+
+
+def _namesakes(cluster: ClusterState, absent: Mapping[str, str]) -> tuple[str, ...]:
+    """The jobs that are there with the name of one of these, or of one that is missing."""
+    pictures = [picture for picture in (cluster.picture, cluster.picture_now) if picture]
+    names = {clean(name) for name in absent.values()} | {fault.name for fault in cluster.job_faults.values()}
+    alike = {job.id for picture in pictures for job in picture.jobs if clean(job.name) in names}
+    return tuple(sorted(alike - absent.keys() - cluster.job_faults.keys())[:MOST_ROWS])
 
 
 def _is_same_leader(assessment: Assessment) -> bool:
@@ -180,7 +216,7 @@ def _led(cluster: ClusterState, assessment: Assessment) -> ClusterState:
     episode = cluster.episode
     if episode and is_left_out(episode.facts) is not assessment.left_out:
         assessment = replace(assessment, left_out=not assessment.left_out)
-    if episode and isinstance(dispatcher.leadership, Held) and all(isinstance(known.leadership, Held) for known in own):
+    if isinstance(dispatcher.leadership, Held) and all(isinstance(known.leadership, Held) for known in own):
         session, led_at = dispatcher.leadership.leader.session_id, max(known.since for known in own)
         if session != assessment.session_id:
             assessment = Assessment(
@@ -193,10 +229,16 @@ def _led(cluster: ClusterState, assessment: Assessment) -> ClusterState:
     return cluster if assessment is cluster.recovery else replace(cluster, recovery=assessment)
 
 
+def _is_earlier(cluster: ClusterState, picture: Picture, led_at: Moment) -> bool:
+    """Whether it was taken before all components were led. The wall clock may have been set since."""
+    request = cluster.picture_request
+    return picture.at < led_at.wall if request is None else request.at < led_at.steady
+
+
 def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, picture: Picture) -> ClusterState:
     """The cluster after a picture by the new leader."""
     assert assessment.led_at  # noqa: S101  the caller checked
-    pairs = matched(before.jobs, picture.jobs)
+    pairs = matched(before.jobs, picture.jobs, by_name=runs_main(before) or runs_main(picture))
     recovering = dict(cluster.recovering)
     for job_id, job in pairs.items():
         known = cluster.recovering.get(job_id)
@@ -204,7 +246,6 @@ def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, pi
         recovering[job_id] = known if known is not None and known == found else found
     for job_id in recovering.keys() - pairs.keys():
         del recovering[job_id]
-    stored = frozenset[str]().union(*cluster.jobs.values())
     running = sum(1 for job in picture.jobs if job.state not in ENDED)
     applications = sum(1 for _, state in picture.applications or () if state not in ENDED)
     known_at = assessment.first_at or picture.at
@@ -212,10 +253,15 @@ def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, pi
         assessment,
         pictures=min(assessment.pictures + (picture.jobs_beyond == 0), LISTED_TIMES),
         first_at=known_at,
-        task_managers=assessment.task_managers if picture.task_managers is None else picture.task_managers,
+        **_workers(picture),
         starting=applications > running,
         anew=any(job.id != job_id for job_id, job in pairs.items()),
-        foreign=bool(before.jobs and picture.jobs and not pairs and stored.isdisjoint(job.id for job in picture.jobs)),
+        foreign=bool(
+            before.jobs
+            and picture.jobs
+            and not pairs
+            and cluster.stored_jobs.isdisjoint(job.id for job in picture.jobs)
+        ),
     )
     return replace(
         cluster,
@@ -225,8 +271,15 @@ def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, pi
     )
 
 
+def _workers(picture: Picture) -> dict[str, Any]:
+    """What it says of TaskManagers, as fields of an assessment. Nothing: what an earlier one said stands."""
+    if picture.task_managers is None:
+        return {}
+    return {"task_managers": picture.task_managers, "task_managers_beyond": picture.task_managers_beyond}
+
+
 def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_for: int | None) -> list[JobCase]:
-    stored = frozenset[str]().union(*cluster.jobs.values())
+    stored = cluster.stored_jobs
     died = dead_at(cluster, assessment)
     complete = assessment.pictures >= LISTED_TIMES and led_for is not None and led_for >= LISTED_FOR
     return [
@@ -258,15 +311,21 @@ def _dead_by(assessment: Assessment, died: int | None) -> int:
 def _judged(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
     """The cluster after what is known was judged; its assessment ends if nothing more can be known, or the patience is over."""
     found, assessment = judged(policy, cluster, now), cluster.recovery
-    assert found and assessment and assessment.led_at  # noqa: S101, PT018  the callers checked
+    assert found and assessment  # noqa: S101, PT018  the callers checked
     happened: list[Happened] = []
     if not assessment.left_out:
         cluster, happened = _with_faults(cluster_id, cluster, assessment, found, now)
     goes_on = found.open or cluster.episode is not None  # its next failover belongs to it
-    if goes_on and now.steady - assessment.led_at.steady < policy.recovery_patience:
+    if goes_on and not _is_patience_over(policy, cluster, assessment, now):
         return cluster, happened
     cluster, more = _ended(policy, cluster_id, cluster, now)
     return cluster, [*happened, *more]
+
+
+def _is_patience_over(policy: Policy, cluster: ClusterState, assessment: Assessment, now: Moment) -> bool:
+    """A failover may be over although a component cannot be read, so that it is never known that all of them are led."""
+    since = assessment.led_at or (assessment.opened_at if cluster.episode is None else now)
+    return now.steady - since.steady >= policy.recovery_patience
 
 
 def _with_faults(
@@ -306,7 +365,11 @@ def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) 
     assert found and assessment and before  # noqa: S101, PT018  the callers checked
     rows = recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
     picture = expected(cluster)
-    assessed = Assessed(assessment.episode_id, now, rows[: MOST_ROWS + 1], waiting(cluster), assessment.led_at)
+    absent = waiting(cluster)
+    namesakes = _namesakes(cluster, absent)
+    assessed = Assessed(
+        *(assessment.episode_id, now, rows[: MOST_ROWS + 1], absent, assessment.led_at, namesakes),
+    )
     return replace(
         cluster,
         recovery=None,

@@ -97,31 +97,38 @@ class Registered(NamedTuple):
     open: bool
 
 
-def task_managers(
-    before: Sequence[TaskManager] | None, after: Sequence[TaskManager] | None, led_for: int | None
-) -> Registered:
+class Workers(NamedTuple):
+    """The TaskManagers of a picture."""
+
+    listed: Sequence[TaskManager] | None = None
+    """None: not read."""
+    beyond: int = 0
+    """Those that are not listed."""
+
+    @property
+    def total(self) -> int | None:
+        return None if self.listed is None else len(self.listed) + self.beyond
+
+
+def task_managers(before: Workers, after: Workers, led_for: int | None) -> Registered:
     """Which TaskManagers registered with the new leader. One that was restarted has another id: it stands for one that is missing."""
-    if not before:
-        return Registered(
-            None if before is None else 0, None if after is None else len(after), (), "", Grade.RECOVERED, open=False
-        )
+    expected, there = before.total, after.total
+    if not before.listed or not expected:
+        return Registered(expected, there, (), "", Grade.RECOVERED, open=False)
+    if after.listed is None or there is None:
+        reason = "Which TaskManagers registered is not known."
+        return Registered(expected, None, (), reason, Grade.UNPROVEN, open=True)
+    if there >= expected:
+        return Registered(expected, there, (), "", Grade.RECOVERED, open=False)
+    ids = {task_manager.id for task_manager in after.listed}
+    missing = () if after.beyond else tuple(clean(known.id) for known in before.listed if known.id not in ids)
+    reason = "No TaskManager has registered with the new leader."
+    if there:
+        names = f", missing: {_listed(missing)}" if missing else ""
+        reason = f"{there} of {expected} TaskManagers registered with the new leader{names}."
     waits = led_for is None or led_for < REGISTERED_WITHIN
-    if after is None:
-        return Registered(
-            len(before), None, (), "Which TaskManagers registered is not known.", Grade.UNPROVEN, open=True
-        )
-    if len(after) >= len(before):
-        return Registered(len(before), len(before), (), "", Grade.RECOVERED, open=False)
-    there = {each.id for each in after}
-    missing = tuple(clean(each.id) for each in before if each.id not in there)
-    if not after:
-        reason = "No TaskManager has registered with the new leader."
-    else:
-        reason = (
-            f"{len(after)} of {len(before)} TaskManagers registered with the new leader, missing: {_listed(missing)}."
-        )
     grade = Grade.UNPROVEN if waits else Grade.DEGRADED
-    return Registered(len(before), len(after), missing[:MOST_NAMED], reason, grade, open=waits)
+    return Registered(expected, there, missing[:MOST_NAMED], reason, grade, open=waits)
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

@@ -78,6 +78,7 @@ class Assessment(Struct, frozen=True):
     """When the first of them was taken (wall microseconds)."""
     task_managers: tuple[TaskManager, ...] | None = None
     """Those that are registered. None: not read since then."""
+    task_managers_beyond: int = 0
     starting: bool = False
     """Whether an application runs that has submitted no job yet."""
     anew: bool = False
@@ -127,6 +128,8 @@ class Assessed(Struct, frozen=True):
     waiting: Mapping[str, str] = {}
     """Jobs that were not seen running yet, and their names by their ids. They are waited for."""
     led_at: Moment | None = None
+    namesakes: tuple[str, ...] = ()
+    """Other jobs with the name of one that is missing or waited for: that they run says nothing about it. The first MOST_ROWS."""
 
 
 class JobSummary(Struct, frozen=True):

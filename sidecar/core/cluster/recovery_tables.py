@@ -266,14 +266,22 @@ def _nothing_between(case: JobCase) -> bool:
     return case.after is not None and restored is not None and case.after.first_id == restored + 1
 
 
+_WAITED: Final = 10
+"""A checkpoint was triggered in time if the one before had been completed this part of an interval earlier."""
+
+
 def _none_completed_between(case: JobCase) -> bool:
     """Whether the next checkpoint cannot have been completed before the failure."""
     known, restored = case.before.checkpoints, _restored_id(case)
-    trigger = next((each.triggered_at for each in known_checkpoints(known) if each.id == restored), None)
-    # The time of the death is by the clock of the JobManager's machine, as that of the trigger is.
-    if case.dead_at is None or known is None or trigger is None or known.interval is None or known.shortest is None:
+    if case.dead_at is None or known is None or restored is None or known.interval is None or known.shortest is None:
         return False
-    return case.dead_by <= trigger + known.interval + known.shortest
+    completed = {checkpoint.id: checkpoint for checkpoint in known_checkpoints(known)}
+    last, before = completed.get(restored), completed.get(restored - 1)
+    # After one that had to wait for the one before, the next is due sooner than an interval later.
+    if last is None or before is None or last.triggered_at - before.ended_at < known.interval // _WAITED:
+        return False
+    # The time of the death is by the clock of the JobManager's machine, as that of the trigger is.
+    return case.dead_by <= last.triggered_at + known.interval + known.shortest
 
 
 def _of_older(case: JobCase) -> Ruling:

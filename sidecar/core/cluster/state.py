@@ -243,6 +243,11 @@ class ClusterState(Struct, frozen=True):
     """None: no picture was requested since the sidecar started."""
 
     @property
+    def stored_jobs(self) -> frozenset[str]:
+        """The jobs in Flink's job stores."""
+        return frozenset[str]().union(*self.jobs.values())
+
+    @property
     def ever_led(self) -> bool:
         """Whether the cluster has ever had a leader, as far as is known."""
         return any(known.last_known for known in self.components.values())

@@ -30,6 +30,8 @@ MOST_DESCRIBED: Final = 5_000
 JITTER_SECONDS: Final = 0.5
 """Several sidecars, and the clusters of one, do not ask at the same moment."""
 THREADS_OF_A_LANE: Final = 2
+HEAD_START_SECONDS: Final = 30.0
+"""A failover is assessed before ordinary pictures, but for those that have waited so long: an outage may be of all clusters."""
 MOST_SECONDS_LATE: Final = 120.0
 """A request that has waited longer is not sent: the owner repeats it, less often."""
 REST: Final = 9
@@ -60,8 +62,8 @@ class PictureTaker:
         self._observer: Callable[[PictureTaken], None] | None = None
         self._changed = threading.Condition()
         """Held while one of the following is read or changed."""
-        self._waiting: dict[Lane, list[tuple[bool, float, int, PictureRequest]]] = {lane: [] for lane in Lane}
-        """Heaps: thorough ones first, which are due at once; when each is due (monotonic), and its number."""
+        self._waiting: dict[Lane, list[tuple[float, float, int, PictureRequest]]] = {lane: [] for lane in Lane}
+        """Heaps: by when each is due (monotonic), thorough ones HEAD_START_SECONDS earlier; when each is due, and its number."""
         self._asked = 0
         self._stopping = False
         self._described: OrderedDict[str, DescribedCluster] = OrderedDict()
@@ -90,13 +92,14 @@ class PictureTaker:
 
     def take(self, request: PictureRequest) -> None:
         """Take a picture soon; never blocks. Beyond CAPACITY the answer is that it was not taken."""
-        delay = 0.0 if request.thorough else random.uniform(0.0, JITTER_SECONDS)  # noqa: S311  jitter
+        due = time.monotonic() + (0.0 if request.thorough else random.uniform(0.0, JITTER_SECONDS))  # noqa: S311  jitter
+        rank = due - HEAD_START_SECONDS if request.thorough else due
         with self._changed:
             self._asked += 1
             described = self._described.get(request.cluster_id)
             is_slow = described is not None and described.is_slow and described.address == request.address
             lane = Lane.SLOW if is_slow else Lane.PROMPT
-            heapq.heappush(self._waiting[lane], (not request.thorough, time.monotonic() + delay, self._asked, request))
+            heapq.heappush(self._waiting[lane], (rank, due, self._asked, request))
             self._changed.notify_all()
 
     def _work(self, lane: Lane) -> None:

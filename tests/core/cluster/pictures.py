@@ -1,6 +1,6 @@
 """Pictures of a cluster's REST server, in few words."""
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -34,9 +34,9 @@ def job(
     return Job(job_id, name, state, started, started, tasks if state == "RUNNING" else 0, 2, known, restarts=0)
 
 
-def shows(sidecar: Sidecar, *jobs: Job, task_managers: tuple[TaskManager, ...] | None = TASK_MANAGERS) -> None:
-    """The leading REST server shows these jobs now."""
-    picture = Picture(sidecar.now, rest_address(sidecar), tuple(jobs), task_managers=task_managers)
+def shows(sidecar: Sidecar, *jobs: Job, **more: Any) -> None:
+    """The leading REST server shows these jobs now, and both TaskManagers. `more`: other fields of the picture."""
+    picture = Picture(sidecar.now, rest_address(sidecar), tuple(jobs), **{"task_managers": TASK_MANAGERS, **more})
     sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, picture.leader, picture))
 
 

@@ -1,5 +1,7 @@
 """A recovery from the last picture before the failover to what is recorded of it."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,11 +9,11 @@ from sidecar.core.cluster import recovery
 from sidecar.core.cluster.compared_pictures import matched
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
-from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, PictureTaken
-from sidecar.core.pictures import Checkpoints, Job, Picture, TaskManager
+from sidecar.core.pictures import Checkpoints, Job, Picture
 from sidecar.core.records import Recovery
 from tests.core.cluster.pictures import ASSESSING, TASK_MANAGERS, after, before, job, rest_address, shows
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A, B, job_manager
@@ -33,7 +35,24 @@ def failed_over(*jobs: Job, last: int = 41, waits: float = 2) -> tuple[Flink, Si
     return flink, sidecar
 
 
-def looks(sidecar: Sidecar, *jobs: Job | None, seconds: int = 8, **more: tuple[TaskManager, ...]) -> Sidecar:
+def lost_job(beside: str | None = None) -> tuple[Flink, Sidecar]:
+    """The same, and the job's plan had vanished before its address did. `beside`: a job of the same name that runs."""
+    flink, sidecar = watching(policy=ASSESSING)
+    if beside:
+        flink.submit(beside)
+    others = [replace(before(sidecar), id=beside)] if beside else []
+    shows(sidecar.sees_changes(), before(sidecar), *others)
+    sidecar.waits(1)
+    flink.forget(JOB)
+    sidecar.sees_changes().waits(8)
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    beside_it = [ComponentId(Component.JOB, beside)] if beside else []
+    flink.elect(B, *CLUSTER_COMPONENTS, *beside_it)
+    return flink, sidecar.sees_changes().waits(0.5)
+
+
+def looks(sidecar: Sidecar, *jobs: Job | None, seconds: int = 8, **more: Any) -> Sidecar:
     """The REST server shows these jobs, second by second. None: the job, restored from its latest checkpoint."""
     for _ in range(seconds):
         shows(sidecar, *(each or after(sidecar, 41, 42) for each in jobs), **more)
@@ -154,15 +173,45 @@ def test_a_job_with_another_id_is_known_by_its_name(name: str, outcome: str) -> 
     sidecar.sees_changes()
     sidecar.policy = replace(sidecar.policy, recovery_patience=60 * SECOND)
     for _ in range(70):
-        looks(sidecar, replace(after(sidecar, 41, 42), id=OTHER, name=name), seconds=1)
+        again = replace(after(sidecar, 41, 42), id=OTHER, name=name)
+        looks(sidecar, again, seconds=1, applications=(("Orders", "RUNNING"),))
     assert [row.outcome for row in rows(sidecar)] == [None, outcome]
+
+
+@pytest.mark.parametrize("applications", [None, (("SingleJobApplication(orders)", "RUNNING"),)])
+def test_a_job_that_somebody_submits_under_the_same_name_is_another_job(
+    applications: tuple[tuple[str, str], ...] | None,
+) -> None:
+    """That it has no state says nothing of the one that is missing."""
+    flink, sidecar = lost_job()
+    flink.submit(OTHER)
+    sidecar.sees_changes()
+    for _ in range(40):
+        looks(sidecar, replace(after(sidecar, None, 1), id=OTHER), seconds=1, applications=applications)
+    assert [(row.outcome, row.restored_from) for row in rows(sidecar)] == [(None, None), ("missing", None)]
+    assert rows(sidecar)[0].reasons == ["Job orders: Flink does not know it any more."]
+
+
+def test_a_missing_job_is_back_once_somebody_has_submitted_it_again() -> None:
+    """Not by another one of that name that ran all the time, and each new one is one of the missing."""
+    third, fourth = "c" * 32, "d" * 32
+    flink, sidecar = lost_job(beside=OTHER)
+    flink.submit(third)
+    beside = replace(job(job_id=OTHER), started_at=2)
+    looks(sidecar, replace(after(sidecar, 41, 42), id=OTHER), seconds=40)
+    assert list(cluster(sidecar).job_faults) == [JOB]
+    looks(sidecar, beside)
+    assert list(cluster(sidecar).job_faults) == [JOB]
+    for new in (third, fourth):
+        looks(sidecar, beside, job(job_id=new))
+        assert not cluster(sidecar).job_faults
 
 
 def test_jobs_of_one_name_are_known_by_their_order() -> None:
     """The first one submitted is the first one of before; a job of before that is still there is none of the new ones."""
     was = [job("a", job_id="1" * 32, started=1), job("a", job_id="2" * 32, started=2), job("a", job_id="3" * 32)]
     now = [job("a", job_id="5" * 32, started=9), job("a", job_id="4" * 32, started=8), job("a", job_id="3" * 32)]
-    pairs = matched(was, now)
+    pairs = matched(was, now, by_name=True)
     assert {old[0]: new.id[0] for old, new in pairs.items()} == {"1": "4", "2": "5", "3": "3"}
 
 
@@ -247,6 +296,59 @@ def test_a_rest_server_that_does_not_answer_proves_nothing() -> None:
     of_cluster, of_job = rows(sidecar)
     assert (of_cluster.verdict, of_job.outcome) == ("unproven", "unproven")
     assert of_cluster.reasons[0] == "The new leader's REST server has not described the cluster."
+
+
+def test_an_assessment_ends_though_a_component_cannot_be_read() -> None:
+    """Its failover is over, and since when all components are led will never be known."""
+    flink, sidecar = watching(policy=ASSESSING)
+    shows(sidecar, before(sidecar))
+    manager = ComponentId(Component.RESOURCE_MANAGER)
+    others = [component for component in (*CLUSTER_COMPONENTS, THE_JOB) if component != manager]
+    flink.vacate(*others)
+    sidecar.sees_changes()
+    sidecar.is_refused("/leader/resource_manager/connection_info")
+    sidecar.waits(2)
+    flink.elect(B, *others)
+    looks(sidecar.sees_changes(), None, seconds=10)
+    assert cluster(sidecar).episode is None
+    assert cluster(sidecar).recovery
+    sidecar.waits(600, tick=1)
+    assert (rows(sidecar)[0].verdict, cluster(sidecar).recovery) == ("unproven", None)
+
+
+def test_a_clock_that_is_set_back_keeps_no_old_picture() -> None:
+    """A picture that comes a little late does not replace a newer one."""
+    _, sidecar = watching(policy=ASSESSING)
+    shows(sidecar, before(sidecar))
+    first = cluster(sidecar).picture
+    assert first
+    for earlier, is_kept in ((10, False), (3600, True)):
+        picture = replace(first, at=first.at - earlier * SECOND)
+        sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, picture.leader, picture))
+        assert (cluster(sidecar).picture == picture) is is_kept
+
+
+def test_what_the_rest_server_said_is_forgotten_when_it_is_no_longer_asked() -> None:
+    """Nothing would end it: alerts, the age of the picture, and the problem on the page."""
+    _, sidecar = failed_over(job(state="FAILED"))
+    looks(sidecar, after(sidecar, 41, 42), seconds=4)
+    assert [fault.fault.value for fault in cluster(sidecar).job_faults.values()] == ["resurrected"]
+    sidecar.policy = replace(sidecar.policy, evidence=frozenset())
+    sidecar.waits(1)
+    known = cluster(sidecar)
+    assert (known.job_faults, known.recovery, known.picture, known.picture_request) == ({}, None, None, None)
+    assert not recovery.waiting(known)
+
+
+def test_without_the_picture_of_before_an_assessment_ends() -> None:
+    """Its row of the journal was damaged."""
+    _, sidecar = failed_over()
+    shows(sidecar, after(sidecar, 41))
+    name, known = CLUSTER, cluster(sidecar)
+    sidecar.state = replace(sidecar.state, clusters={name: replace(known, picture=None)})
+    sidecar.waits(2)
+    assert cluster(sidecar).recovery is None
+    assert cluster(sidecar).last_episode == known.last_episode
 
 
 def test_a_suspended_cluster_is_not_assessed() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.recovery_judge import Grade, job_ruling, judgement, task_managers
+from sidecar.core.cluster.recovery_judge import Grade, Workers, job_ruling, judgement, task_managers
 from sidecar.core.cluster.recovery_state import JobAfter
 from sidecar.core.cluster.recovery_tables import ORIGINS, OUTCOMES, JobCase, Origin, Outcome, Row, decided, last_known
 from sidecar.core.moment import SECOND
@@ -98,6 +98,15 @@ def test_of_an_older_checkpoint_it_is_known_how_much_is_done_again() -> None:
     assert job_ruling(replace(CASE, after=later)).behind is None
 
 
+def test_after_a_checkpoint_that_had_to_wait_the_next_one_is_due_sooner() -> None:
+    """Flink triggers it as soon as the one before is completed, and the next at the time at which it is due all the same."""
+    case = ORIGIN_OF["nothing was completed between"][0]
+    late = replace(_DONE[1], ended_at=_DONE[2].triggered_at - 1)
+    waited = replace(case, before=replace(BEFORE, checkpoints=replace(KNOWN, completed=(late, _DONE[2]))))
+    unknown = replace(case, before=replace(BEFORE, checkpoints=replace(KNOWN, completed=_DONE[2:])))
+    assert [job_ruling(each).origin for each in (case, waited, unknown)] == [Origin.LATEST, None, None]
+
+
 def test_a_savepoint_is_no_checkpoint_that_a_failover_restores() -> None:
     """But what was restored had been completed."""
     assert last_known(Checkpoints(1, (Checkpoint(8, 1, 1), Checkpoint(9, 1, 1, is_savepoint=True)))) == 8
@@ -128,11 +137,22 @@ def test_task_managers_that_do_not_register_in_time_are_named(
     answer: tuple[object, ...],
 ) -> None:
     """One that was restarted has another id."""
-    found = task_managers(before, after, led_for * SECOND)
+    found = task_managers(Workers(before), Workers(after), led_for * SECOND)
     assert (found.before, found.after, found.missing, found.grade, found.open) == answer
 
 
-ALL_THERE: Final = task_managers(TM, TM, SECOND)
+def test_task_managers_that_are_not_listed_count() -> None:
+    """A handover lists 200 of them, a picture 2,000. Who is missing is not known then, but how many."""
+    more, fewer = Workers(TM, 7), Workers(TM[:2], 5)
+    whole = task_managers(more, Workers((*TM, TaskManager("tm-9")), 7), 60 * SECOND)
+    assert (whole.before, whole.after, whole.grade) == (10, 11, Grade.RECOVERED)
+    short = task_managers(more, fewer, 60 * SECOND)
+    assert (short.before, short.after, short.missing, short.grade) == (10, 7, (), Grade.DEGRADED)
+    assert short.reason == "7 of 10 TaskManagers registered with the new leader."
+    assert task_managers(more, Workers(TM), 60 * SECOND).grade is Grade.DEGRADED
+
+
+ALL_THERE: Final = task_managers(Workers(TM), Workers(TM), SECOND)
 LATER: Final = replace(CASE, after=STARTING)
 VERDICTS: Final = [
     ([CASE], Grade.RECOVERED),
