@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -44,17 +45,21 @@ def refused(capture: Callable[[], object]) -> tuple[str, str]:
     return caught.value.outcome, str(caught.value)
 
 
-def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
-    """Why it is not captured, by a process that is another user's. Without root this one is: the process is then that of root, pid 1.
+_KEEP: Final = ("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override")
+AS_NOBODY: Final = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *_KEEP)
+"""Of root's capabilities it keeps the one over files: it may enter the folder that this Python and py-spy are in, wherever it is."""
+WITHOUT_PTRACE: Final = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
 
-    That user may enter the folder that this Python and py-spy are in, wherever it is: of root's capabilities it keeps the one over files.
-    """
-    become: list[str] = []
+
+def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
+    """Why it is not captured, by a process that is another user's. Without root this one is: the process is then that of root, pid 1."""
     if os.geteuid() == 0:
-        keep = ("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override")
-        become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *keep]
-    else:
-        process = known(1, is_java=process.is_java)
+        return outcome_as(AS_NOBODY, module, call, process)
+    return outcome_as((), module, call, known(1, is_java=process.is_java))
+
+
+def outcome_as(become: Sequence[str], module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
+    """The outcome and its detail, by a process that the command `become` starts."""
     code = f"""
 import json
 from sidecar.sinks.evidence import {module}
@@ -62,6 +67,7 @@ from sidecar.sinks.evidence.evidence_files import NotCapturedError
 from sidecar.host.processes import FlinkProcess
 try:
     {module}.{call}(FlinkProcess(*{list(process)!r}), 10)
+    print(json.dumps(["captured", ""]))
 except NotCapturedError as error:
     print(json.dumps([error.outcome, str(error)]))
 """
