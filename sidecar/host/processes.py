@@ -42,7 +42,7 @@ class FlinkProcess(NamedTuple):
     name: str
     """Main class or module, if valid; else `python`."""
     works_for: int | None = None
-    """The JVM among its ancestors."""
+    """The JVM that started it."""
 
     @property
     def subject(self) -> str:
@@ -52,6 +52,7 @@ class FlinkProcess(NamedTuple):
 
 class _Running(NamedTuple):
     parent: int
+    group: int
     started: int
     command: list[str]
 
@@ -73,7 +74,8 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
         script = _script(process.command)
         if script is None or _OURS.fullmatch(script) or pid in ours:
             continue
-        master = jvm_above(process.parent)
+        # A TaskManager ends the shell between itself and its Python, which may live on: it stays in the group.
+        master = jvm_above(process.parent) or (process.group if process.group in java else None)
         if _PYFLINK.search(script) or master is not None:
             name = script if _MODULE.fullmatch(script) else "python"
             found.append(FlinkProcess(pid, process.started, False, name, master))
@@ -128,7 +130,7 @@ def _all() -> Iterator[tuple[int, _Running]]:
             with suppress(OSError, ValueError, LookupError):  # it has just ended, or we may not read it
                 command = read(pid, "cmdline").split("\0")[:-1]
                 stat = fields(pid)
-                yield pid, _Running(int(stat[1]), int(stat[19]), command)
+                yield pid, _Running(int(stat[1]), int(stat[2]), int(stat[19]), command)
 
 
 def open_regular(path: str | Path, flags: int = 0, folder: int | None = None) -> int:

@@ -64,7 +64,8 @@ def _processes(files: EvidenceFolder, deadline: float, cluster: Mapping[str, str
     captured, rest = selected.ours[:MOST_PROCESSES], selected.ours[MOST_PROCESSES:]
     for process in captured:
         yield _attributes(process)
-    for process in captured:
+    # Python first: a TaskManager ends its workers as soon as their job has no leader. JVMs remain.
+    for process in sorted(captured, key=lambda process: process.is_java):
         yield _stacks(process, files, deadline)
     if rest:
         why = f"{len(rest)} more Flink processes are visible and not captured: the limit is {MOST_PROCESSES}"

@@ -154,6 +154,34 @@ def test_a_python_below_a_jvm_of_flink_is_found(python: Run) -> None:
     assert found({process.pid, *children}) == [jvm]
 
 
+SHELL_HAS_ENDED = """
+import os, time
+if not os.fork():
+    if not os.fork():
+        os.execv("/proc/self/exe", ["python", "-c", "import time; print('ready', flush=True); time.sleep(60)"])
+    os._exit(0)
+os.wait()
+time.sleep(60)
+"""
+
+
+def test_a_python_whose_shell_has_ended_is_still_found_as_the_jvms(python: Run) -> None:
+    """A TaskManager that cancels a job ends the shell that runs the worker; a worker that hangs lives on, as nobody's child."""
+    name = "org.apache.flink.Pretender"
+    jvm = python(SHELL_HAS_ENDED, name, name=name, argv0="java")
+    [worker] = [found for found in processes.find(set()) if found.works_for == jvm.pid]
+    assert int(processes.status(worker.pid)["PPid"]) != jvm.pid
+
+
+def test_python_comes_before_jvms(python: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TaskManager ends its Python within a fraction of a second after its job has lost its leader."""
+    name = "org.apache.flink.Pretender"
+    jvm = python(SHELL_HAS_ENDED, name, name=name, argv0="java")
+    pids = [found.pid for found in processes.find(set()) if jvm.pid in {found.pid, found.works_for}]
+    items = captured(monkeypatch, tmp_path, *pids)
+    assert [item.kind for item in items[2:]] == [EvidenceKind.PY_SPY, EvidenceKind.THREAD_DUMP]
+
+
 PYFLINK = """
 import threading, time
 
