@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from sidecar.host import processes
 from sidecar.host.processes import FlinkProcess
@@ -31,7 +31,7 @@ from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 from tests.sinks.running import AS_NOBODY, WITHOUT_PTRACE, outcome_as
 
-FAILOVERS: Final = 5
+FAILOVERS: Final = 3
 DUMPS: Final = 30
 """Of each kind."""
 _WORKERS: Final = 2
@@ -40,6 +40,7 @@ _WINDOW_SECONDS: Final = 0.5
 _FAILOVER_SECONDS: Final = 180.0
 _SETTLE_SECONDS: Final = 3.0
 _UDF: Final = "spins_in_the_udf"
+_HANGS: Final = "hangs_in_the_udf"
 
 _JOB: Final = f"""
 import os
@@ -56,8 +57,14 @@ class Spins(MapFunction):
         self.gaps = open(f"FOLDER/{{os.getpid()}}.gaps", "a", buffering=1)
 
     def map(self, value):
+        while os.path.exists("FOLDER/hang"):
+            {_HANGS}()
         {_UDF}(self.gaps)
         return value
+
+
+def {_HANGS}():
+    time.sleep(0.1)
 
 
 def {_UDF}(gaps):
@@ -125,6 +132,14 @@ class Job:
 
         wait_for("the workers of PyFlink", spin, _FAILOVER_SECONDS)
         return workers
+
+    def hang(self, *, hangs: bool) -> None:
+        """From now on the UDF hangs in every worker, until it does no more."""
+        hang = self._folder / "hang"
+        if hangs:
+            hang.touch()
+        else:
+            hang.unlink(missing_ok=True)
 
     def workers(self) -> list[FlinkProcess]:
         """What the sidecar finds below the TaskManager."""
@@ -226,26 +241,36 @@ def _blocking(worker: FlinkProcess) -> None:
 
 
 def _print_failovers(lab: Lab, job: Job, sidecar: Sidecar, failovers: int) -> None:
-    table = Table("failover", "workers before", "attempts", "captured", "with the UDF", "recorded after, s", "else")
-    for number in range(1, failovers + 1):
+    table = Table(
+        "failover",
+        "UDF",
+        "workers before",
+        "found",
+        "captured",
+        "UDF in their stacks",
+        "recorded after, s",
+        "not captured",
+    )
+    for number in range(1, 2 * failovers + 1):
+        hangs = number % 2 == 0
         if sum(jobmanager.running for jobmanager in lab.jobmanagers) < 2:
             lab.add_jobmanager()
-        before = {worker.pid for worker in job.wait()}
+        before = job.wait()
+        job.hang(hangs=hangs)
         time.sleep(_SETTLE_SECONDS)
         lab.wait_for_leader().kill()
         wait_for(f"the end of failover {number}", partial(_has_ended, sidecar, number), _FAILOVER_SECONDS)
+        job.hang(hangs=False)
         episode = _of(sidecar, "episode")[-1]["id"]
         evidence = [record for record in _of(sidecar, "evidence") if record["episode_id"] == episode]
         attempts = [record for record in evidence if record["kind"] == "py_spy"]
         captured = [record for record in attempts if record["outcome"] == "captured"]
-        texts = [(sidecar.state / "evidence" / str(record["file"])).read_text() for record in captured]
-        late = [
-            epoch_seconds(str(record["observed_at"])) - epoch_seconds(str(record["asked_at"])) for record in evidence
-        ]
-        reasons = {str(record["detail"]) for record in attempts if record["outcome"] != "captured"}
-        with_udf = sum(_UDF in text for text in texts)
-        seconds = f"{max(late):.2f}" if late else "-"
-        table.row(number, len(before), len(attempts), len(captured), with_udf, seconds, "; ".join(reasons) or "-")
+        texts = [(sidecar.state / "evidence" / record["file"]).read_text() for record in captured]
+        late = max(epoch_seconds(record["observed_at"]) - epoch_seconds(record["asked_at"]) for record in evidence)
+        reasons = {record["detail"] for record in attempts if record["outcome"] != "captured"}
+        with_udf = sum((_HANGS if hangs else _UDF) in text for text in texts)
+        counts = (len(before), len(attempts), len(captured), with_udf)
+        table.row(number, "hangs" if hangs else "runs", *counts, f"{late:.2f}", "; ".join(reasons) or "-")
     table.end()
 
 
@@ -254,7 +279,7 @@ def _has_ended(sidecar: Sidecar, number: int) -> bool:
     return len(_of(sidecar, "episode")) >= number
 
 
-def _of(sidecar: Sidecar, kind: str) -> list[dict[str, object]]:
+def _of(sidecar: Sidecar, kind: str) -> list[dict[str, Any]]:
     return [record for record in sidecar.records() if record["type"] == kind]
 
 
