@@ -22,6 +22,7 @@ _TRIES: Final = 3
 _MOST_FRAMES: Final = 1000
 """Of one thread."""
 _DENIED: Final = ("permission denied", "operation not permitted")
+_EMPTY: Final = "no thread has a stack: the process is starting or ending"
 _LATE: Final = "py-spy has not answered in time"
 
 
@@ -37,7 +38,9 @@ def stacks(process: FlinkProcess, seconds: float) -> tuple[str, int]:
         if answer is not None:
             try:
                 threads = json.loads(answer)
-                return "".join(map(_thread, threads)), len(threads)
+                if any(thread["frames"] for thread in threads):
+                    return "".join(map(_thread, threads)), len(threads)
+                errors = _EMPTY
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 raise NotCapturedError(FAILED, "py-spy's answer cannot be read") from None
         if any(word in errors.lower() for word in _DENIED):

@@ -1,5 +1,6 @@
 """Of Flink's processes is captured what they do: of real JVMs and real Pythons, without harm to any, and without their secrets."""
 
+import json
 import os
 import subprocess
 import sys
@@ -236,6 +237,19 @@ def test_a_py_spy_that_does_not_answer_is_ended(python: Run, tmp_path: Path, mon
     hangs.chmod(0o700)
     monkeypatch.setattr(py_spy, "_program", lambda: hangs)
     assert refused(lambda: py_spy.stacks(python(PYFLINK), 1)) == ("failed", "py-spy has not answered in time")
+
+
+def test_stacks_without_a_frame_are_no_evidence(python: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What py-spy prints of a Python that is ending: one thread, which has no name and no stack."""
+    thread = {"active": True, "owns_gil": True, "thread_name": None, "os_thread_id": 7, "frames": []}
+    program = tmp_path / "py-spy"
+    program.write_text(f"#!{sys.executable} -S\nprint({json.dumps(json.dumps([thread]))})\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(py_spy, "_program", lambda: program)
+    assert refused(lambda: py_spy.stacks(python(PYFLINK), 30)) == (
+        "failed",
+        "py-spy: no thread has a stack: the process is starting or ending",
+    )
 
 
 @pytest.mark.parametrize(
