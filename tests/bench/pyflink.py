@@ -1,9 +1,9 @@
-"""What is captured of PyFlink's workers, and what it costs them: `python -m tests.bench.pyflink [FAILOVERS [DUMPS]]`, about four minutes.
+"""What is captured of PyFlink's workers, and what it costs them: `python -m tests.bench.pyflink [FAILOVERS [DUMPS]]`, five minutes.
 
 Real Flink on a real ZooKeeper, a job with a Python UDF in process mode, two workers. PyFlink is no dependency of the project: it is
-installed once, into an environment of its own in the user's cache (1 GB, a minute). The UDF ticks every millisecond and writes down how long each
-tick was; the dumps take turns with as much time without one, so that what else happens on the machine
-happens to all alike. Then the leader is killed with -9, again and again, beside a `run` that captures processes.
+installed once, into an environment of its own in the user's cache (1 GB, a minute). The UDF ticks every millisecond and writes down how
+long each tick was; the dumps take turns with as much time without one, so that what else happens on the machine happens to all alike.
+Then the leader is killed with -9, again and again, beside a `run` that captures processes.
 """
 
 import os
@@ -44,7 +44,7 @@ _CALL_SECONDS: Final = 2
 _UDF: Final = "ticks_in_the_udf"
 _HANGS: Final = "hangs_in_the_udf"
 _LETTERS: Final = 28
-"""Of a pattern that backtracks: 14 s, in which no other thread of the worker runs. One that sleeps ends as soon as its TaskManager wants."""
+"""Of a pattern that backtracks: 14 s, in which no other thread of the worker runs. One that sleeps is ended at once."""
 
 _JOB: Final = f"""
 import os
@@ -201,7 +201,10 @@ def _print_stacks(workers: list[FlinkProcess]) -> None:
 
 def _print_rights(worker: FlinkProcess) -> None:
     table = Table("the sidecar runs as", "outcome", "detail")
-    for who, become in {"another user": AS_NOBODY, "the same user, without SYS_PTRACE": WITHOUT_PTRACE}.items():
+    for who, become in {
+        "another user": AS_NOBODY,
+        "root without SYS_PTRACE, the worker with it": WITHOUT_PTRACE,
+    }.items():
         table.row(who, *outcome_as(become, "py_spy", "stacks", worker))
     table.end()
 

@@ -1,6 +1,5 @@
 """Of Flink's processes is captured what they do: of real JVMs and real Pythons, without harm to any, and without their secrets."""
 
-import json
 import os
 import subprocess
 import sys
@@ -241,9 +240,9 @@ def test_a_py_spy_that_does_not_answer_is_ended(python: Run, tmp_path: Path, mon
 
 def test_stacks_without_a_frame_are_no_evidence(python: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What py-spy prints of a Python that is ending: one thread, which has no name and no stack."""
-    thread = {"active": True, "owns_gil": True, "thread_name": None, "os_thread_id": 7, "frames": []}
+    thread = '{"active": true, "owns_gil": true, "thread_name": null, "os_thread_id": 7, "frames": []}'
     program = tmp_path / "py-spy"
-    program.write_text(f"#!{sys.executable} -S\nprint({json.dumps(json.dumps([thread]))})\n")
+    program.write_text(f"#!{sys.executable} -S\nprint('[{thread}]')\n")
     program.chmod(0o700)
     monkeypatch.setattr(py_spy, "_program", lambda: program)
     assert refused(lambda: py_spy.stacks(python(PYFLINK), 30)) == (
