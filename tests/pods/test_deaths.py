@@ -34,6 +34,7 @@ CONTAINER: Final[Json] = {
         "exec": {"command": ["sh", "-c", "! test -e /tmp/unhealthy"]},
         "initialDelaySeconds": 5,
         "periodSeconds": 2,
+        "timeoutSeconds": 30,  # a machine that does much else is not to fail it
         "failureThreshold": 1,
     },
     "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "900Mi", "ephemeral-storage": "40Mi"}},
