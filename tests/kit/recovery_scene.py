@@ -18,7 +18,7 @@ from sidecar.lab import rest
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
 from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
-from tests.kit.heap_filler import heap_filler
+from tests.kit.job_programs import program_jar
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -357,7 +357,7 @@ def _stopped(scene: RecoveryScene) -> Callable[[], Verdict]:
 def _out_of_heap(scene: RecoveryScene) -> Callable[[], Verdict]:
     """A program fills the JobManager's heap; Flink ends it as soon as one of its own threads finds no room. No checkpoint may follow."""
     leader = scene.leader()
-    jar = rest.upload_jar(leader.rest_address, heap_filler(scene.folder))
+    jar = rest.upload_jar(leader.rest_address, program_jar("HeapFiller", scene.folder))
     with suppress(rest.RestError):  # no answer
         rest.call(leader.rest_address, "POST", f"/jars/{jar}/run", b"{}")
     stored = scene.store.checkpoints(scene.job)

@@ -443,13 +443,15 @@ def _probe(facts: DeathFacts) -> PodSign | None:
 
 
 def _revised(facts: DeathFacts) -> str | None:
-    """How the pods that took its place differ, if all do."""
-    before = facts.pod.status if facts.pod else None
-    if before is None or not before.revision or not facts.newcomers:
-        return None
-    if any(pod.revision in {"", before.revision} for pod in facts.newcomers):
+    """How the pods that took its place differ."""
+    before, deleted = facts.pod.status if facts.pod else None, _deleted(facts)
+    if before is None or deleted is None or not before.revision or not facts.newcomers:
         return None
     after = facts.newcomers[-1]
+    # One of its own revision took its place, unless it is from before: it took that of another pod.
+    alike = [pod.created_at or 0 for pod in facts.newcomers if pod.revision in {"", before.revision}]
+    if alike and max(alike) >= min(after.created_at or 0, deleted.wall - _ROUNDED):
+        return None
     image = f", image {clean(before.image)} → {clean(after.image)}" if before.image != after.image else ""
     return f"Pod {clean(after.name)} of another revision was created{image}."
 

@@ -67,8 +67,12 @@ def log(text: str, *, heap: bool = False, no_space: bool = False) -> dict[str, A
     return {"fault": Fault(text, heap, no_space)}
 
 
-def newcomer(revision: str, image: str = "flink:2") -> dict[str, Any]:
-    return {"newcomers": (PodStatus("v", "jm-b", "", revision=revision, image=image),)}
+def newcomer(*revisions: str, at: tuple[float, ...] = (6, 5)) -> dict[str, Any]:
+    """Pods of these revisions, created so long before."""
+    created = [
+        PodStatus("v", "jm-b", "", revision=r, created_at=ago(s).wall) for r, s in zip(revisions, at, strict=False)
+    ]
+    return {"newcomers": tuple(created)}
 
 
 POD: Final = pod()
@@ -142,6 +146,13 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     (DELETED, R.DELETED, MEDIUM),
     (DELETED | container(143) | newcomer("r1"), R.DELETED, MEDIUM),
     (DELETED | container(143) | newcomer("r2"), R.REPLACED, HIGH),
+    (
+        DELETED | container(143) | newcomer("r1", "r2", at=(50, 9)),
+        R.REPLACED,
+        HIGH,
+    ),  # the older one took another pod's place
+    (DELETED | container(143) | newcomer("r2", "r1", at=(50, 40)), R.DELETED, MEDIUM),
+    (DELETED | container(143) | newcomer("r2", "r1", at=(9, 6)), R.DELETED, MEDIUM),  # in the middle of a rollout
     (DELETED | container(137, UNKNOWN_END), R.DELETED, MEDIUM),
     (pod(deleted=2) | container(1, at=9), R.EXITED, HIGH),  # it had ended before
     (pod(gone=3), R.DELETED, MEDIUM),  # by force: gone before its end

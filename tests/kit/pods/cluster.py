@@ -16,9 +16,11 @@ from typing import Final, Self
 from urllib.error import HTTPError
 
 from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
+from sidecar.lab.rest import RestError, call, upload_jar
 from tests.kit.pods import manifests
 from tests.kit.pods.api import NODE_ADDRESS, Json
 from tests.kit.pods.manifests import CONFIG_MAP, CONTAINER, JOBMANAGER
+from tests.kit.pods.node import NAME as NODE
 from tests.kit.pods.node import admin, sandbox
 from tests.kit.pods.truth import ConfigMapTruth, Death, Write, ZNodeTruth, cgroup_of, first_process, peak_bytes
 from tests.kit.relay import Wire
@@ -47,6 +49,10 @@ class Form:
     """Changes to the JobManager's container."""
     rights: list[Json] = field(default_factory=list)
     """Rules that the account of the pods has beside those for ConfigMaps."""
+    cluster_rights: list[Json] = field(default_factory=list)
+    """Rules that it has for the whole of Kubernetes."""
+    pod: Json = field(default_factory=dict)
+    """Changes to the JobManager's pod, its containers and volumes excepted."""
     spool_kept: bool = True
     """Whether the spool outlives its pod: on a folder of the node. Else it is the emptyDir of `deploy/base`."""
     zookeeper: str | None = None
@@ -200,8 +206,25 @@ class FlinkPods:
     def rollout(self) -> None:
         """As `kubectl rollout restart`."""
         annotations = {"kubectl.kubernetes.io/restartedAt": str(len(self.truth.writes))}
-        template = {"metadata": {"annotations": annotations}}
-        self.api.patch(f"{self._apps}/{JOBMANAGER}", {"spec": {"template": template}})
+        self._change_template({"metadata": {"annotations": annotations}})
+
+    def roll_out_image(self, image: str) -> None:
+        """As `kubectl set image`: new pods whose JobManager has this image."""
+        self._change_template({"spec": {"containers": [{"name": "jobmanager", "image": image}]}})
+
+    def _change_template(self, change: Json) -> None:
+        self.api.patch(f"{self._apps}/{JOBMANAGER}", {"spec": {"template": change}})
+
+    def cordon(self, *, cordoned: bool) -> None:
+        """As `kubectl cordon` and `uncordon`."""
+        self.api.patch(f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": cordoned}})
+
+    def run_program(self, pod: Pod, jar: Path) -> None:
+        """Have the pod's JobManager run the program of a job. It may end by that."""
+        address = f"http://{pod.address}:8081"
+        name = upload_jar(address, jar)
+        with suppress(RestError):
+            call(address, "POST", f"/jars/{name}/run", b"{}")
 
     def change_image(self, pod: Pod, image: str) -> None:
         """Give the running pod's sidecar another image: the kubelet starts that container again, and no other."""
@@ -233,7 +256,7 @@ class FlinkPods:
     def _apply(self) -> None:
         form, api = self.form, self.api
         api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        for path, manifest in manifests.permissions(self.namespace, form.rights):
+        for path, manifest in manifests.permissions(self.namespace, form.rights, form.cluster_rights):
             api.ask("POST", path, manifest)
         quorum = self._open.enter_context(reachable(form.zookeeper)) if form.zookeeper else None
         config = {"route": {"receiver": "ops", "group_interval": "5s"}} | form.config
@@ -244,7 +267,7 @@ class FlinkPods:
         api.ask("POST", f"{self._path}/secrets", secret)
         api.ask("POST", self._apps, manifests.jobmanager(self._folder / "flink-ha", form.memory, form.jobmanager))
         kept = {"name": "ha-sidecar-spool", "hostPath": {"path": str(self._folder / "spool"), "type": "Directory"}}
-        patch = manifests.sidecar_patch(form.container, [kept] if form.spool_kept else [])
+        patch = manifests.sidecar_patch(form.container, [kept] if form.spool_kept else [], form.pod)
         api.patch(f"{self._apps}/{JOBMANAGER}", patch)
 
     def _watch_memory(self) -> None:

@@ -22,6 +22,8 @@ NEXT_SIDECAR: Final = "registry.example.com/flink-ha-sidecar:next"
 """The same under another name."""
 AUDIT: Final = f"registry.example.com/flink-ha-sidecar-audit:{sidecar.__version__}"
 FLINK: Final = f"registry.example.com/flink:{FLINK_VERSION}"
+NEXT_FLINK: Final = "registry.example.com/flink:next"
+"""The same under another name."""
 PAUSE: Final = "registry.example.com/pause:1"
 _SCRIPTS: Final = ROOT / "scripts" / "pods"
 _TAG: Final = "pods"
@@ -45,6 +47,7 @@ def build() -> None:
             NEXT_SIDECAR: f"localhost/flink-ha-sidecar:{_TAG}",
             AUDIT: f"localhost/flink-ha-sidecar-audit:{_TAG}",
             FLINK: f"localhost/flink:{_TAG}",
+            NEXT_FLINK: f"localhost/flink:{_TAG}",
             PAUSE: f"localhost/pause:{_TAG}",
         }
         _write(builder, built, Path(folder) / "layout")

@@ -14,6 +14,7 @@ CLUSTER_ID: Final = "my-flink"
 CONFIG_MAP: Final = f"{CLUSTER_ID}-cluster-config-map"
 JOBMANAGER: Final = "flink-jobmanager"
 CONTAINER: Final = "flink-ha-sidecar"
+POD_IP: Final[Json] = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _BASE: Final = ROOT / "deploy" / "base"
 _FLINK: Final = {
     "jobmanager.rpc.port": 6123,
@@ -64,9 +65,12 @@ def sidecar_config(changes: Json) -> Json:
     return {"metadata": {"name": CONTAINER}, "data": {"config.yaml": json.dumps(config)}}
 
 
-def permissions(namespace: str, more: list[Json]) -> list[tuple[str, Json]]:
-    """Flink's service account and what it may do, `more` rules included, each with the path where it is created."""
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+def permissions(namespace: str, more: list[Json], everywhere: list[Json]) -> list[tuple[str, Json]]:
+    """Flink's service account and what it may do, each with the path where it is created. `more`: rules in its namespace beside those
+    for ConfigMaps; `everywhere`: those of a ClusterRole.
+    """
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    rbac = f"{group}/namespaces/{namespace}"
     verbs = ["get", "list", "watch", "create", "update", "patch", "delete"]
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}, *more]
     role = {"metadata": {"name": "flink"}, "rules": rules}
@@ -76,10 +80,18 @@ def permissions(namespace: str, more: list[Json]) -> list[tuple[str, Json]]:
         "subjects": [{"kind": "ServiceAccount", "name": "flink"}],
     }
     account = {"metadata": {"name": "flink"}}
+    whole = {"metadata": {"name": namespace}, "rules": everywhere}
+    bound = {
+        "metadata": {"name": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace},
+        "subjects": [{"kind": "ServiceAccount", "name": "flink", "namespace": namespace}],
+    }
     return [
         (f"/api/v1/namespaces/{namespace}/serviceaccounts", account),
         (f"{rbac}/roles", role),
         (f"{rbac}/rolebindings", binding),
+        (f"{group}/clusterroles", whole),
+        (f"{group}/clusterrolebindings", bound),
     ]
 
 
@@ -92,7 +104,7 @@ def jobmanager(shared: Path, memory: str, changes: Json) -> Json:
         "name": "jobmanager",
         "image": FLINK,
         "args": ["jobmanager", "$(POD_IP)"],
-        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "env": [POD_IP],
         "ports": [{"name": "rpc", "containerPort": 6123}, {"name": "rest", "containerPort": 8081}],
         "securityContext": {"runAsNonRoot": True, "runAsUser": 9999},
         "livenessProbe": {"tcpSocket": {"port": "rpc"}, "initialDelaySeconds": 30, "periodSeconds": 60},
@@ -122,8 +134,8 @@ def jobmanager(shared: Path, memory: str, changes: Json) -> Json:
     }
 
 
-def sidecar_patch(container: Json, volumes: list[Json]) -> Json:
-    """The patch of `deploy/base`, with these changes to its container (`env` is added to), and to volumes of the same name."""
+def sidecar_patch(container: Json, volumes: list[Json], pod: Json) -> Json:
+    """The patch of `deploy/base`, with these changes to its container (`env` is added to), to volumes of the same name, and to the pod."""
     patch = _document(_BASE / "sidecar.yaml")
     spec = patch["spec"]["template"]["spec"]
     shipped = spec["containers"][0]
@@ -132,5 +144,6 @@ def sidecar_patch(container: Json, volumes: list[Json]) -> Json:
     )
     changed = {volume["name"] for volume in volumes}
     spec["volumes"] = [*(volume for volume in spec["volumes"] if volume["name"] not in changed), *volumes]
+    spec |= pod
     patch["metadata"] = {"name": JOBMANAGER}
     return dict(patch)
