@@ -16,10 +16,10 @@ from sidecar.core.cluster.causes import Confidence
 from sidecar.core.cluster.ends import (
     UNKNOWN_END,
     ContainerEnded,
-    Fault,
     KnownPod,
+    KnownProcessEnd,
+    LogFault,
     PodSign,
-    ProcessEnded,
     Rebooted,
     Sign,
 )
@@ -92,13 +92,13 @@ class DeathFacts(Struct, frozen=True):
     pod: KnownPod | None = None
     container: ContainerEnded | None = None
     """The end of its main container."""
-    process: ProcessEnded | None = None
+    process: KnownProcessEnd | None = None
     """The end of its process, by the kernel."""
     signs: tuple[PodSign, ...] = ()
     """The Events about its pod."""
     newcomers: tuple[PodStatus, ...] = ()
     """Pods of the cluster that were created when it was deleted."""
-    fault: Fault | None = None
+    fault: LogFault | None = None
     """The first error at the end of its log."""
     reboot: Rebooted | None = None
 

@@ -141,7 +141,7 @@ def _facts(cluster: ClusterState, episode: Episode) -> DeathFacts:
         and (ends.is_at(address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
     ]
     log = _nearest(logs, opened)
-    fault = log.fault if log and log.fault != ends.Fault() else container.fault if container else None
+    fault = log.fault if log and log.fault != ends.LogFault() else container.fault if container else None
     in_kubernetes = episode.facts.store is Store.KUBERNETES
     name = pod.status.name if pod else name_of(cluster, address)
     return DeathFacts(

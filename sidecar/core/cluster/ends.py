@@ -74,7 +74,7 @@ _BY_REASON: Final = {
 }
 
 
-class Fault(Struct, frozen=True):
+class LogFault(Struct, frozen=True):
     """The first error at the end of a log."""
 
     text: str | None = None
@@ -94,7 +94,7 @@ class ContainerEnded(Struct, frozen=True):
     reason: str
     limit_bytes: int | None = None
     """The memory limit that was in force."""
-    fault: Fault | None = None
+    fault: LogFault | None = None
     """Of its termination message."""
     seen_at: int | None = None
     """When it was first observed (wall microseconds). None: not known."""
@@ -152,14 +152,14 @@ class Beside(Struct, frozen=True):
     """The names and addresses of that sidecar's pod or machine."""
 
 
-class ProcessEnded(Beside, frozen=True):
+class KnownProcessEnd(Beside, frozen=True):
     end: ProcessEnd
 
 
 class LogRead(Beside, frozen=True):
     """`pod_uid`: of which pod, if it was read from the API; then `hosts` is empty."""
 
-    fault: Fault
+    fault: LogFault
     pod_uid: str | None = None
 
 
@@ -174,13 +174,13 @@ class Ends(Struct, frozen=True):
     """By uid. Those that exist stay."""
     signs: tuple[PodSign, ...] = ()
     operator: tuple[OperatorEvent, ...] = ()
-    processes: tuple[ProcessEnded, ...] = ()
+    processes: tuple[KnownProcessEnd, ...] = ()
     logs: tuple[LogRead, ...] = ()
     reboots: tuple[Rebooted, ...] = ()
 
 
 NOTHING: Final = Ends()
-_T = TypeVar("_T", KnownPod, PodSign, OperatorEvent, ProcessEnded, LogRead, Rebooted, ContainerEnded)
+_T = TypeVar("_T", KnownPod, PodSign, OperatorEvent, KnownProcessEnd, LogRead, Rebooted, ContainerEnded)
 
 
 # -- what is observed --------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def _sign(event: SeenEvent) -> Sign:
 
 def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of the JobManager's process beside a sidecar at these hosts was observed."""
-    ended = ProcessEnded(_moment(end.ended_at, at), _few(hosts), end)
+    ended = KnownProcessEnd(_moment(end.ended_at, at), _few(hosts), end)
     return replace(ends, processes=_latest({*ends.processes, ended}, MOST_ENDS))
 
 
@@ -274,12 +274,12 @@ def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) ->
     return replace(ends, reboots=_latest({*ends.reboots, Rebooted(_moment(booted_at, at), _few(hosts))}, MOST_ENDS))
 
 
-def fault_of(log: LogEnd) -> Fault:
+def fault_of(log: LogEnd) -> LogFault:
     """What the end of a log says."""
     text = log.first_fault or ""
     exception = log.exception or ""
     heap = _HEAP.search(text) or _HEAP.search(log.last_line)
-    return Fault(clean(text, _LONGEST) or None, bool(heap), _NO_SPACE in f"{text} {exception}")
+    return LogFault(clean(text, _LONGEST) or None, bool(heap), _NO_SPACE in f"{text} {exception}")
 
 
 def restart_near(ends: Ends, opened: Moment) -> Restart | None:

@@ -13,10 +13,10 @@ from sidecar.core.cluster.death_verdict import DeathFacts, DeathReason, verdict
 from sidecar.core.cluster.ends import (
     UNKNOWN_END,
     ContainerEnded,
-    Fault,
     KnownPod,
+    KnownProcessEnd,
+    LogFault,
     PodSign,
-    ProcessEnded,
     Rebooted,
     Sign,
 )
@@ -51,12 +51,12 @@ def pod(deleted: float | None = None, gone: float | None = None, **status: Any) 
     return {"pod": KnownPod(OPENED, known, (), *when), "in_pod": True, "name": "jm-a"}
 
 
-def container(code: int, reason: str = "Error", at: float = 5, fault: Fault | None = None) -> dict[str, Any]:
+def container(code: int, reason: str = "Error", at: float = 5, fault: LogFault | None = None) -> dict[str, Any]:
     return {"container": ContainerEnded(ago(at), code, reason, LIMIT, fault), "fault": fault}
 
 
 def process(code: int | None, at: float = 5, **end: Any) -> dict[str, Any]:
-    return {"process": ProcessEnded(ago(at), ("jm-a",), ProcessEnd(7, ago(at).wall, exit_code=code, **end))}
+    return {"process": KnownProcessEnd(ago(at), ("jm-a",), ProcessEnd(7, ago(at).wall, exit_code=code, **end))}
 
 
 def event(sign: Sign, at: float = 4, text: str = "") -> dict[str, Any]:
@@ -64,7 +64,7 @@ def event(sign: Sign, at: float = 4, text: str = "") -> dict[str, Any]:
 
 
 def log(text: str, *, heap: bool = False, no_space: bool = False) -> dict[str, Any]:
-    return {"fault": Fault(text, heap, no_space)}
+    return {"fault": LogFault(text, heap, no_space)}
 
 
 def newcomer(revision: str, image: str = "flink:2") -> dict[str, Any]:
@@ -236,7 +236,7 @@ PARTS: Final = st.fixed_dictionaries(
         "signs": st.lists(
             st.builds(PodSign, st.sampled_from([6, 4, -20]).map(ago), st.just("u"), st.sampled_from(Sign))
         ).map(lambda found: tuple(sorted(found, key=lambda each: each.at))),
-        "fault": st.sampled_from([HEAP["fault"], FULL["fault"], Fault("x")]),
+        "fault": st.sampled_from([HEAP["fault"], FULL["fault"], LogFault("x")]),
         "reboot": st.just(BOOTED["reboot"]),
         "pod": st.sampled_from([POD, DELETED, pod(gone=3), pod(deleted=35, cordoned=True)]).map(
             lambda each: each["pod"]
