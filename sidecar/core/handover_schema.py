@@ -314,6 +314,7 @@ class KnownPod(_Bounded, frozen=True):
     ends: Annotated[tuple[ContainerEnded, ...], Meta(max_length=MOST_ENDS)] = ()
     deleted_at: Moment | None = None
     gone_at: Moment | None = None
+    failed_at: Moment | None = None
 
 
 class PodSign(_Bounded, frozen=True):

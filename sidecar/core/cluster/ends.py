@@ -111,6 +111,8 @@ class KnownPod(Struct, frozen=True):
     deleted_at: Moment | None = None
     """When its deletion was requested; without a grace period, when that was observed. None: it was not."""
     gone_at: Moment | None = None
+    failed_at: Moment | None = None
+    """When it was first observed to have failed as a whole."""
 
 
 class PodSign(Struct, frozen=True):
@@ -206,7 +208,9 @@ def with_pod(ends: Ends, pod: PodStatus, at: Moment, *, gone: bool) -> Ends:
     if pod.delete_at is not None and deleted_at is None:
         deleted_at = _moment(pod.delete_at - (pod.grace_seconds or 0) * SECOND, at)
     gone_at = known.gone_at if known and known.gone_at else at if gone else None
-    return replace(ends, pods=_pods({**ends.pods, pod.uid: KnownPod(at, status, ended, deleted_at, gone_at)}))
+    failed_at = known.failed_at if known and known.failed_at else at if pod.phase == "Failed" else None
+    now = KnownPod(at, status, ended, deleted_at, gone_at, failed_at)
+    return replace(ends, pods=_pods({**ends.pods, pod.uid: now}))
 
 
 def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -> ContainerEnded:
