@@ -167,7 +167,8 @@ def _log(
 ) -> LogRead | None:
     """The end of the leader's log: not of a process that took its place, and has ended since."""
     if end:
-        others = (*(pod.ends if pod else ()), *(each for each in known.processes if ends.is_at(address, each.hosts)))
+        others: list[Beside | ContainerEnded] = [*(pod.ends if pod else ())]
+        others += [process for process in known.processes if ends.is_at(address, process.hosts)]
         following = (other.at.steady for other in others if other.at.steady > end.at.steady + _ROUNDED)
         until = min(following, default=end.at.steady + _AFTER)
     logs = (
