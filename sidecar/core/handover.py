@@ -164,7 +164,7 @@ def _ends(known: Ends) -> schema.Ends | None:
         {uid: pod for uid, pod in pods.items() if pod},
         within(schema.PodSign, known.signs),
         within(schema.OperatorEvent, known.operator),
-        within(schema.ProcessEnded, known.processes),
+        within(schema.KnownProcessEnd, known.processes),
         within(schema.LogRead, known.logs),
         within(schema.Rebooted, known.reboots),
     )

@@ -292,7 +292,7 @@ class PodStatus(_Bounded, frozen=True):
     revision: _NameOrNone = ""
 
 
-class Fault(_Bounded, frozen=True):
+class LogFault(_Bounded, frozen=True):
     """Without its text."""
 
     heap: bool = False
@@ -304,7 +304,7 @@ class ContainerEnded(_Bounded, frozen=True):
     exit_code: _Code
     reason: _NameOrNone
     limit_bytes: _Bytes | None = None
-    fault: Fault | None = None
+    fault: LogFault | None = None
     seen_at: _Wall | None = None
 
 
@@ -314,6 +314,7 @@ class KnownPod(_Bounded, frozen=True):
     ends: Annotated[tuple[ContainerEnded, ...], Meta(max_length=MOST_ENDS)] = ()
     deleted_at: Moment | None = None
     gone_at: Moment | None = None
+    failed_at: Moment | None = None
 
 
 class PodSign(_Bounded, frozen=True):
@@ -350,7 +351,7 @@ class ProcessEnd(_Bounded, frozen=True):
     last_pause: _Seconds | None = None
 
 
-class ProcessEnded(_Bounded, frozen=True):
+class KnownProcessEnd(_Bounded, frozen=True):
     at: Moment
     hosts: _Hosts
     end: ProcessEnd
@@ -359,7 +360,7 @@ class ProcessEnded(_Bounded, frozen=True):
 class LogRead(_Bounded, frozen=True):
     at: Moment
     hosts: _Hosts
-    fault: Fault
+    fault: LogFault
     pod_uid: _Name | None = None
 
 
@@ -372,7 +373,7 @@ class Ends(_Bounded, frozen=True):
     pods: Annotated[dict[_Name, KnownPod], Meta(max_length=MOST_ENDED_PODS)] = {}
     signs: Annotated[tuple[PodSign, ...], Meta(max_length=MOST_SIGNS)] = ()
     operator: Annotated[tuple[OperatorEvent, ...], Meta(max_length=MOST_ENDS)] = ()
-    processes: Annotated[tuple[ProcessEnded, ...], Meta(max_length=MOST_ENDS)] = ()
+    processes: Annotated[tuple[KnownProcessEnd, ...], Meta(max_length=MOST_ENDS)] = ()
     logs: Annotated[tuple[LogRead, ...], Meta(max_length=MOST_ENDS)] = ()
     reboots: Annotated[tuple[Rebooted, ...], Meta(max_length=MOST_ENDS)] = ()
 

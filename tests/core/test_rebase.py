@@ -13,12 +13,12 @@ from sidecar.core.cluster.downtime import Downtime, LastLed
 from sidecar.core.cluster.ends import (
     ContainerEnded,
     Ends,
-    Fault,
     KnownPod,
+    KnownProcessEnd,
+    LogFault,
     LogRead,
     OperatorEvent,
     PodSign,
-    ProcessEnded,
     Rebooted,
     Restart,
 )
@@ -41,8 +41,8 @@ from sidecar.core.rebase import STEADY, rebased
 HANDED_OVER: tuple[type[Struct], ...] = (
     *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
     *(Operated, FlinkDeployment, Disruption, Intent),
-    *(Ends, KnownPod, PodStatus, ContainerEnded, Fault, PodSign, OperatorEvent, Restart),
-    *(ProcessEnded, ProcessEnd, LogRead, Rebooted, DeathVerdict),
+    *(Ends, KnownPod, PodStatus, ContainerEnded, LogFault, PodSign, OperatorEvent, Restart),
+    *(KnownProcessEnd, ProcessEnd, LogRead, Rebooted, DeathVerdict),
     *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault, Assessed),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),

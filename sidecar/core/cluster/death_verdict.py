@@ -16,14 +16,14 @@ from sidecar.core.cluster.causes import Confidence
 from sidecar.core.cluster.ends import (
     UNKNOWN_END,
     ContainerEnded,
-    Fault,
     KnownPod,
+    KnownProcessEnd,
+    LogFault,
     PodSign,
-    ProcessEnded,
     Rebooted,
     Sign,
 )
-from sidecar.core.moment import SECOND, Moment, spoken
+from sidecar.core.moment import LATEST, SECOND, Moment, spoken
 from sidecar.core.process_end import PodStatus
 from sidecar.core.sanitize import clean
 
@@ -92,13 +92,13 @@ class DeathFacts(Struct, frozen=True):
     pod: KnownPod | None = None
     container: ContainerEnded | None = None
     """The end of its main container."""
-    process: ProcessEnded | None = None
+    process: KnownProcessEnd | None = None
     """The end of its process, by the kernel."""
     signs: tuple[PodSign, ...] = ()
     """The Events about its pod."""
     newcomers: tuple[PodStatus, ...] = ()
     """Pods of the cluster that were created when it was deleted."""
-    fault: Fault | None = None
+    fault: LogFault | None = None
     """The first error at the end of its log."""
     reboot: Rebooted | None = None
 
@@ -132,9 +132,10 @@ class DeathFacts(Struct, frozen=True):
         """Whether its pod is there as if nothing had happened."""
         return self.pod is not None and self.pod.status.phase == "Running" and not self.says_ended
 
-    def sign(self, *signs: Sign) -> PodSign | None:
-        """The latest of these Events."""
-        return max((each for each in self.signs if each.sign in signs), key=lambda each: each.at, default=None)
+    def sign(self, *signs: Sign, until: int = LATEST) -> PodSign | None:
+        """The latest of these Events up to then (steady microseconds)."""
+        events = (event for event in self.signs if event.sign in signs and event.at.steady <= until)
+        return max(events, key=lambda event: event.at, default=None)
 
 
 _NO_STATE: Final = frozenset({UNKNOWN_END, "Unknown"})
@@ -143,6 +144,10 @@ _LATE: Final = 3 * SECOND
 """By how much the loss of the leader may be observed before what led to it."""
 _ROUNDED: Final = 2 * SECOND
 """Kubernetes' times are of several clocks, and in whole seconds."""
+_REPORTED: Final = 5 * SECOND
+"""By how much later than the ends of its containers a pod is said to have failed."""
+_UNHEARD: Final = 60 * SECOND
+"""How long before its leadership is lost the node of a leader may not be heard of any more."""
 _SHUTDOWN: Final = 120 * SECOND
 """How long a process may take to end after it was told to."""
 _TWO_EVENTS: Final = 200 * SECOND
@@ -150,6 +155,8 @@ _SIGKILL, _SIGTERM, _SIGABRT = 9, 15, 6
 _CRASHES: Final = frozenset({4, _SIGABRT, 7, 8, 11})
 """Signals of the process's own doing: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
 _FATAL, _OUT_OF_MEMORY, _SIGNALLED = 239, 3, 128
+_STOPPED: Final = frozenset({_SIGNALLED + _SIGKILL, _SIGNALLED + _SIGTERM})
+"""Exit codes of a process that was asked to end, or made to."""
 _NODE_GONE: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
 _PREEMPTION: Final = frozenset({"PreemptionByScheduler", "PreemptionByKubeScheduler"})
 _NODE_DOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
@@ -195,8 +202,10 @@ def _contradictions(facts: DeathFacts) -> Iterator[str]:
             yield f"{state}, which stays from the end of a child; its own exit code was {container.exit_code}."
         elif process and process.end.oom_kills == 0:
             yield f"{state}, and the kernel counted no process that was killed for memory at that moment."
-        elif _deleted(facts) or _probe(facts) or facts.sign(Sign.EVICTED) or _is_failed(facts):
+        elif _deleted(facts) or _probe(facts):
             yield f"{state}, and it had been asked to end."
+        elif _is_failed(facts):
+            yield f"{state}, and its pod failed."
     if _deleted(facts) and _probe(facts):
         yield "Its pod was deleted as well."
     if process and not facts.is_own_place:
@@ -218,21 +227,34 @@ def _beside(facts: DeathFacts) -> Iterator[str]:
 def _by_the_pod(facts: DeathFacts) -> DeathVerdict | None:
     """A pod that failed as a whole says why."""
     pod = facts.pod
-    if pod and pod.status.phase == "Failed" and pod.status.reason in _NODE_DOWN:
-        return _sure(DeathReason.NODE_LOST, f"Its pod failed: {clean(pod.status.reason)}{_said(pod.status.message)}.")
-    if pod and pod.status.phase == "Failed" and pod.status.reason == "Preempting":
-        return _sure(DeathReason.PREEMPTED, f"The kubelet preempted its pod{_said(pod.status.message)}.")
-    if pod and pod.status.phase == "Failed" and pod.status.reason == "Evicted":
-        return _sure(DeathReason.EVICTED, f"The kubelet evicted its pod{_said(pod.status.message)}.")
-    if evicted := facts.sign(Sign.EVICTED):
+    if pod and pod.status.phase == "Failed" and (failed := _of_failed(pod.status, facts)):
+        return failed
+    if evicted := _sign_before(facts, Sign.EVICTED):
         return _sure(DeathReason.EVICTED, f"An Event says that the kubelet evicted its pod{_said(evicted.text)}.")
     return None
 
 
+def _of_failed(status: PodStatus, facts: DeathFacts) -> DeathVerdict | None:
+    said = _said(status.message)
+    if status.reason in _NODE_DOWN:
+        reason, why = DeathReason.NODE_LOST, f"Its pod failed: {clean(status.reason)}{said}."
+    elif status.reason == "Preempting":
+        reason, why = DeathReason.PREEMPTED, f"The kubelet preempted its pod{said}."
+    elif status.reason == "Evicted":
+        reason, why = DeathReason.EVICTED, f"The kubelet evicted its pod{said}."
+    else:
+        return None
+    if _failed_with_it(facts):
+        return _sure(reason, why)
+    if _ended_by_itself(facts):
+        return None
+    return _likely(reason, why, f"A signal before that {_SAME}")
+
+
 def _by_who_needed_its_place(facts: DeathFacts) -> DeathVerdict | None:
-    if _disruption(facts) in _PREEMPTION:
+    if _disruption(facts) in _PREEMPTION and _deleted(facts):
         return _sure(DeathReason.PREEMPTED, "The scheduler deleted its pod to make room for one of a higher priority.")
-    if preempted := facts.sign(Sign.PREEMPTED):
+    if preempted := _sign_before(facts, Sign.PREEMPTED):
         return _sure(DeathReason.PREEMPTED, f"An Event says that its pod was preempted{_said(preempted.text)}.")
     return None
 
@@ -240,8 +262,12 @@ def _by_who_needed_its_place(facts: DeathFacts) -> DeathVerdict | None:
 def _by_its_node(facts: DeathFacts) -> DeathVerdict | None:
     if facts.container or facts.process:
         return None  # a node that is not heard of reports no end
-    if facts.sign(Sign.NODE_NOT_READY):
-        return _sure(DeathReason.NODE_LOST, "Its node is not ready, and its end was not reported.")
+    not_ready = facts.sign(Sign.NODE_NOT_READY)
+    if not_ready and not _deleted(facts) and not_ready.at.steady >= facts.opened.steady - _UNHEARD:
+        why = f"Its node was not ready at {spoken(not_ready.at.wall)}, and its end was not reported."
+        if facts.pod and facts.pod.at.steady > not_ready.at.steady:
+            return _likely(DeathReason.NODE_LOST, why, f"A node that is ready again, and another end, {_SAME}")
+        return _sure(DeathReason.NODE_LOST, why)
     if _disruption(facts) in _NODE_GONE or facts.sign(Sign.TAINTED):
         tainted = f"A taint that somebody set {_SAME}"
         return _likely(DeathReason.NODE_LOST, "Its pod was deleted because its node is tainted or gone.", tainted)
@@ -249,23 +275,28 @@ def _by_its_node(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _by_its_machine(facts: DeathFacts) -> DeathVerdict | None:
-    ends = {None, 0, _SIGNALLED + _SIGKILL, _SIGNALLED + _SIGTERM}
-    if facts.reboot is None or facts.exit_code not in ends:
+    if facts.reboot is None or facts.exit_code not in {None, 0, *_STOPPED}:
         return None
-    if facts.ended and facts.reboot.at.steady < facts.ended.steady:
+    why = f"Its machine was started again at {spoken(facts.reboot.at.wall)}."
+    container = facts.container if facts.container and facts.container.reason not in _NO_STATE else None
+    if (end := facts.process or container) is None:
+        return _sure(DeathReason.REBOOTED, why)
+    if facts.reboot.at.steady < end.at.steady:
         return None
-    return _sure(DeathReason.REBOOTED, f"Its machine was started again at {spoken(facts.reboot.at.wall)}.")
+    return _likely(DeathReason.REBOOTED, why, f"An end before that, by a signal or by itself, {_SAME}")
 
 
 def _by_its_probe(facts: DeathFacts) -> DeathVerdict | None:
     if (probe := _probe(facts)) is None:
         return None
-    if probe.sign is Sign.STARTUP_PROBE:
-        return _sure(DeathReason.KILLED, "The kubelet ended its container because its startup probe failed.")
-    why = f"The kubelet ended its container because its liveness probe failed, at {spoken(probe.at.wall)}."
+    is_startup = probe.sign is Sign.STARTUP_PROBE
+    reason, name = (DeathReason.KILLED, "startup") if is_startup else (DeathReason.LIVENESS_PROBE, "liveness")
+    why = f"The kubelet ended its container because its {name} probe failed, at {spoken(probe.at.wall)}."
     if facts.exit_code is None:
-        return _likely(DeathReason.LIVENESS_PROBE, why, "How it ended was not observed.")
-    return _sure(DeathReason.LIVENESS_PROBE, why)
+        return _likely(reason, why, "How it ended was not observed.")
+    if facts.exit_code not in _STOPPED:
+        return _likely(reason, why, f"{_ended_with(facts)} An end by itself at that moment {_SAME}")
+    return _sure(reason, why)
 
 
 def _by_the_oom_killer(facts: DeathFacts) -> DeathVerdict | None:
@@ -397,10 +428,10 @@ _JUDGES: Final = (
     _by_the_pod,
     _by_who_needed_its_place,
     _by_its_node,
-    _by_its_machine,
-    _by_its_probe,
     _by_the_oom_killer,
+    _by_its_probe,
     _by_its_deletion,
+    _by_its_machine,
     _by_its_heap,
     _by_its_disk,
     _by_a_signal,
@@ -433,13 +464,34 @@ def _is_failed(facts: DeathFacts) -> bool:
     return (facts.pod is not None and facts.pod.status.phase == "Failed") or facts.sign(Sign.EVICTED) is not None
 
 
+def _failed_with_it(facts: DeathFacts) -> bool:
+    """Whether its pod failed when it ended, rather than later."""
+    failed_at = facts.pod.failed_at if facts.pod else None
+    return not facts.ended or not failed_at or failed_at.steady <= facts.ended.steady + _REPORTED
+
+
+def _ended_by_itself(facts: DeathFacts) -> bool:
+    """Whether its end has a reason of its own, or its container was started again afterwards: nobody ended its pod then."""
+    container = facts.container
+    if facts.exit_code not in {None, *_STOPPED} or (container and container.reason == "OOMKilled"):
+        return True
+    if facts.process and facts.process.end.oom_kills:
+        return True
+    later = facts.pod.ends if facts.pod else ()
+    return any(container and end.at.steady > container.at.steady + _REPORTED for end in later)
+
+
+def _sign_before(facts: DeathFacts, *signs: Sign) -> PodSign | None:
+    """The latest of these Events that came before its end: what follows its end is no reason of it."""
+    until = facts.ended.steady + _ROUNDED if facts.ended else facts.opened.steady + _LATE
+    return facts.sign(*signs, until=until)
+
+
 def _probe(facts: DeathFacts) -> PodSign | None:
     """The Event that the kubelet ends the container because of a probe, before its end."""
-    probe = facts.sign(Sign.LIVENESS_PROBE, Sign.STARTUP_PROBE)
+    probe = _sign_before(facts, Sign.LIVENESS_PROBE, Sign.STARTUP_PROBE)
     ended = facts.ended or facts.opened
-    if probe is None or not -_ROUNDED <= ended.steady - probe.at.steady <= _SHUTDOWN:
-        return None
-    return probe
+    return probe if probe and ended.steady - probe.at.steady <= _SHUTDOWN else None
 
 
 def _revised(facts: DeathFacts) -> str | None:

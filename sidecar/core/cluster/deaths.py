@@ -13,7 +13,7 @@ from sidecar.core.cluster import ends, failover_in_progress
 from sidecar.core.cluster.causes import Cause, Confidence
 from sidecar.core.cluster.death_verdict import DeathFacts, DeathReason, DeathVerdict, verdict
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.ends import Beside, ContainerEnded, Ends, KnownPod
+from sidecar.core.cluster.ends import Beside, ContainerEnded, Ends, KnownPod, LogRead
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.known_cause import cause_of
 from sidecar.core.cluster.state import ClusterState
@@ -134,14 +134,8 @@ def _facts(cluster: ClusterState, episode: Episode) -> DeathFacts:
     process = _nearest(_beside(known.processes, address, since, until), opened)
     if process and container and abs(process.at.steady - container.at.steady) > _ROUNDED:
         process = None  # of another process of the pod, or of the next one
-    logs = [
-        log
-        for log in known.logs
-        if log.at.steady >= since
-        and (ends.is_at(address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
-    ]
-    log = _nearest(logs, opened)
-    fault = log.fault if log and log.fault != ends.Fault() else container.fault if container else None
+    log = _log(known, address, pod, container or process, opened, since, until)
+    fault = log.fault if log and log.fault != ends.LogFault() else container.fault if container else None
     in_kubernetes = episode.facts.store is Store.KUBERNETES
     name = pod.status.name if pod else name_of(cluster, address)
     return DeathFacts(
@@ -160,6 +154,30 @@ def _facts(cluster: ClusterState, episode: Episode) -> DeathFacts:
         fault=fault,
         reboot=_nearest(_beside(known.reboots, address, since - booted, until + _AFTER), opened),
     )
+
+
+def _log(
+    known: Ends,
+    address: str,
+    pod: KnownPod | None,
+    end: Beside | ContainerEnded | None,
+    opened: Moment,
+    since: int,
+    until: int,
+) -> LogRead | None:
+    """The end of the leader's log: not of a process that took its place, and has ended since."""
+    if end:
+        others: list[Beside | ContainerEnded] = [*(pod.ends if pod else ())]
+        others += [process for process in known.processes if ends.is_at(address, process.hosts)]
+        following = (other.at.steady for other in others if other.at.steady > end.at.steady + _ROUNDED)
+        until = min(following, default=end.at.steady + _AFTER)
+    logs = (
+        log
+        for log in known.logs
+        if since <= log.at.steady <= until
+        and (ends.is_at(address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
+    )
+    return _nearest(logs, opened)
 
 
 def _pod(

@@ -74,7 +74,7 @@ _BY_REASON: Final = {
 }
 
 
-class Fault(Struct, frozen=True):
+class LogFault(Struct, frozen=True):
     """The first error at the end of a log."""
 
     text: str | None = None
@@ -94,7 +94,7 @@ class ContainerEnded(Struct, frozen=True):
     reason: str
     limit_bytes: int | None = None
     """The memory limit that was in force."""
-    fault: Fault | None = None
+    fault: LogFault | None = None
     """Of its termination message."""
     seen_at: int | None = None
     """When it was first observed (wall microseconds). None: not known."""
@@ -111,6 +111,8 @@ class KnownPod(Struct, frozen=True):
     deleted_at: Moment | None = None
     """When its deletion was requested; without a grace period, when that was observed. None: it was not."""
     gone_at: Moment | None = None
+    failed_at: Moment | None = None
+    """When it was first observed to have failed as a whole."""
 
 
 class PodSign(Struct, frozen=True):
@@ -152,14 +154,14 @@ class Beside(Struct, frozen=True):
     """The names and addresses of that sidecar's pod or machine."""
 
 
-class ProcessEnded(Beside, frozen=True):
+class KnownProcessEnd(Beside, frozen=True):
     end: ProcessEnd
 
 
 class LogRead(Beside, frozen=True):
     """`pod_uid`: of which pod, if it was read from the API; then `hosts` is empty."""
 
-    fault: Fault
+    fault: LogFault
     pod_uid: str | None = None
 
 
@@ -174,13 +176,13 @@ class Ends(Struct, frozen=True):
     """By uid. Those that exist stay."""
     signs: tuple[PodSign, ...] = ()
     operator: tuple[OperatorEvent, ...] = ()
-    processes: tuple[ProcessEnded, ...] = ()
+    processes: tuple[KnownProcessEnd, ...] = ()
     logs: tuple[LogRead, ...] = ()
     reboots: tuple[Rebooted, ...] = ()
 
 
 NOTHING: Final = Ends()
-_T = TypeVar("_T", KnownPod, PodSign, OperatorEvent, ProcessEnded, LogRead, Rebooted, ContainerEnded)
+_T = TypeVar("_T", KnownPod, PodSign, OperatorEvent, KnownProcessEnd, LogRead, Rebooted, ContainerEnded)
 
 
 # -- what is observed --------------------------------------------------------------------------------------------------
@@ -206,7 +208,9 @@ def with_pod(ends: Ends, pod: PodStatus, at: Moment, *, gone: bool) -> Ends:
     if pod.delete_at is not None and deleted_at is None:
         deleted_at = _moment(pod.delete_at - (pod.grace_seconds or 0) * SECOND, at)
     gone_at = known.gone_at if known and known.gone_at else at if gone else None
-    return replace(ends, pods=_pods({**ends.pods, pod.uid: KnownPod(at, status, ended, deleted_at, gone_at)}))
+    failed_at = known.failed_at if known and known.failed_at else at if pod.phase == "Failed" else None
+    now = KnownPod(at, status, ended, deleted_at, gone_at, failed_at)
+    return replace(ends, pods=_pods({**ends.pods, pod.uid: now}))
 
 
 def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -> ContainerEnded:
@@ -259,7 +263,7 @@ def _sign(event: SeenEvent) -> Sign:
 
 def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of the JobManager's process beside a sidecar at these hosts was observed."""
-    ended = ProcessEnded(_moment(end.ended_at, at), _few(hosts), end)
+    ended = KnownProcessEnd(_moment(end.ended_at, at), _few(hosts), end)
     return replace(ends, processes=_latest({*ends.processes, ended}, MOST_ENDS))
 
 
@@ -274,12 +278,12 @@ def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) ->
     return replace(ends, reboots=_latest({*ends.reboots, Rebooted(_moment(booted_at, at), _few(hosts))}, MOST_ENDS))
 
 
-def fault_of(log: LogEnd) -> Fault:
+def fault_of(log: LogEnd) -> LogFault:
     """What the end of a log says."""
     text = log.first_fault or ""
     exception = log.exception or ""
     heap = _HEAP.search(text) or _HEAP.search(log.last_line)
-    return Fault(clean(text, _LONGEST) or None, bool(heap), _NO_SPACE in f"{text} {exception}")
+    return LogFault(clean(text, _LONGEST) or None, bool(heap), _NO_SPACE in f"{text} {exception}")
 
 
 def restart_near(ends: Ends, opened: Moment) -> Restart | None:

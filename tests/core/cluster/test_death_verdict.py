@@ -13,10 +13,10 @@ from sidecar.core.cluster.death_verdict import DeathFacts, DeathReason, verdict
 from sidecar.core.cluster.ends import (
     UNKNOWN_END,
     ContainerEnded,
-    Fault,
     KnownPod,
+    KnownProcessEnd,
+    LogFault,
     PodSign,
-    ProcessEnded,
     Rebooted,
     Sign,
 )
@@ -36,8 +36,10 @@ def ago(seconds: float) -> Moment:
     return Moment(OPENED.steady - micros, OPENED.wall - micros)
 
 
-def pod(deleted: float | None = None, gone: float | None = None, **status: Any) -> dict[str, Any]:
-    """The leader's pod. `deleted`, `gone`: so long before."""
+def pod(
+    deleted: float | None = None, gone: float | None = None, failed: float | None = None, at: float = 0, **status: Any
+) -> dict[str, Any]:
+    """The leader's pod, as it was observed last at `at`. `deleted`, `gone`, `failed`: so long before."""
     always: dict[str, Any] = {
         "uid": "u",
         "name": "jm-a",
@@ -47,16 +49,16 @@ def pod(deleted: float | None = None, gone: float | None = None, **status: Any) 
         "revision": "r1",
     }
     known = PodStatus(**always | {"limit_bytes": LIMIT, "grace_seconds": None if deleted is None else 30} | status)
-    when = [None if each is None else ago(each) for each in (deleted, gone)]
-    return {"pod": KnownPod(OPENED, known, (), *when), "in_pod": True, "name": "jm-a"}
+    when = [None if each is None else ago(each) for each in (deleted, gone, failed)]
+    return {"pod": KnownPod(ago(at), known, (), *when), "in_pod": True, "name": "jm-a"}
 
 
-def container(code: int, reason: str = "Error", at: float = 5, fault: Fault | None = None) -> dict[str, Any]:
+def container(code: int, reason: str = "Error", at: float = 5, fault: LogFault | None = None) -> dict[str, Any]:
     return {"container": ContainerEnded(ago(at), code, reason, LIMIT, fault), "fault": fault}
 
 
 def process(code: int | None, at: float = 5, **end: Any) -> dict[str, Any]:
-    return {"process": ProcessEnded(ago(at), ("jm-a",), ProcessEnd(7, ago(at).wall, exit_code=code, **end))}
+    return {"process": KnownProcessEnd(ago(at), ("jm-a",), ProcessEnd(7, ago(at).wall, exit_code=code, **end))}
 
 
 def event(sign: Sign, at: float = 4, text: str = "") -> dict[str, Any]:
@@ -64,7 +66,7 @@ def event(sign: Sign, at: float = 4, text: str = "") -> dict[str, Any]:
 
 
 def log(text: str, *, heap: bool = False, no_space: bool = False) -> dict[str, Any]:
-    return {"fault": Fault(text, heap, no_space)}
+    return {"fault": LogFault(text, heap, no_space)}
 
 
 def newcomer(*revisions: str, at: tuple[float, ...] = (6, 5)) -> dict[str, Any]:
@@ -114,9 +116,12 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     # a probe
     (POD | container(143) | PROBED, R.LIVENESS_PROBE, HIGH),
     (POD | container(137) | event(Sign.LIVENESS_PROBE, at=35), R.LIVENESS_PROBE, HIGH),
-    (POD | container(239) | PROBED, R.LIVENESS_PROBE, HIGH),
+    (POD | container(239) | PROBED, R.LIVENESS_PROBE, MEDIUM),  # a slow shutdown hook, or its own end at that moment
+    (POD | container(137, "OOMKilled") | PROBED, R.OOM_KILLED, MEDIUM),
     (POD | PROBED | process(None), R.LIVENESS_PROBE, MEDIUM),
     (POD | container(143) | event(Sign.STARTUP_PROBE, at=6), R.KILLED, HIGH),
+    (POD | container(1) | event(Sign.STARTUP_PROBE, at=6), R.KILLED, MEDIUM),
+    (POD | container(137, "OOMKilled") | event(Sign.STARTUP_PROBE, at=6), R.OOM_KILLED, MEDIUM),
     (POD | container(1) | event(Sign.LIVENESS_PROBE, at=-30), R.EXITED, HIGH),  # of the next container
     # the heap
     (POD | container(239, fault=HEAP["fault"]), R.HEAP_EXHAUSTED, HIGH),
@@ -167,16 +172,35 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     (pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory."), R.EVICTED, HIGH),
     (POD | event(Sign.EVICTED), R.EVICTED, HIGH),
     (pod(phase="Failed", reason="Evicted") | container(137, "OOMKilled"), R.EVICTED, MEDIUM),
+    (pod(phase="Failed", reason="Evicted", failed=2) | container(143), R.EVICTED, HIGH),  # said when all have ended
+    (pod(phase="Failed", reason="Evicted", failed=-25) | container(143), R.EVICTED, MEDIUM),
+    # what follows the end is no reason of it
+    (pod(phase="Failed", reason="Evicted", failed=-25) | container(1), R.EXITED, HIGH),
+    (pod(phase="Failed", reason="Evicted", failed=-25) | container(137, "OOMKilled"), R.OOM_KILLED, MEDIUM),
+    (pod(phase="Failed", reason="Preempting", failed=-10) | container(1), R.EXITED, HIGH),
+    (POD | container(1) | event(Sign.EVICTED, at=-25), R.EXITED, HIGH),
+    (POD | container(1) | event(Sign.PREEMPTED, at=-10), R.EXITED, HIGH),
+    (pod(deleted=-10, disruption="PreemptionByScheduler") | container(1), R.EXITED, HIGH),
     # the node
     (POD | event(Sign.NODE_NOT_READY, at=-30), R.NODE_LOST, HIGH),
+    (POD | event(Sign.NODE_NOT_READY, at=20), R.NODE_LOST, MEDIUM),  # its status changed after that
+    (pod(at=30) | event(Sign.NODE_NOT_READY, at=20), R.NODE_LOST, HIGH),
+    (pod(at=300) | event(Sign.NODE_NOT_READY, at=150), R.UNKNOWN, NONE),
+    (DELETED | event(Sign.NODE_NOT_READY, at=150), R.DELETED, MEDIUM),
+    (DELETED | event(Sign.NODE_NOT_READY, at=10) | newcomer("r2"), R.REPLACED, HIGH),
     (POD | container(137, "OOMKilled") | event(Sign.NODE_NOT_READY, at=-30), R.OOM_KILLED, HIGH),
     (pod(deleted=-200, disruption="DeletionByTaintManager"), R.NODE_LOST, MEDIUM),
     (POD | event(Sign.TAINTED, at=-30), R.NODE_LOST, MEDIUM),
     (pod(phase="Failed", reason="NodeShutdown"), R.NODE_LOST, HIGH),
     (MACHINE | BOOTED, R.REBOOTED, HIGH),
-    (MACHINE | BOOTED | process(143), R.REBOOTED, HIGH),
+    (MACHINE | BOOTED | process(143), R.REBOOTED, MEDIUM),
+    (MACHINE | BOOTED | process(137, oom_kills=1), R.OOM_KILLED, HIGH),
+    (POD | BOOTED | container(137, "OOMKilled"), R.OOM_KILLED, HIGH),
+    (DELETED | BOOTED | container(143), R.DELETED, MEDIUM),
+    (MACHINE | BOOTED | process(1), R.EXITED, HIGH),
     (MACHINE | BOOTED | process(239) | HEAP, R.HEAP_EXHAUSTED, HIGH),
     (POD | container(255, "Unknown") | BOOTED, R.REBOOTED, HIGH),
+    (POD | container(255, "Unknown", at=-30) | BOOTED, R.REBOOTED, HIGH),  # the kubelet's time is that of its own start
     # nothing that says why
     (MACHINE, R.UNKNOWN, NONE),
     (POD | READ, R.UNKNOWN, NONE),
@@ -247,7 +271,7 @@ PARTS: Final = st.fixed_dictionaries(
         "signs": st.lists(
             st.builds(PodSign, st.sampled_from([6, 4, -20]).map(ago), st.just("u"), st.sampled_from(Sign))
         ).map(lambda found: tuple(sorted(found, key=lambda each: each.at))),
-        "fault": st.sampled_from([HEAP["fault"], FULL["fault"], Fault("x")]),
+        "fault": st.sampled_from([HEAP["fault"], FULL["fault"], LogFault("x")]),
         "reboot": st.just(BOOTED["reboot"]),
         "pod": st.sampled_from([POD, DELETED, pod(gone=3), pod(deleted=35, cordoned=True)]).map(
             lambda each: each["pod"]

@@ -232,6 +232,49 @@ def test_the_log_of_the_leaders_pod_names_the_heap() -> None:
         assert the_death(pods.sidecar).reason == reason
 
 
+def test_the_log_of_the_next_container_is_not_the_leaders() -> None:
+    """It crashed for another reason, while there was still no leader."""
+    pods = Pods()
+    pods.ends(239, "Error")
+    pods.flink.vacate()
+    pods.sidecar.sees_changes()
+    pods.sidecar.watches(30)
+    pods.ends(239, "Error")
+    pods.sidecar.waits(1)
+    log = LogEnd("jm-a", "java.lang.OutOfMemoryError: Java heap space", exception="java.lang.OutOfMemoryError")
+    pods.sidecar.observe(LogEndRead(pods.sidecar.moment, CLUSTER, log, "uid-a"))
+    verdict = judged(pods.sidecar)
+    assert verdict
+    assert (verdict.reason, verdict.confidence, verdict.fault) == (DeathReason.EXITED, Confidence.MEDIUM, None)
+
+
+def test_a_log_that_is_read_minutes_later_is_not_the_leaders() -> None:
+    """Of the next container, whose end has not been observed yet."""
+    pods = Pods()
+    pods.ends(239, "Error")
+    pods.flink.vacate()
+    pods.sidecar.sees_changes()
+    pods.sidecar.watches(200)
+    log = LogEnd("jm-a", "java.lang.OutOfMemoryError: Java heap space", exception="java.lang.OutOfMemoryError")
+    pods.sidecar.observe(LogEndRead(pods.sidecar.moment, CLUSTER, log, "uid-a"))
+    verdict = judged(pods.sidecar)
+    assert verdict
+    assert (verdict.reason, verdict.fault) == (DeathReason.EXITED, None)
+
+
+def test_a_pod_that_is_evicted_after_its_jobmanager_ended_did_not_end_it() -> None:
+    """The node lacked memory afterwards, too."""
+    pods = Pods()
+    pods.ends(1, "Error")
+    pods.flink.vacate()
+    pods.sidecar.sees_changes()
+    pods.sidecar.watches(15)
+    pods.shows(replace(RUNNING, phase="Failed", reason="Evicted"))
+    verdict = judged(pods.sidecar)
+    assert verdict
+    assert (verdict.reason, verdict.confidence) == (DeathReason.EXITED, Confidence.HIGH)
+
+
 def test_the_process_beside_the_sidecar_is_the_leaders_only_at_its_address() -> None:
     """A sidecar beside a standby sees the standby end."""
     for policy, reasons in ((BESIDE, ["killed"]), (replace(BESIDE, own_hosts=frozenset({"jm-b"})), ["unknown"])):
