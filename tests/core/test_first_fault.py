@@ -160,7 +160,8 @@ def test_times_are_those_of_the_writer() -> None:
 @pytest.mark.parametrize(
     "secret",
     ["jdbc:postgresql://u:geheim@db/x", "password=geheim", "sasl.password: 'geheim'", "Authorization: Bearer geheimgeheim",
-     "https://h/?a=1&X-Amz-Signature=geheim", '{"s3.secret-key": "geheim"}', "s3.secret-key: geheim", "eyJhbGciOiJIUzI1NiJ9.geheim.geheim"],
+     "https://h/?a=1&X-Amz-Signature=geheim", '{"s3.secret-key": "geheim"}', "s3.secret-key: geheim", "run --password geheim",
+     "eyJhbGciOiJIUzI1NiJ9.geheim.geheim"],
 )  # fmt: skip
 def test_secrets_are_masked(secret: str) -> None:
     """In the fault and in the last line."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.first_fault import log_end
+from sidecar.core.masking import masked
 from sidecar.core.moment import SECOND, Moment, lag
 from sidecar.core.pods import host_of, is_address
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, SeenEvent
@@ -191,7 +192,7 @@ _T = TypeVar("_T", KnownPod, PodSign, OperatorEvent, KnownProcessEnd, LogRead, R
 def with_pod(ends: Ends, pod: PodStatus, at: Moment, *, gone: bool) -> Ends:
     """A pod's status was observed."""
     known = ends.pods.get(pod.uid)
-    status = replace(pod, last_end=None, message=clean(pod.message, _LONGEST) if pod.message else "")
+    status = replace(pod, last_end=None, message=_text(pod.message) if pod.message else "")
     if known:
         status = replace(
             status,
@@ -218,7 +219,7 @@ def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -
     fault = fault_of(log_end(pod, end.message)) if end.message else None
     if fault and _HEAP.search(end.message):  # the JVM's own last line of it is no entry of a log
         fault = replace(fault, heap=True)
-    return ContainerEnded(ended, end.exit_code, clean(end.reason, 64), limit, fault, at.wall)
+    return ContainerEnded(ended, end.exit_code, clean(masked(end.reason), 64), limit, fault, at.wall)
 
 
 def _with_end(known: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[ContainerEnded, ...]:
@@ -231,7 +232,7 @@ def _with_end(known: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[C
 
 def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
     """An Event was observed."""
-    happened, text = _moment(event.at, at), clean(event.message, _LONGEST)
+    happened, text = _moment(event.at, at), _text(event.message)
     if event.about == "FlinkDeployment":
         if event.reason not in {*OperatorReason}:
             return ends
@@ -361,6 +362,11 @@ def _same(pods: Mapping[str, KnownPod], others: Mapping[str, KnownPod]) -> bool:
 
 
 # -- helpers -----------------------------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> str:
+    """What others wrote, without secrets: the operator's Events quote exceptions."""
+    return clean(masked(text[: 10 * _LONGEST]), _LONGEST)
 
 
 def is_at(place: str, hosts: Iterable[str]) -> bool:

@@ -45,9 +45,9 @@ class _Tasks(Struct):
 class JobOverview(Struct, rename="kebab"):
     """One of `/jobs/overview`."""
 
-    jid: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    jid: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
     name: str
-    state: Annotated[str, Meta(pattern="^[A-Z_]{1,30}$")]
+    state: Annotated[str, Meta(pattern=r"^[A-Z_]{1,30}\Z")]
     start_time: _Millis
     last_modification: _Millis
     duration: _Millis

@@ -368,6 +368,17 @@ def test_a_restart_by_the_operator_is_a_cause(about: str) -> None:
     assert episode.cause == expected
 
 
+def test_a_secret_in_the_operators_event_is_shown_nowhere() -> None:
+    """It quotes the job's exception."""
+    pods = Pods()
+    pods.says("JobException", "No connection to jdbc:postgresql://u:geheim@db/x", about="FlinkDeployment")
+    pods.sidecar.waits(3)
+    pods.fails_over()
+    (episode,) = pods.sidecar.episodes()
+    assert any("jdbc:postgresql://<secret>@db" in fact for fact in episode.facts)
+    assert "geheim" not in repr(pods.sidecar.records) + repr(pods.sidecar.sent) + repr(pods.sidecar.state)
+
+
 def test_an_event_of_the_operator_long_before_is_none() -> None:
     """It explains what follows within a minute."""
     pods = Pods()
