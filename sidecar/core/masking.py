@@ -17,10 +17,8 @@ _PATTERNS: Final = tuple(
         # `s3.secret-key: x`, `"password": "x"`, `sasl.password=x`, `&X-Amz-Signature=x`; no class, such as FencingTokenException: …
         (rf"""((?:{_WORDS})["']?\s{{0,3}}:\s{{0,3}}){_VALUE}""", rf"\1{MASK}"),
         (rf"""((?:{_WORDS}|secret[\w.-]{{1,30}})["']?\s{{0,3}}=\s{{0,3}}){_VALUE}""", rf"\1{MASK}"),
-        (
-            rf"""((?<!\S)-{{1,2}}[\w.-]{{0,100}}(?:{_WORDS})["',]{{0,2}}\s{{1,3}}){_VALUE}""",
-            rf"\1{MASK}",
-        ),  # --password x
+        # `--password x`
+        (rf"""((?<!\S)-{{1,2}}[\w.-]{{0,100}}(?:{_WORDS})["',]{{0,2}}\s{{1,3}}){_VALUE}""", rf"\1{MASK}"),
         (rf"""(\bsecret[._-]?key["']?\s{{0,3}}:\s{{0,3}}){_VALUE}""", rf"\1{MASK}"),
         (r"(\bBearer )[\w.~+/=-]{8,2000}", rf"\1{MASK}"),
         (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", MASK),

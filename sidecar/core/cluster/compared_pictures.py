@@ -79,11 +79,13 @@ def matched(before: Iterable[Job], now: Sequence[Job], *, by_name: bool) -> dict
     before = [*before]
     by_id = {job.id: job for job in now}
     pairs = {job.id: by_id[job.id] for job in before if job.id in by_id}
+    if not by_name:
+        return pairs
     others: defaultdict[str, list[Job]] = defaultdict(list)
     for job in sorted(now, key=lambda each: each.started_at, reverse=True):
         if job.id not in pairs:
             others[job.name].append(job)
-    for job in sorted(before, key=lambda each: each.started_at) if by_name else ():
+    for job in sorted(before, key=lambda each: each.started_at):
         if job.id not in pairs and job.state not in ENDED and others[job.name]:
             pairs[job.id] = others[job.name].pop()
     return pairs

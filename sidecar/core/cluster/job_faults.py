@@ -1,5 +1,6 @@
 """Jobs that are missing, resurrected or not running yet: for how long that is said."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -13,23 +14,31 @@ from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.sanitize import clean
 
 
-class _Running:
-    """The jobs of a picture that run, each of which is at most one of those that were waited for."""
+class _Shown:
+    """What a picture shows. Each job that runs is at most one of those that were waited for."""
 
     def __init__(self, picture: Picture, namesakes: Iterable[str]) -> None:
         """`namesakes`: jobs that were there beside those that are waited for, and whose name says nothing."""
-        self.ids = {job.id for job in picture.jobs if job.is_running}
+        self.states = {job.id: job.state for job in picture.jobs}
         self.taken = set(namesakes)
-        self._names = [(job.id, clean(job.name)) for job in picture.jobs if job.is_running]
+        self._running = {job.id for job in picture.jobs if job.is_running}
+        self._by_name = defaultdict[str, list[str]](list)
+        for job in picture.jobs:
+            if job.is_running and job.id not in self.taken:
+                self._by_name[clean(job.name)].append(job.id)
 
-    def has(self, job_id: str, name: str | None) -> bool:
+    def has_ended(self, job_id: str) -> bool:
+        return self.states.get(job_id) in ENDED
+
+    def is_back(self, job_id: str, name: str | None) -> bool:
         """Whether the job runs, by its id, or somebody has submitted it again under its name."""
-        if job_id in self.ids:
+        if job_id in self._running:
             return True
-        again = next((other for other, named in self._names if named == name and other not in self.taken), None)
+        again = None if name is None else self._by_name.get(name)
         if again:
-            self.taken.add(again)
-        return again is not None
+            self.taken.add(again.pop(0))
+            return True
+        return False
 
 
 def with_picture(cluster: ClusterState, picture: Picture) -> ClusterState:
@@ -38,27 +47,23 @@ def with_picture(cluster: ClusterState, picture: Picture) -> ClusterState:
     waiting = dict(assessed.waiting) if assessed else {}
     if not waiting and not faults:
         return cluster
-    running = _Running(picture, assessed.namesakes if assessed else ())
+    shown = _Shown(picture, assessed.namesakes if assessed else ())
     for job_id, name in sorted(waiting.items()):
-        if running.has(job_id, name) or _has_ended(job_id, picture):
+        if shown.is_back(job_id, name) or shown.has_ended(job_id):
             del waiting[job_id]
     for job_id, known in sorted(faults.items()):
         if known.fault is Fault.RESURRECTED:
-            is_over = _has_ended(job_id, picture) or not any(job.id == job_id for job in picture.jobs)
+            is_over = shown.has_ended(job_id) or job_id not in shown.states
         else:
-            is_over = running.has(job_id, known.name)
+            is_over = shown.is_back(job_id, known.name)
         if is_over:
             del faults[job_id]
     if len(faults) < len(cluster.job_faults):
         cluster = replace(cluster, job_faults=faults)
-    if assessed and (len(waiting) < len(assessed.waiting) or {*assessed.namesakes} < running.taken):
-        assessed = replace(assessed, waiting=waiting, namesakes=tuple(sorted(running.taken)))
+    if assessed and (len(waiting) < len(assessed.waiting) or {*assessed.namesakes} < shown.taken):
+        assessed = replace(assessed, waiting=waiting, namesakes=tuple(sorted(shown.taken)))
         cluster = replace(cluster, assessed=assessed)
     return cluster
-
-
-def _has_ended(job_id: str, picture: Picture) -> bool:
-    return any(job.id == job_id and job.state in ENDED for job in picture.jobs)
 
 
 def without_old_faults(cluster: ClusterState, now: Moment) -> ClusterState:

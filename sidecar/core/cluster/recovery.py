@@ -86,13 +86,12 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 def without_rest(cluster: ClusterState) -> ClusterState:
     """The cluster without what Flink's REST server said, if it is not asked any more: nothing would end it."""
-    if not (cluster.recovery or cluster.picture or cluster.picture_request or cluster.assessed or cluster.job_faults):
-        return cluster
-    assessed = cluster.assessed
-    if assessed and assessed.waiting:
-        assessed = replace(assessed, waiting={})
+    waiting_for = cluster.assessed.waiting if cluster.assessed else {}
     faults = {job_id: known for job_id, known in cluster.job_faults.items() if known.fault is not Fault.RESURRECTED}
-    without = replace(
+    resurrected = len(cluster.job_faults) - len(faults)
+    if not (cluster.recovery or cluster.picture or cluster.picture_request or waiting_for or resurrected):
+        return cluster
+    return replace(
         cluster,
         recovery=None,
         recovering={},
@@ -100,10 +99,9 @@ def without_rest(cluster: ClusterState) -> ClusterState:
         picture_kept=None,
         picture_now=None,
         picture_request=None,
-        assessed=assessed,
-        job_faults=cluster.job_faults if len(faults) == len(cluster.job_faults) else faults,
+        assessed=replace(cluster.assessed, waiting={}) if cluster.assessed and waiting_for else cluster.assessed,
+        job_faults=faults if resurrected else cluster.job_faults,
     )
-    return cluster if without == cluster else without
 
 
 def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
@@ -366,10 +364,8 @@ def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) 
     rows = recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
     picture = expected(cluster)
     absent = waiting(cluster)
-    namesakes = _namesakes(cluster, absent)
-    assessed = Assessed(
-        *(assessment.episode_id, now, rows[: MOST_ROWS + 1], absent, assessment.led_at, namesakes),
-    )
+    kept, namesakes = rows[: MOST_ROWS + 1], _namesakes(cluster, absent)
+    assessed = Assessed(assessment.episode_id, now, kept, absent, assessment.led_at, namesakes)
     return replace(
         cluster,
         recovery=None,
