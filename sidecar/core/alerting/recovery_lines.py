@@ -38,7 +38,11 @@ def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | Non
     """The verdict with its jobs; `unproven` without them while it is assessed. None: it was not assessed."""
     if cluster.assessed and recovery.is_judged(cluster, episode):
         return summary(cluster.assessed)
-    return RecoverySummary("unproven", is_over=False) if cluster.recovery and cluster.recovery.episode_id == episode.id else None
+    return (
+        RecoverySummary("unproven", is_over=False)
+        if cluster.recovery and cluster.recovery.episode_id == episode.id
+        else None
+    )
 
 
 def _affected(jobs: Sequence[Job], total: int, at: int) -> str:
