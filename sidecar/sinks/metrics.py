@@ -162,6 +162,11 @@ def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
     )
     text = "Time since Flink's REST server last described the cluster, or was first asked to."
     yield _gauge("flink_ha_picture_age_seconds", text, ["cluster_id"], ages)
+    clusters = [cluster for cluster in snapshot.state.clusters.values() if cluster.picture_request]
+    if clusters:
+        left_out = sum(cluster.picture is not None and cluster.picture.left_out for cluster in clusters)
+        text = "Clusters whose pictures are left out, because those of all clusters would hold too much."
+        yield GaugeMetricFamily("flink_ha_pictures_left_out", text, left_out)
 
 
 def _tally(snapshot: Snapshot) -> Iterator[Metric]:

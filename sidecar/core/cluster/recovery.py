@@ -53,7 +53,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
     assessment = cluster.recovery
     assert assessment  # noqa: S101  as before
     led_at, before = assessment.led_at, cluster.picture
-    if led_at is None or before is None or picture.at < led_at.wall:
+    if led_at is None or before is None or picture.at < led_at.wall or picture.left_out:
         return cluster, []
     cluster = _compared(cluster, assessment, before, picture)
     return _judged(policy, cluster_id, cluster, observation.at)
@@ -76,7 +76,8 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
         return replace(cluster, recovery=None, recovering={}), happened
     cluster = _led(cluster, cluster.recovery)
     led_at = cluster.recovery.led_at if cluster.recovery else None
-    if led_at and now.steady - led_at.steady >= policy.recovery_patience:
+    is_known = cluster.picture is None or not cluster.picture.left_out  # else there is nothing to wait for
+    if led_at and (now.steady - led_at.steady >= policy.recovery_patience or not is_known):
         cluster, more = _judged(policy, cluster_id, cluster, now)
         happened += more
     return cluster, happened
@@ -84,7 +85,7 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
     """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed, or only later checkpoints are missing."""
-    if cluster.recovery is None:
+    if cluster.recovery is None or (cluster.picture and cluster.picture.left_out):
         return None
     jobs = [after for after in cluster.recovering.values() if after.state not in ENDED]
     if cluster.recovery.pictures == LISTED_TIMES and not waiting(cluster) and all(after.read_at for after in jobs):
@@ -104,6 +105,7 @@ def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | No
         task_managers(before.task_managers, assessment.task_managers, led_for),
         answered=assessment.first_at is not None,
         patience_over=led_for is not None and led_for >= policy.recovery_patience,
+        left_out=before.left_out,
     )
 
 
