@@ -150,15 +150,12 @@ def test_the_age_of_the_last_picture_counts_from_the_first_request_on() -> None:
 
 @pytest.mark.covers("metric:flink_ha_pictures_left_out")
 def test_clusters_are_counted_whose_pictures_do_not_fit() -> None:
-    """Without requests there is no series."""
-    name = key("flink_ha_pictures_left_out")
+    """Not those of which there is none, or one that fits."""
     state, effects = play(first_sight())
-    assert name not in scraped(state, effects, second=13)
-    asked = PictureRequested(LeaderInformation("http://jm-1:8081", UUID(int=1)), at(12).steady, at(3).steady)
-    for left_out in (False, True):
-        picture = Picture(at(12).wall, "http://jm-1:8081", left_out=left_out)
-        known = replace(state.clusters[CLUSTER], picture_request=asked, picture=picture)
-        assert scraped(replace(state, clusters={CLUSTER: known}), effects, second=13)[name] == left_out
+    fits = Picture(at(12).wall, "http://jm-1:8081")
+    for picture, count in ((None, 0), (fits, 0), (replace(fits, left_out=True), 1)):
+        known = {CLUSTER: replace(state.clusters[CLUSTER], picture=picture)}
+        assert scraped(replace(state, clusters=known), effects, second=13)[key("flink_ha_pictures_left_out")] == count
 
 
 @pytest.mark.covers("metric:flink_ha_split_leaderships")
