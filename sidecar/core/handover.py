@@ -17,7 +17,7 @@ from sidecar.core import handover_document as document
 from sidecar.core import handover_schema as schema
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
-from sidecar.core.cluster import ends, episodes, plans, recovery, succession
+from sidecar.core.cluster import ends, episodes, picture_requests, plans, recovery, succession
 from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
@@ -29,7 +29,7 @@ from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Position, Unknown
 from sidecar.core.handover_document import HandoverError, bounded, unbounded
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.pictures import ENDED, Picture
+from sidecar.core.pictures import ENDED, MOST_HELD, Picture
 from sidecar.core.pods import Pod, merged
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import EVENTS, Policy, Source, Store
@@ -314,6 +314,10 @@ def adopt(
         cluster = replace(cluster, pods=merged(cluster.pods, known.pods), ends=ends.merged(known.ends, cluster.ends))
     if known and (operated := known.operated):  # read before the handover was
         cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
+    if cluster.picture:
+        room = MOST_HELD - picture_requests.held(state.clusters.values())
+        picture = cluster.picture.within(max(0, room))
+        cluster = replace(cluster, picture=picture, picture_kept=picture)
     own = handover.observer == policy.observer
     taken_from = _without_plans(policy, cluster_id, handover.alerts.groups)
     groups = _with_members(taken_from, lambda member: _is_taken(policy, member, own=own))

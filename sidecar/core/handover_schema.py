@@ -425,6 +425,7 @@ class Picture(_Bounded, frozen=True):
     jobs_beyond: _Count = 0
     task_managers: Annotated[tuple[TaskManager, ...], Meta(max_length=MOST_PICTURED)] | None = None
     task_managers_beyond: _Count = 0
+    left_out: bool = False
 
 
 class JobFault(_Bounded, frozen=True):

@@ -6,6 +6,7 @@
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 MOST_JOBS: Final = 5_000
 """Of one picture. The others are counted."""
@@ -13,6 +14,9 @@ MOST_TASK_MANAGERS: Final = 2_000
 MOST_APPLICATIONS: Final = 1_000
 MOST_CHECKPOINTS: Final = 5
 """Completed ones remembered of a job, the latest."""
+MOST_HELD: Final = 50_000
+"""Jobs, TaskManagers and applications in the pictures of all clusters together. A picture that does not fit any more is left out."""
+NOT_HELD: Final = f"those of all clusters may hold {MOST_HELD:,} jobs, TaskManagers and applications"
 
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 """Flink's globally terminal job states."""
@@ -114,6 +118,20 @@ class Picture(Struct, frozen=True):
     applications: tuple[tuple[str, str], ...] | None = None
     """Names and states (Flink 2.3 and newer). None: this Flink has none, or they could not be read."""
     flink_version: str | None = None
+    left_out: bool = False
+    """It did not fit into MOST_HELD: there is only the number of its jobs."""
+
+    @property
+    def size(self) -> int:
+        """What it holds, as MOST_HELD counts it."""
+        return len(self.jobs) + len(self.task_managers or ()) + len(self.applications or ())
+
+    def within(self, most: int) -> "Picture":
+        """The picture; left out if it holds more than this."""
+        if self.size <= most:
+            return self
+        beyond = len(self.jobs) + self.jobs_beyond
+        return replace(self, jobs=(), jobs_beyond=beyond, task_managers=None, applications=None, left_out=True)
 
 
 class PictureRequest(Struct, frozen=True):
@@ -126,3 +144,5 @@ class PictureRequest(Struct, frozen=True):
     """The jobs whose checkpoints are asked for first."""
     thorough: bool = False
     """A failover is assessed: more requests than usual are allowed."""
+    most: int = MOST_HELD
+    """How much the picture may hold."""

@@ -54,6 +54,7 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
+from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
@@ -171,7 +172,8 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         if not isinstance(observation, PictureTaken):
             return deaths.observe(policy, name, cluster, observation)
-        answered, useful = picture_requests.answered(cluster, observation)
+        taken = picture_requests.bounded(state.clusters, observation)
+        answered, useful = picture_requests.answered(cluster, taken)
         return recovery.observe(policy, name, answered, useful) if useful else (answered, [])
 
     return _act(policy, state, name, before, act, observation.at)
@@ -300,13 +302,15 @@ def _picture(policy: Policy, state: State, quarantine: Quarantine, now: Moment) 
     if Source.FLINK_REST not in policy.evidence:
         return state, []
     effects: list[Effect] = []
+    requests: list[PictureRequest] = []
     asked: dict[str, ClusterState] = {}
     for name, known in state.clusters.items():
         with quarantine.guard("the picture of cluster", name):
             after, request = picture_requests.due(policy, name, known, now)
             if request:
                 asked[name] = after
-                effects.append(TakePicture(request))
+                requests.append(request)
+    effects += (TakePicture(request) for request in picture_requests.limited(state.clusters, requests))
     return replace(state, clusters={**state.clusters, **asked}) if asked else state, effects
 
 

@@ -154,7 +154,7 @@ def _views(snapshot: Snapshot, store_of: Callable[[str], str]) -> Iterator[Metri
 
 
 def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
-    """None without `flink_rest` among the evidence: then no picture is asked for."""
+    """Ages only with `flink_rest` among the evidence: else no picture is asked for."""
     ages = (
         ([name], max(0, snapshot.at.steady - last.good_at) / SECOND)
         for name, cluster in snapshot.state.clusters.items()
@@ -162,6 +162,9 @@ def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
     )
     text = "Time since Flink's REST server last described the cluster, or was first asked to."
     yield _gauge("flink_ha_picture_age_seconds", text, ["cluster_id"], ages)
+    count = sum(bool(cluster.picture and cluster.picture.left_out) for cluster in snapshot.state.clusters.values())
+    text = "Clusters whose pictures are left out, because those of all clusters would hold too much."
+    yield GaugeMetricFamily("flink_ha_pictures_left_out", text, count)
 
 
 def _tally(snapshot: Snapshot) -> Iterator[Metric]:

@@ -23,6 +23,7 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
+from sidecar.core.pictures import Picture
 from sidecar.core.policy.policy import Destination
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
@@ -145,6 +146,16 @@ def test_the_age_of_the_last_picture_counts_from_the_first_request_on() -> None:
     asked = PictureRequested(LeaderInformation("http://jm-1:8081", UUID(int=1)), at(12).steady, at(3).steady)
     clusters = {CLUSTER: replace(state.clusters[CLUSTER], picture_request=asked)}
     assert scraped(replace(state, clusters=clusters), effects, second=13)[name] == 10
+
+
+@pytest.mark.covers("metric:flink_ha_pictures_left_out")
+def test_clusters_are_counted_whose_pictures_do_not_fit() -> None:
+    """Not those of which there is none, or one that fits."""
+    state, effects = play(first_sight())
+    fits = Picture(at(12).wall, "http://jm-1:8081")
+    for picture, count in ((None, 0), (fits, 0), (replace(fits, left_out=True), 1)):
+        known = {CLUSTER: replace(state.clusters[CLUSTER], picture=picture)}
+        assert scraped(replace(state, clusters=known), effects, second=13)[key("flink_ha_pictures_left_out")] == count
 
 
 @pytest.mark.covers("metric:flink_ha_split_leaderships")

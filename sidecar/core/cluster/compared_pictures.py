@@ -26,7 +26,7 @@ def remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
     before = cluster.picture
     if before and 0 <= before.at - picture.at < LATE:
         return cluster
-    if before and abs(picture.at - before.at) < CONTRADICTED:
+    if before and abs(picture.at - before.at) < CONTRADICTED and not picture.left_out:
         listed = {job.id for job in picture.jobs}
         stored = cluster.stored_jobs
         if any(job.id in stored and job.id not in listed for job in before.jobs if job.state not in ENDED):
@@ -40,13 +40,15 @@ def remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
 def merged(before: Picture | None, picture: Picture) -> Picture:
     """The picture, with what an earlier one knew of checkpoints."""
     known = {job.id: job for job in before.jobs} if before else {}
-    jobs = tuple(
-        replace(job, checkpoints=_checkpoints(earlier.checkpoints, job.checkpoints))
-        if (earlier := known.get(job.id))
-        else job
-        for job in picture.jobs
-    )
-    return replace(picture, jobs=jobs)
+    return replace(picture, jobs=tuple(_merged(known.get(job.id), job) for job in picture.jobs))
+
+
+def _merged(earlier: Job | None, job: Job) -> Job:
+    """Thousands of jobs stay as they were: then it is the same object."""
+    if earlier is None:
+        return job
+    found = replace(job, checkpoints=_checkpoints(earlier.checkpoints, job.checkpoints))
+    return earlier if found == earlier else found
 
 
 def _checkpoints(before: Checkpoints | None, now: Checkpoints | None) -> Checkpoints | None:

@@ -1,5 +1,6 @@
 """When Flink's REST server is asked for a picture of a cluster, and which answers are of use."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from sidecar.core.cluster.state import ClusterState, PictureRequested
 from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import ENDED, Picture, PictureRequest
+from sidecar.core.pictures import ENDED, MOST_HELD, NOT_HELD, Picture, PictureRequest
 from sidecar.core.policy.policy import Policy
 
 ASSESSED: Final = SECOND
@@ -25,10 +26,27 @@ _MOST_DOUBLED: Final = 10
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 
 
+def held(clusters: Iterable[ClusterState]) -> int:
+    """How much of MOST_HELD these clusters take: a recovery that was judged needs the place of the picture that it was compared with."""
+    return sum(map(_held, clusters))
+
+
+def _held(cluster: ClusterState) -> int:
+    sizes = [picture.size for picture in (cluster.picture, cluster.picture_now) if picture]
+    return max([*sizes, len(cluster.assessed.rows) if cluster.assessed else 0])
+
+
+def _most(cluster: ClusterState, all_held: int) -> int:
+    """How much the next picture of a cluster may hold if all of them hold `all_held`. Twice as much as now while a failover is assessed:
+    jobs and TaskManagers may have other ids then.
+    """
+    return max(0, MOST_HELD - all_held) + _held(cluster) * (2 if cluster.recovery else 1)
+
+
 def due(
     policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment
 ) -> tuple[ClusterState, PictureRequest | None]:
-    """The cluster, and the request that is due. One at a time; none unless a leading REST server is known."""
+    """The cluster, and the request that is due, for a picture of any size. One at a time; none unless a leading REST server is known."""
     last = cluster.picture_request
     if last and last.waiting and now.steady - last.at < LIMIT:
         return cluster, None
@@ -48,6 +66,23 @@ def due(
     return asked, PictureRequest(cluster_id, leader.address, first or (), thorough=first is not None)
 
 
+def limited(clusters: Mapping[str, ClusterState], requests: Sequence[PictureRequest]) -> Iterator[PictureRequest]:
+    """The requests, each with what there is room for. Answers to several at once may take more, and are bounded when they come."""
+    all_held = held(clusters.values()) if requests else 0
+    for request in requests:
+        yield replace(request, most=_most(clusters[request.cluster_id], all_held))
+
+
+def bounded(clusters: Mapping[str, ClusterState], taken: PictureTaken) -> PictureTaken:
+    """The answer, whose picture is left out if it does not fit beside those of the other clusters."""
+    picture, cluster = taken.picture, clusters[taken.cluster_id]
+    if picture and picture.size > _held(cluster):
+        picture = picture.within(_most(cluster, held(clusters.values())))
+    if picture is None or not picture.left_out:
+        return taken
+    return replace(taken, picture=picture, problem=f"its description was left out: {NOT_HELD}")
+
+
 def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
     """The cluster, and the answer as far as it is of use: None if another leads by now than when it was asked."""
     last, leader = cluster.picture_request, _leader(cluster)
@@ -61,7 +96,7 @@ def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, 
         return cluster, taken if leader and leader.address == taken.address else None
     if last.leader.address != taken.address:
         return cluster, None
-    if taken.picture:
+    if taken.picture and not taken.picture.left_out:
         settled = replace(last, waiting=False, failures=0, good_at=taken.at.steady, problem=None)
     else:
         settled = replace(last, waiting=False, failures=last.failures + 1, problem=taken.problem)

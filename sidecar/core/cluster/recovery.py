@@ -54,7 +54,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
     assessment = cluster.recovery
     assert assessment  # noqa: S101  as before
     led_at, before = assessment.led_at, cluster.picture
-    if led_at is None or before is None or _is_earlier(cluster, picture, led_at):
+    if led_at is None or before is None or picture.left_out or _is_earlier(cluster, picture, led_at):
         return cluster, []
     cluster = _compared(cluster, assessment, before, picture)
     return _judged(policy, cluster_id, cluster, observation.at)
@@ -78,7 +78,9 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     if plans.is_unwanted(cluster.operated):
         return replace(cluster, recovery=None, recovering={}), happened
     cluster = _led(cluster, cluster.recovery)
-    if cluster.recovery and _is_patience_over(policy, cluster, cluster.recovery, now):
+    known = cluster.recovery
+    has_no_picture = cluster.picture is not None and cluster.picture.left_out  # then there is nothing to wait for
+    if known and (_is_patience_over(policy, cluster, known, now) or (known.led_at and has_no_picture)):
         cluster, more = _judged(policy, cluster_id, cluster, now)
         happened += more
     return cluster, happened
@@ -106,7 +108,7 @@ def without_rest(cluster: ClusterState) -> ClusterState:
 
 def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
     """The jobs whose checkpoints the assessment in progress needs; None: no failover is assessed, or only later checkpoints are missing."""
-    if cluster.recovery is None:
+    if cluster.recovery is None or (cluster.picture and cluster.picture.left_out):
         return None
     jobs = [after for after in cluster.recovering.values() if after.state not in ENDED]
     if cluster.recovery.pictures == LISTED_TIMES and not waiting(cluster) and all(after.read_at for after in jobs):
@@ -130,6 +132,7 @@ def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | No
         ),
         answered=assessment.first_at is not None,
         patience_over=led_for is not None and led_for >= policy.recovery_patience,
+        left_out=before.left_out,
     )
 
 

@@ -20,7 +20,7 @@ from sidecar.core.cluster.recovery_tables import (
 )
 from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND
-from sidecar.core.pictures import ENDED, TaskManager
+from sidecar.core.pictures import ENDED, NOT_HELD, TaskManager
 from sidecar.core.sanitize import clean
 
 REGISTERED_WITHIN: Final = 60 * SECOND
@@ -160,9 +160,17 @@ _WORST_FIRST: Final = (Grade.LOST, Grade.DEGRADED, Grade.UNPROVEN, Grade.RECOVER
 
 
 def judgement(
-    cases: Sequence[JobCase], beyond: int, registered: Registered, *, answered: bool, patience_over: bool
+    cases: Sequence[JobCase],
+    beyond: int,
+    registered: Registered,
+    *,
+    answered: bool,
+    patience_over: bool,
+    left_out: bool = False,
 ) -> Judgement:
-    """The verdict about a failover. `beyond`: jobs that were not assessed; `answered`: whether the new leader's REST server did."""
+    """The verdict about a failover. `beyond`: jobs that were not assessed; `answered`: whether the new leader's REST server did;
+    `left_out`: whether the picture of before was.
+    """
     jobs = tuple(map(job_ruling, cases))
     grades = [registered.grade, *(_final(job) if patience_over else job.grade for job in jobs)]
     reasons = [
@@ -170,16 +178,20 @@ def judgement(
     ]
     if registered.reason:
         reasons.append(registered.reason)
-    if beyond:
+    if left_out:
+        grades.append(Grade.UNPROVEN)
+        reasons.append(f"What ran before ({counted(beyond, 'job')}) was left out of the pictures: {NOT_HELD}.")
+    elif beyond:
         grades.append(Grade.UNPROVEN)
         reasons.append(f"{counted(beyond, 'more job')} could not be assessed.")
-    if not answered:
+    if not answered and not left_out:
         grades.append(Grade.UNPROVEN)
         reasons.insert(0, "The new leader's REST server has not described the cluster.")
     worst = min(grades, key=_WORST_FIRST.index)
     more = len(reasons) - MOST_REASONS
     shown = (*reasons[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else []))
-    return Judgement(worst, shown, jobs, registered, not answered or registered.open or any(job.open for job in jobs))
+    is_open = not answered or registered.open or any(job.open for job in jobs)
+    return Judgement(worst, shown, jobs, registered, is_open and not left_out)
 
 
 def _final(job: JobRuling) -> Grade:

@@ -64,6 +64,11 @@ class DescribedCluster:
         """How old an answer may be that Flink has cached, in microseconds."""
         self._has_applications = True
 
+    @property
+    def jobs(self) -> int:
+        """How many are remembered."""
+        return len(self._jobs)
+
     def close(self) -> None:
         """Close the connection until the next picture."""
         self._connection.close()
@@ -77,10 +82,7 @@ class DescribedCluster:
         applications = self._applications()
         found, beyond = _most_important(self._required("/jobs/overview", rest_answers.JOBS).jobs)
         jobs = {job_id: each.job(self._jobs.get(job_id)) for job_id, each in found.items()}
-        self._jobs = jobs  # what is read of a job is kept even if the next request fails
-        self._tried = {job_id: at for job_id, at in self._tried.items() if job_id in jobs}
-        self._read_checkpoints(request, found)
-        return Picture(
+        picture = Picture(
             at,
             self.address,
             tuple(jobs.values()),
@@ -91,7 +93,11 @@ class DescribedCluster:
             overview.slots_available if overview else None,
             applications,
             clean(overview.flink_version, MOST_NAME) if overview and overview.flink_version else None,
-        )
+        ).within(request.most)
+        self._jobs = {} if picture.left_out else jobs  # what is read of a job is kept even if the next request fails
+        self._tried = {job_id: at for job_id, at in self._tried.items() if job_id in self._jobs}
+        self._read_checkpoints(request, found)
+        return replace(picture, jobs=tuple(self._jobs.values()))
 
     def _overview(self, cluster_id: str) -> rest_answers.Overview | None:
         """The first answer; over a new connection, after it is known that the server belongs to the cluster."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import Picture, PictureRequest
+from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest
 from sidecar.rest_client import RestConnection, RestError
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.described_cluster import REQUEST_SECONDS, DescribedCluster
@@ -26,7 +26,7 @@ CAPACITY: Final = 10_000
 MOST_OPEN: Final = 32
 """Connections that are kept from one picture to the next."""
 MOST_DESCRIBED: Final = 5_000
-"""Clusters of which the previous picture is remembered."""
+"""Clusters of which the previous picture is remembered, while all of them have MOST_HELD jobs at most."""
 JITTER_SECONDS: Final = 0.5
 """Several sidecars, and the clusters of one, do not ask at the same moment."""
 THREADS_OF_A_LANE: Final = 2
@@ -169,8 +169,11 @@ class PictureTaker:
             if len(self._described) > MOST_OPEN:
                 nth = next(islice(reversed(self._described.values()), MOST_OPEN, None))
                 nth.close()
-            if len(self._described) > MOST_DESCRIBED:
-                self._described.popitem(last=False)
+            jobs = sum(each.jobs for each in self._described.values())
+            while len(self._described) > MOST_DESCRIBED or jobs > MOST_HELD:
+                _, oldest = self._described.popitem(last=False)
+                oldest.close()
+                jobs -= oldest.jobs
 
     def _context(self) -> ssl.SSLContext:
         try:

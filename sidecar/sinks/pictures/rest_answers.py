@@ -62,7 +62,7 @@ class JobOverview(Struct, rename="kebab"):
         """The job, with what is known of the same JobMaster from `before`."""
         started_at = max(self.start_time, 0) * _MILLISECOND
         same = before if before and before.started_at == started_at else None
-        return Job(
+        job = Job(
             self.jid,
             same.name if same else clean(self.name, MOST_NAME),
             self.state,
@@ -73,6 +73,7 @@ class JobOverview(Struct, rename="kebab"):
             same.checkpoints if same else None,
             same.restarts if same else None,
         )
+        return before if before and before == job else job  # thousands of jobs stay as they were
 
 
 class Jobs(Struct):

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster import picture_requests, recovery
+from sidecar.core.cluster.recovery_state import Assessment
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import TakePicture
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken, Ticked
-from sidecar.core.pictures import Job, Picture, PictureRequest
+from sidecar.core.pictures import MOST_HELD, Job, Picture, PictureRequest
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, before, job, shows
 from tests.kit.cluster import CLUSTER, JOB, START, B
@@ -272,3 +273,47 @@ def test_whatever_happens_a_led_cluster_is_asked_again(events: list[tuple[str, i
                 assert waiting_since is None or now - waiting_since >= 300
                 waiting_since, requests = now, requests + 1
     assert requests
+
+
+def many(held: int) -> dict[str, ClusterState]:
+    """A cluster of which nothing is known, and others that hold so much."""
+    jobs = tuple(job(job_id=f"{number:032x}") for number in range(held))
+    return {CLUSTER: cluster(), "other": replace(cluster(), picture=Picture(0, A_REST, jobs))}
+
+
+def test_a_picture_that_does_not_fit_beside_those_of_others_is_left_out() -> None:
+    """With the number of its jobs, and as a problem that is shown. The next request asks for no more than there is room for."""
+    clusters = many(MOST_HELD - 1)
+    two = Picture(at(0).wall, A_REST, (job(), job(job_id="b" * 32)))
+    taken = picture_requests.bounded(clusters, PictureTaken(at(0), CLUSTER, A_REST, two))
+    assert taken.picture
+    assert (taken.picture.left_out, taken.picture.jobs, taken.picture.jobs_beyond) == (True, (), 2)
+    assert taken.problem
+    known, request = asks(clusters[CLUSTER], 0)
+    assert request
+    assert [each.most for each in picture_requests.limited(clusters, [request])] == [1]
+    after, _ = picture_requests.answered(known, taken)
+    assert after.picture_request
+    assert (after.picture_request.failures, after.picture_request.problem) == (1, taken.problem)
+
+
+def test_a_picture_keeps_its_place() -> None:
+    """One more of another cluster is not taken from it; while its failover is assessed there is room for twice as many."""
+    clusters = many(MOST_HELD)
+    assert [each.most for each in picture_requests.limited(clusters, [PictureRequest("other", A_REST)])] == [MOST_HELD]
+    assessing = replace(clusters["other"], recovery=Assessment("e", at(0), UUID(int=1)))
+    limited = picture_requests.limited({"other": assessing}, [PictureRequest("other", A_REST)])
+    assert [each.most for each in limited] == [2 * MOST_HELD]
+
+
+def test_a_tick_asks_for_no_more_than_there_is_room_for() -> None:
+    """And an answer that is larger nevertheless is left out when it comes."""
+    _, sidecar = watching(policy=POLICY)
+    full = {**sidecar.state.clusters, "other": many(MOST_HELD)["other"]}
+    state, effects = step(ASSESSING, replace(sidecar.state, clusters=full), Ticked(sidecar.moment))
+    assert TakePicture(PictureRequest(CLUSTER, A_REST, most=0)) in effects
+    shown = Picture(sidecar.now, A_REST, (job(),))
+    state, _ = step(ASSESSING, state, PictureTaken(sidecar.moment, CLUSTER, A_REST, shown))
+    remembered = state.clusters[CLUSTER].picture
+    assert remembered
+    assert remembered.left_out

@@ -13,7 +13,7 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Compone
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, PictureTaken
-from sidecar.core.pictures import Checkpoints, Job, Picture
+from sidecar.core.pictures import NOT_HELD, Checkpoints, Job, Picture
 from sidecar.core.records import Recovery
 from tests.core.cluster.pictures import ASSESSING, TASK_MANAGERS, after, before, job, rest_address, shows
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A, B, job_manager
@@ -457,3 +457,48 @@ def test_a_job_whose_plan_went_before_its_leader_did_not_end() -> None:
     looks(sidecar.sees_changes(), seconds=40)
     assert [row.outcome for row in rows(sidecar)] == [None, "missing"]
     assert rows(sidecar)[0].verdict == "lost"
+
+
+def test_a_failover_whose_picture_of_before_was_left_out_is_unproven() -> None:
+    """Its reason says so. Nothing is waited for, and no rule says that a job is missing."""
+    flink, sidecar = watching(policy=ASSESSING)
+    left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).within(0)
+    sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, left_out.leader, left_out))
+    sidecar.waits(1)
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B)
+    sidecar.sees_changes().waits(30)
+    (of_cluster,) = rows(sidecar)
+    assert of_cluster.verdict == "unproven"
+    assert of_cluster.reasons == [f"What ran before (1 job) was left out of the pictures: {NOT_HELD}."]
+    assert not cluster(sidecar).job_faults
+
+
+def test_a_later_picture_that_fits_again_is_remembered() -> None:
+    """At once: the one that was left out knows less."""
+    _, sidecar = watching(policy=ASSESSING)
+    left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).within(0)
+    shows(sidecar, before(sidecar))
+    sidecar.waits(1)
+    sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, left_out.leader, replace(left_out, at=sidecar.now)))
+    forgotten = cluster(sidecar).picture
+    assert forgotten
+    assert forgotten.left_out
+    sidecar.waits(1)
+    shows(sidecar, before(sidecar))
+    remembered = cluster(sidecar).picture
+    assert remembered
+    assert len(remembered.jobs) == 1
+
+
+def test_while_a_failover_is_assessed_a_picture_that_does_not_fit_says_nothing() -> None:
+    """The jobs are not missing: they were not listed."""
+    _, sidecar = failed_over()
+    for _ in range(60):
+        shown = Picture(sidecar.now, rest_address(sidecar), (job(started=2),)).within(0)
+        sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, shown.leader, shown))
+        sidecar.waits(1)
+    found = recovery.judged(ASSESSING, cluster(sidecar), sidecar.moment)
+    assert found
+    assert (found.grade, found.jobs[0].outcome) == ("unproven", None)

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.clock import Clock
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import PictureRequest
+from sidecar.core.pictures import MOST_HELD, PictureRequest
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from tests.kit.cluster import CLUSTER
@@ -37,8 +37,10 @@ def take(taker: Callable[[TlsSettings | None], tuple[PictureTaker, SimpleQueue[P
     """Takes one picture of the server at an address, and returns the answer, the only one."""
     running, answers = taker(None)
 
-    def one(address: str, *first: str, thorough: bool = True) -> PictureTaken:
-        running.take(PictureRequest(CLUSTER, address, first, thorough=thorough))
+    def one(
+        address: str, *first: str, thorough: bool = True, most: int = MOST_HELD, cluster: str = CLUSTER
+    ) -> PictureTaken:
+        running.take(PictureRequest(cluster, address, first, thorough=thorough, most=most))
         answer = answers.get(timeout=PATIENCE_SECONDS)
         assert answers.empty()
         return answer

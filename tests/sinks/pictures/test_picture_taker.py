@@ -15,6 +15,7 @@ from sidecar.core.moment import LATEST
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_JOBS, MOST_TASK_MANAGERS, Checkpoint, Picture, PictureRequest, Restored
 from sidecar.settings.model import TlsSettings
+from sidecar.sinks.pictures import picture_taker
 from sidecar.sinks.pictures.described_cluster import MOST_BYTES, MOST_READ, MOST_READ_THOROUGHLY
 from sidecar.sinks.pictures.picture_taker import CAPACITY, THREADS_OF_A_LANE, PictureTaker
 from sidecar.sinks.pictures.rest_answers import MOST_NAME
@@ -50,6 +51,24 @@ def read(taken: Picture) -> list[str]:
 def asked(server: RestServer) -> list[str]:
     """The jobs whose checkpoints were asked for."""
     return [path.split("/")[2] for path in server.asked if path.endswith("/checkpoints")]
+
+
+def test_of_a_picture_that_may_not_hold_so_much_there_are_only_numbers(take: Take) -> None:
+    """Nor are checkpoints asked for, or jobs remembered, that would not be kept."""
+    with RestServer(pictured(listed(), checkpoints=statistics(completed(41)))) as server:
+        taken = picture(take(server.address, most=1))
+        assert (taken.left_out, taken.jobs, taken.jobs_beyond, taken.task_managers) == (True, (), 1, None)
+        assert asked(server) == []
+        assert not picture(take(server.address)).left_out
+
+
+def test_all_clusters_together_have_so_many_remembered_jobs(monkeypatch: pytest.MonkeyPatch, take: Take) -> None:
+    """Beyond that, what is known of the cluster that was asked first is forgotten: its jobs are read anew."""
+    monkeypatch.setattr(picture_taker, "MOST_HELD", 1)
+    with RestServer(pictured(listed(), checkpoints=statistics(completed(41)))) as server:
+        for namespace in ("one", "two", "one"):
+            assert read(picture(take(server.address, cluster=f"{namespace}/{CLUSTER}")))
+        assert server.connected == 3
 
 
 def test_a_picture_has_what_flink_says(take: Take) -> None:
