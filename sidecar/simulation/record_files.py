@@ -11,12 +11,12 @@ from msgspec import MsgspecError, Struct, field, json
 
 from sidecar.core.cluster.episodes import LOOK_BACK
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.record_reader import transition_of
+from sidecar.core.cluster.record_reader import death_of, transition_of
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import SECOND, Moment, parsed
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import AnyRecord, Contention, TransitionRecord
+from sidecar.core.records import AnyRecord, Contention, Death, Recovery, TransitionRecord
 from sidecar.simulation.coverage import BlindPeriods
 
 _LONGEST_LINE: Final = 1 << 20
@@ -179,5 +179,9 @@ def _check(record: AnyRecord) -> None:
     match record:
         case TransitionRecord():
             transition_of(record, Moment(0, 0))
+        case Death():
+            death_of(record)
+        case Recovery() if record.led_at:
+            parsed(record.led_at)
         case Contention() if record.component:
             Component(record.component)

@@ -20,6 +20,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import every
 from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.settings.model import Alerting
+from sidecar.simulation import replayed_recovery
 from sidecar.simulation.record_files import Read, RecordFiles, choose
 from sidecar.simulation.replayed_cluster import ReplayedCluster
 from sidecar.simulation.simulator import TICK
@@ -113,7 +114,9 @@ class RecordReplay:
     def _dues(self) -> Iterator[int]:
         """The times at which something may be due."""
         for name, cluster in self._clusters.items():
-            yield from filter(None, (self._blind_periods[name].next_change(self._now), cluster.split_ends_at()))
+            forgets_at = replayed_recovery.forgets_at(cluster.state)
+            blind = self._blind_periods[name].next_change(self._now)
+            yield from filter(None, (blind, cluster.split_ends_at(), forgets_at))
         if self._stopped:
             return
         yield from (pending.due for pending in self._alerts.pending.values())

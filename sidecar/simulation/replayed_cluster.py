@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster import leadership_changes, split_leadership
 from sidecar.core.cluster.causes import Cause, Confidence, Loss, Verdict
-from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.draft import Draft, Happened
 from sidecar.core.cluster.plans import Intent, Operated, Plan
 from sidecar.core.cluster.record_reader import transition_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, View, contending, fresh_cluster
@@ -15,7 +15,8 @@ from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import Unknown, ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import AnyRecord, Contention, EpisodeRecord, TransitionRecord
+from sidecar.core.records import AnyRecord, Contention, Death, EpisodeRecord, Recovery, TransitionRecord
+from sidecar.simulation import replayed_recovery
 from sidecar.simulation.coverage import BlindPeriod
 
 _PLANS: Final[Mapping[str, Plan]] = {
@@ -37,9 +38,9 @@ class ReplayedCluster:
         self._cluster_id = cluster_id
         self.state: ClusterState = fresh_cluster(at)
 
-    def apply(self, record: AnyRecord, at: Moment) -> AnyRecord | Transition:
+    def apply(self, record: AnyRecord, at: Moment) -> AnyRecord | Happened:
         """Apply a record; returns the input of the rules. `observed` has the state of the view."""
-        happened: AnyRecord | Transition = record
+        happened: AnyRecord | Happened = record
         draft = Draft(self._policy, self._cluster_id, self.state, at)
         match record:
             case TransitionRecord():
@@ -52,6 +53,13 @@ class ReplayedCluster:
                 contenders = {**self.state.contenders, record.component or "": names}
                 standby = self.state.standby.with_contenders(contending(contenders) or 0, at)
                 draft.update(contenders=contenders, standby=standby)
+            case Death():
+                self.state = replayed_recovery.with_death(self.state, record)
+                return record
+            case Recovery():
+                left_out = self._planned.get(record.episode_id, Cause.ROLLBACK) != Cause.ROLLBACK
+                self.state, happened = replayed_recovery.with_recovery(self.state, record, at, left_out=left_out)
+                return happened
         self.state, _ = draft.outcome()
         return happened
 
@@ -69,7 +77,8 @@ class ReplayedCluster:
         return transition
 
     def observed(self, blind: BlindPeriod | None, now: int) -> None:
-        """Set the view: `blind`, or None if the store can be observed `now`."""
+        """Set the view: `blind`, or None if the store can be observed `now`; and forget what is over."""
+        self.state = replayed_recovery.observed(self.state, Moment(now, now))
         view = self.state.view
         if blind is not None and view.complete:
             began = Moment(blind.began, blind.began)

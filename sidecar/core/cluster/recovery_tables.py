@@ -15,6 +15,9 @@ from sidecar.core.moment import seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Checkpoints, Job
 from sidecar.core.sanitize import clean
 
+LISTED_AGAIN: Final = "It had ended before the failover, and is listed as not ended."
+"""A replay knows by this reason that a job is not waited for."""
+
 
 class Outcome(StrEnum):
     """What became of a job."""
@@ -145,7 +148,7 @@ OUTCOMES: Final = (
     Row(
         "it had ended, and starts",
         lambda case: _had_ended(case) and case.after is not None and not _has_begun(case),
-        _always(None, "It had ended before the failover, and is listed as not ended.", open=True),
+        _always(None, LISTED_AGAIN, open=True),
     ),
     Row(
         "it had ended, and runs again",

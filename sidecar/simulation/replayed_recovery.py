@@ -1,0 +1,75 @@
+"""What records say of deaths and recoveries, in the state of a replayed cluster: there are no pictures of Flink's REST server in them."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster import job_faults
+from sidecar.core.cluster.draft import Happened
+from sidecar.core.cluster.record_reader import bad_restore_of, death_of
+from sidecar.core.cluster.recovery_state import KEPT, MOST_ROWS, Assessed, Fault, JobFault
+from sidecar.core.cluster.recovery_tables import LISTED_AGAIN, Outcome
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.moment import Moment, parsed
+from sidecar.core.pictures import ENDED
+from sidecar.core.records import Death, Recovery
+
+_FAULTS: Final = {Outcome.MISSING.value: Fault.MISSING, Outcome.RESURRECTED.value: Fault.RESURRECTED}
+
+
+def with_death(cluster: ClusterState, record: Death) -> ClusterState:
+    """The cluster, whose failover has the recorded verdict."""
+    last = cluster.last_episode
+    if last is None or last.id != record.episode_id:
+        return cluster
+    return replace(cluster, last_episode=replace(last, death=death_of(record)))
+
+
+def with_recovery(
+    cluster: ClusterState, record: Recovery, at: Moment, *, left_out: bool
+) -> tuple[ClusterState, Recovery | Happened]:
+    """The cluster after one row, and the input of the rules. `left_out`: the failover was planned, and fires nothing."""
+    known, job_id = cluster.assessed, record.job_id
+    if job_id is None:
+        wall = parsed(record.led_at) if record.led_at else None
+        led_at = None if wall is None else Moment(wall, wall)
+        return replace(cluster, assessed=Assessed(record.episode_id, at, (record,), led_at=led_at)), record
+    if known is None or known.episode_id != record.episode_id:
+        return cluster, record  # the row of the cluster comes first, and is not among the records
+    if len(known.rows) <= MOST_ROWS:
+        known = replace(known, rows=(*known.rows, record))
+    if left_out:
+        return replace(cluster, assessed=known), record
+    faults = dict(cluster.job_faults)
+    name, fault = record.name or "", _FAULTS.get(record.outcome or "")
+    before = faults.get(job_id)
+    if fault:
+        if before is None or before.fault is not Fault.DELETED:
+            faults[job_id] = JobFault(fault, before.since if before else at, record.episode_id, name)
+    elif record.outcome == Outcome.RUNNING.value:
+        faults.pop(job_id, None)
+    elif _is_waited_for(record) and before is None:
+        known = replace(known, waiting={**known.waiting, job_id: name})
+    return replace(cluster, assessed=known, job_faults=faults), bad_restore_of(record) or record
+
+
+def _is_waited_for(record: Recovery) -> bool:
+    """Whether the job is to run, and was not seen running."""
+    unproven = record.outcome == Outcome.UNPROVEN.value and record.state not in ENDED
+    return unproven and LISTED_AGAIN not in record.reasons
+
+
+def observed(cluster: ClusterState, now: Moment) -> ClusterState:
+    """The cluster without what is over: a failover that follows is assessed anew, and a day later nothing is waited for."""
+    assessed, episode = cluster.assessed, cluster.episode
+    if assessed and assessed.waiting and episode and episode.id != assessed.episode_id:
+        cluster = replace(cluster, assessed=replace(assessed, waiting={}))
+    return job_faults.without_old_faults(cluster, now)
+
+
+def forgets_at(cluster: ClusterState) -> int | None:
+    """When the next fault is a day old."""
+    times = [known.since.steady for known in cluster.job_faults.values()]
+    if cluster.assessed and cluster.assessed.waiting:
+        times.append(cluster.assessed.at.steady)
+    return min(times) + KEPT if times else None
