@@ -1,6 +1,16 @@
 """Numbers of things in words."""
 
+from typing import Final
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
 
 def counted(number: int, what: str, *, thousands: bool = False) -> str:
     """`1 job`, `2000 jobs`; with `thousands` separated: `2,000 jobs`. `what` is one of them, with a regular plural."""
     return f"{number:{',' if thousands else ''}} {what}{'' if number == 1 else 's'}"
+
+
+def data_size(count: int) -> str:
+    """`1.5 GiB`: bytes in the largest unit of which there is one."""
+    power = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{count / (1 << 10 * power):.3g} {_UNITS[power]}"

@@ -99,15 +99,16 @@ class _Entry(Struct):
         return "Error: " in self.decisive()
 
 
-def log_end(source: str, text: str, utc_offset: int = 0) -> LogEnd:
-    """What the last run in this end of a log says. `utc_offset`: microseconds that the writer's local time is ahead of UTC."""
+def log_end(source: str, text: str) -> LogEnd:
+    """What the last run in this end of a log says."""
     text = text[-MOST_CHARACTERS:]
-    entries = [*_entries(text, utc_offset)]
+    entries = [*_entries(text)]
     starts = [number for number, entry in enumerate(entries) if _START.search(entry.message)]
     run = entries[starts[-1] :] if starts else entries
+    ended_at = max((entry.at for entry in run if entry.at is not None), default=None)
     end = next((number for number, entry in enumerate(run) if _SHUTDOWN.search(entry.message)), len(run))
     last = text.rstrip().rpartition("\n")[2]
-    fault = _first([entry for entry in run[:end] if entry.is_error], run)
+    fault = _first([entry for entry in run[:end] if entry.is_error], ended_at)
     if fault is None:
         return LogEnd(source, None, last_line=_shown(last))
     line = fault.decisive()
@@ -116,7 +117,8 @@ def log_end(source: str, text: str, utc_offset: int = 0) -> LogEnd:
     said = fault.message.rstrip(" .:")
     shown = line if line == fault.message or not said else f"{said}: {line.removeprefix('Caused by: ')}"
     name = named[0] if named else exception["name"] if exception else None
-    return LogEnd(source, _shown(shown), fault.at, name, _shown(last))
+    age = None if fault.at is None or ended_at is None else ended_at - fault.at
+    return LogEnd(source, _shown(shown), age, name, _shown(last))
 
 
 def begins_run(text: str) -> bool:
@@ -124,9 +126,8 @@ def begins_run(text: str) -> bool:
     return bool(_START.search(text))
 
 
-def _first(errors: list[_Entry], run: list[_Entry]) -> _Entry | None:
+def _first(errors: list[_Entry], ended_at: int | None) -> _Entry | None:
     """The first error near the end that is no known consequence, if there is one."""
-    ended_at = max((entry.at for entry in run if entry.at is not None), default=None)
     own = [
         entry
         for entry in errors
@@ -138,14 +139,14 @@ def _first(errors: list[_Entry], run: list[_Entry]) -> _Entry | None:
     return next(iter([*filter(_Entry.names_kind, exhausted), *exhausted, *causes, *own]), None)
 
 
-def _entries(text: str, utc_offset: int) -> Iterator[_Entry]:
-    lines = [line.rstrip()[:_MOST_OF_A_LINE] for line in text.split("\n")]
-    has_layout = any(_json(line) or _HEADER.match(line) for line in lines)
+def _entries(text: str) -> Iterator[_Entry]:
+    lines = [(_json(line.rstrip()), line.rstrip()[:_MOST_OF_A_LINE]) for line in text.split("\n")]
+    has_layout = any(fields or _HEADER.match(line) for fields, line in lines)
     entry: _Entry | None = None
     at: int | None = None
     crashed = False
-    for line in lines:
-        begun = _begun(line, has_layout, utc_offset)
+    for fields, line in lines:
+        begun = _of_json(fields) if fields else _begun(line, has_layout)
         if crashed and (problem := line.lstrip("# ")):  # below the line that says that it crashed
             begun, crashed = _Entry("FATAL", "", problem), False
         crashed = crashed or bool(_CRASH.match(line))
@@ -162,15 +163,13 @@ def _entries(text: str, utc_offset: int) -> Iterator[_Entry]:
         yield entry
 
 
-def _begun(line: str, has_layout: bool, utc_offset: int) -> _Entry | None:
-    """The entry that begins with this line; None: it belongs to the one before."""
-    if fields := _json(line):
-        return _of_json(fields, utc_offset)
+def _begun(line: str, has_layout: bool) -> _Entry | None:
+    """The entry that begins with this line, which is no JSON; None: it belongs to the one before."""
     if header := _HEADER.match(line):
         rest = header["rest"] or ""
         parts = _LOGGER.match(rest)
         logger, message = (parts["logger"], parts["message"]) if parts else ("", rest)
-        return _Entry(header["level"], logger, message, _time(header["time"], utc_offset), [])
+        return _Entry(header["level"], logger, message, _time(header["time"]), [])
     if _BARE.match(line):
         return _Entry("FATAL", "", line)
     if has_layout or _CONTINUED.match(line):
@@ -199,7 +198,7 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _of_json(fields: Mapping[str, Any], utc_offset: int) -> _Entry:
+def _of_json(fields: Mapping[str, Any]) -> _Entry:
     """An entry of the layouts of Log4j (JsonLayout, ECS, GCP) and of Logback's encoder."""
 
     def text(*names: str) -> str:
@@ -207,21 +206,21 @@ def _of_json(fields: Mapping[str, Any], utc_offset: int) -> _Entry:
 
     thrown = ": ".join(filter(None, (text("thrown.name", "error.type"), text("thrown.message", "error.message"))))
     stack = text("error.stack_trace", "stack_trace", "exception.stacktrace", "thrown.extendedStackTrace", "exception")
-    lines = [line[:_MOST_OF_A_LINE] for line in [*filter(None, [thrown]), *stack.split("\n")][:_MOST_OF_AN_ENTRY]]
+    message, *below = text("message", "msg").split("\n")
+    lines = [*below, *filter(None, [thrown]), *stack.split("\n")]
     second = fields.get("instant.epochSecond")
-    at = second * SECOND if isinstance(second, int) else _time(text("@timestamp", "timestamp", "time"), utc_offset)
+    at = second * SECOND if isinstance(second, int) else _time(text("@timestamp", "timestamp", "time"))
     level = text("level", "log.level", "severity").upper()
-    message, *below = text("message", "msg").split("\n")[:_MOST_OF_AN_ENTRY]
-    return _Entry(level, text("loggerName", "log.logger", "logger_name", "logger"), message, at, below + lines)
+    logger = text("loggerName", "log.logger", "logger_name", "logger")
+    shown = [line[:_MOST_OF_A_LINE] for line in lines[:_MOST_OF_AN_ENTRY]]
+    return _Entry(level, logger[:_MOST_OF_A_LINE], message[:_MOST_OF_A_LINE], at, shown)
 
 
-def _time(text: str | None, utc_offset: int) -> int | None:
-    """Wall microseconds; None where there is no date."""
+def _time(text: str | None) -> int | None:
+    """Microseconds, by the writer's clock and in its time zone: only times of one log are compared. None where there is no date."""
     try:
         moment = datetime.fromisoformat((text or "").replace(",", "."))
-        if moment.tzinfo is not None:
-            return round(moment.timestamp() * SECOND)
-        return round(moment.replace(tzinfo=UTC).timestamp() * SECOND) - utc_offset
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * SECOND)
     except (ValueError, OverflowError):
         return None
 

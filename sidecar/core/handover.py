@@ -171,19 +171,21 @@ def _ends(known: Ends) -> schema.Ends | None:
 
 
 def _pictured(picture: Picture | None, most: int) -> Picture | None:
-    """The picture with its largest jobs that have not ended, and names that can be shown."""
+    """The picture with its largest jobs that have not ended, and names that can be shown. What its schema does not allow is counted."""
     if picture is None:
         return None
     most = min(most, schema.MOST_PICTURED)
     largest = sorted(picture.jobs, key=lambda job: (job.state in ENDED, -job.total_tasks))
-    jobs = tuple(replace(job, name=clean(job.name)) for job in largest[:most])
-    registered, more = picture.task_managers or (), len(picture.jobs) - len(jobs)
+    shown = (replace(job, name=clean(job.name)) for job in largest[:most])
+    jobs = tuple(job for job in shown if bounded(schema.Job, job))
+    registered = picture.task_managers or ()
+    managers = tuple(each for each in registered[:most] if bounded(schema.TaskManager, each))
     return replace(
         picture,
         jobs=jobs,
-        jobs_beyond=picture.jobs_beyond + more,
-        task_managers=registered[:most] if picture.task_managers is not None else None,
-        task_managers_beyond=picture.task_managers_beyond + len(registered[most:]),
+        jobs_beyond=picture.jobs_beyond + len(picture.jobs) - len(jobs),
+        task_managers=None if picture.task_managers is None else managers,
+        task_managers_beyond=picture.task_managers_beyond + len(registered) - len(managers),
     )
 
 

@@ -284,9 +284,7 @@ class PodStatus(_Bounded, frozen=True):
     reason: _NameOrNone = ""
     disruption: _Name | None = None
     cordoned: bool | None = None
-    restarts: _Count = 0
     created_at: _Wall | None = None
-    running_since: _Wall | None = None
     limit_bytes: _Bytes | None = None
     image: _Address = ""
     revision: _NameOrNone = ""
@@ -295,6 +293,7 @@ class PodStatus(_Bounded, frozen=True):
 class LogFault(_Bounded, frozen=True):
     """Without its text."""
 
+    age: _Duration | None = None
     heap: bool = False
     no_space: bool = False
 
@@ -344,7 +343,6 @@ class ProcessEnd(_Bounded, frozen=True):
     pid: _Count
     ended_at: _Wall
     exit_code: _Code | None = None
-    signal: _Code | None = None
     oom_kills: _Count | None = None
     limit_bytes: _Bytes | None = None
     pressure: Pressure = Pressure()
@@ -387,7 +385,6 @@ class Checkpoint(_Bounded, frozen=True):
 
 class Restored(_Bounded, frozen=True):
     id: _Number
-    at: _Wall
     is_savepoint: bool = False
 
 
@@ -399,6 +396,7 @@ class Checkpoints(_Bounded, frozen=True):
     interval: _Duration | None = None
     shortest: _Duration | None = None
     enabled: bool = True
+    restored_known: bool = True
 
 
 class Job(_Bounded, frozen=True):

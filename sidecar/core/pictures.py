@@ -38,10 +38,7 @@ class Restored(Struct, frozen=True):
     """From what the running JobMaster restored a job."""
 
     id: int
-    at: int
-    """Wall microseconds, by the JobManager's clock."""
     is_savepoint: bool = False
-    path: str | None = None
 
 
 class Checkpoints(Struct, frozen=True):
@@ -97,8 +94,6 @@ class TaskManager(Struct, frozen=True):
 
     id: str
     """Its resource id: the pod's name in Flink's native integration, else host, port and a random part."""
-    address: str = ""
-    """Host and port of its RPC endpoint."""
 
 
 class Picture(Struct, frozen=True):
@@ -117,7 +112,6 @@ class Picture(Struct, frozen=True):
     slots_free: int | None = None
     applications: tuple[tuple[str, str], ...] | None = None
     """Names and states (Flink 2.3 and newer). None: this Flink has none, or they could not be read."""
-    flink_version: str | None = None
     left_out: bool = False
     """It did not fit into MOST_HELD: there is only the number of its jobs."""
 

@@ -12,10 +12,8 @@ class ContainerEnd(Struct, frozen=True):
     exit_code: int
     reason: str
     """`OOMKilled`, `Error`, `Completed`, …"""
-    signal: int | None = None
     message: str = ""
     """The termination message: with `FallbackToLogsOnError` the end of the log."""
-    started_at: int | None = None
     finished_at: int | None = None
 
 
@@ -38,10 +36,7 @@ class PodStatus(Struct, frozen=True):
     """The reason of its condition `DisruptionTarget`: `EvictionByEvictionAPI`, `PreemptionByScheduler`, `DeletionByTaintManager`, …"""
     cordoned: bool | None = None
     """Whether its node is unschedulable. None: not known."""
-    restarts: int = 0
-    """How often the main container was restarted in place."""
     created_at: int | None = None
-    running_since: int | None = None
     last_end: ContainerEnd | None = None
     limit_bytes: int | None = None
     """The memory limit of the main container: the one in force if the status has it (a pod can be resized), else that of its spec."""
@@ -78,7 +73,6 @@ class ProcessEnd(Struct, frozen=True):
     ended_at: int
     exit_code: int | None = None
     """As a shell has it: 128 and the number of the signal, if one killed it."""
-    signal: int | None = None
     oom_kills: int | None = None
     """How many processes of its cgroup the kernel killed for memory at that moment."""
     limit_bytes: int | None = None
@@ -101,8 +95,8 @@ class LogEnd(Struct, frozen=True):
     """The file, or the pod."""
     first_fault: str | None
     """The first line of an error in it: later ones are consequences. None: there is none."""
-    fault_at: int | None = None
-    """Its time (wall microseconds, by the writer's clock). None: the line has none that can be read."""
+    fault_age: int | None = None
+    """By how much its last line is later than that (microseconds). None: not known."""
     exception: str | None = None
     """The class of its exception: `java.lang.OutOfMemoryError`."""
     last_line: str = ""

@@ -1,14 +1,11 @@
 """The attributes of a process, as far as /proc shows them."""
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import Final
 
 from sidecar.host.memory_cgroup import MemoryCgroup
-from sidecar.host.processes import PROC, fields, read, status
-
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
+from sidecar.host.processes import TICKS, age, fields, read, status
 
 
 def attributes(pid: int) -> dict[str, str]:
@@ -21,13 +18,12 @@ def attributes(pid: int) -> dict[str, str]:
 
 
 def _age(pid: int) -> str:
-    uptime = float((PROC / "uptime").read_text().split()[0])
-    return f"{max(uptime - int(fields(pid)[19]) / _TICKS, 0):.0f}"
+    return f"{age(int(fields(pid)[19])):.0f}"
 
 
 def _cpu(pid: int) -> str:
     stat = fields(pid)
-    return f"{(int(stat[11]) + int(stat[12])) / _TICKS:.1f}"
+    return f"{(int(stat[11]) + int(stat[12])) / TICKS:.1f}"
 
 
 def _resident(pid: int) -> str:

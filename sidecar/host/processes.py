@@ -17,7 +17,7 @@ PROC: Final = Path("/proc")
 
 _MOST_BYTES: Final = 1 << 20
 """Of a file below /proc: a class path may be long."""
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
+TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 _FLINK: Final = re.compile(r"org\.apache\.flink\.(?!shaded\.)[\w$.]{1,200}", re.ASCII)
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,20}", re.ASCII)
@@ -93,9 +93,9 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in lines}
 
 
-def age(process: FlinkProcess) -> float:
-    """Seconds since it was started, or would have been if it still ran."""
-    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / _TICKS, 0.0)
+def age(started: int) -> float:
+    """Seconds since a process was started, or would have been if it still ran. `started`: in clock ticks since the machine was."""
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started / TICKS, 0.0)
 
 
 def jvm_options(process: FlinkProcess) -> list[str]:

@@ -147,14 +147,31 @@ def test_json_layouts(fields: dict[str, object]) -> None:
     info = {"level": "INFO", "message": "fine", "@timestamp": "2025-11-25T10:00:00Z"}
     found = log_end("log", f"{json.dumps(info)}\n{json.dumps(fields)}\n")
     assert (found.first_fault, found.exception) == (f"Broken: {HEAP}", "java.lang.OutOfMemoryError")
-    assert found.fault_at == 1764064801_000000
+    assert found.fault_age == 0
 
 
-def test_times_are_those_of_the_writer() -> None:
-    """A log without an offset is in local time."""
-    utc, berlin = (log_end("log", FATAL, offset).fault_at for offset in (0, 3600_000000))
-    assert utc == 1795600801_500000
-    assert berlin == utc - 3600_000000
+def test_a_long_stack_in_a_line_of_json() -> None:
+    """The line is longer than what is shown of any, and the short error after it is a consequence."""
+    stack = "\n".join(
+        [f"java.lang.RuntimeException: {HEAP}", *(f"\tat a.B.c{number}(B.java:1)" for number in range(300))]
+    )
+    first = {
+        "@timestamp": "2025-11-25T10:00:01Z",
+        "log.level": "ERROR",
+        "message": "Broken",
+        "error.stack_trace": stack,
+    }
+    second = {"@timestamp": "2025-11-25T10:00:02Z", "log.level": "ERROR", "message": "Later other failure"}
+    found = log_end("log", f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    assert found.first_fault
+    assert found.first_fault.startswith("Broken")
+    assert found.fault_age == 1_000000
+
+
+def test_the_age_of_a_fault_is_known_in_any_time_zone() -> None:
+    """By the writer's clock alone; without a date it is not known."""
+    assert log_end("log", FATAL + line("INFO", "it goes on", "10:03:21,500")).fault_age == 200_000000
+    assert log_end("log", f"12:00:01 ERROR a.B - {HEAP}\n12:09:01 INFO a.B - fine").fault_age is None
 
 
 @pytest.mark.parametrize(

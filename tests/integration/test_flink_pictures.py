@@ -54,7 +54,6 @@ def test_pictures_of_a_failover_are_true(lab: Lab, take: Callable[[Lab, str], Pi
 
     before = wait_for("checkpoints", ready)
     assert_is_true(before, leader.rest_address, job)
-    assert before.flink_version == lab.flink_version
     assert before.applications == (
         (("SingleJobApplication(never-ending)", "RUNNING"),) if lab.flink_version == "2.3.0" else None
     )
@@ -104,7 +103,6 @@ def assert_is_true(picture: Picture, address: str, job: str) -> None:
     if restored:
         assert pictured.checkpoints.restored
         assert pictured.checkpoints.restored.id == restored["id"]
-        assert pictured.checkpoints.restored.path == restored["external_path"]
 
 
 def listed(address: str, job: str) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import pytest
 from sidecar.core.observations import LogEndRead
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
-from tests.integration.test_process_ends import CLUSTER, MAIN, Ends, Eventually, Flink, flink, see
+from tests.integration.test_process_ends import CLUSTER, MAIN, Ends, Eventually, Flink, flink, own_processes, see
 
-__all__ = ["flink"]
+__all__ = ["flink", "own_processes"]
 
 START = "2026-11-26 10:00:00,000 INFO  o.a.f.r.e.ClusterEntrypoint [] - Starting StandaloneSessionClusterEntrypoint (Version: 2.3.0)\n"
 FAULT = "2026-11-26 10:00:01,000 ERROR o.a.f.r.e.ClusterEntrypoint [] - Fatal error occurred.\njava.io.IOException: disk on fire\n"
@@ -43,6 +43,18 @@ def test_the_log_of_a_jobmanager_that_ends_is_read(
     assert isinstance(observed, LogEndRead)
     assert (observed.cluster_id, observed.pod_uid, observed.log.source) == ("orders", None, NAME)
     assert observed.log.first_fault == "Fatal error occurred: java.io.IOException: disk on fire"
+
+
+def test_what_the_next_jobmanager_appends_is_not_read(tmp_path: Path) -> None:
+    """It may start, and fail, before the log of the one that ended is read."""
+    file = tmp_path / "flink.log"
+    file.write_text(START + FAULT)
+    log = HeldLog(file, None)
+    log.look(alone=True)
+    log.mark_end()
+    with file.open("a") as appended:
+        appended.write(START + FAULT.replace("disk on fire", "port in use"))
+    assert fault_of(log) == "Fatal error occurred: java.io.IOException: disk on fire"
 
 
 def test_a_log_that_cannot_be_read_is_one_line(

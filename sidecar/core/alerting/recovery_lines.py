@@ -6,11 +6,11 @@ from typing import Final
 from sidecar.core.cluster import recovery
 from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.recovery_state import Assessed, RecoverySummary, summary
-from sidecar.core.cluster.recovery_tables import known_checkpoints
+from sidecar.core.cluster.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.counted import counted
+from sidecar.core.counted import counted, data_size
 from sidecar.core.moment import age, micros, seconds
-from sidecar.core.pictures import ENDED, Job
+from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.records import Recovery
 from sidecar.core.sanitize import clean
 
@@ -27,7 +27,7 @@ def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
     elif before and cluster.recovery and cluster.recovery.episode_id == episode.id:
         jobs = [job for job in before.jobs if job.state not in ENDED]
         if jobs:
-            yield _affected(jobs, len(jobs) + before.jobs_beyond, episode.opened_at.wall)
+            yield _affected(before, jobs, episode.opened_at.wall)
             if cluster.recovery.led_at:
                 left = recovery.waiting(cluster).keys() | cluster.job_faults.keys()
                 running = sum(job.id not in left for job in jobs)
@@ -43,13 +43,29 @@ def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | Non
     return None
 
 
-def _affected(jobs: Sequence[Job], total: int, at: int) -> str:
-    """How many jobs ran, the largest of them, and how old its last checkpoint was."""
+def _affected(before: Picture, jobs: Sequence[Job], at: int) -> str:
+    """How many jobs ran on how many TaskManagers, the largest job, and its last checkpoint."""
+    total = len(jobs) + before.jobs_beyond
     largest = max(jobs, key=lambda job: job.total_tasks)
     known = known_checkpoints(largest.checkpoints)
-    last = f", last checkpoint {known[-1].id}, {age(at - known[-1].ended_at)} before the loss" if known else ""
+    last = f", last checkpoint {_shown(known[-1])}, {age(at - known[-1].ended_at)} before the loss" if known else ""
     which = "" if total == 1 else "the largest is "
-    return f"{counted(total, 'job')} ran before: {which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}{last}"
+    what = f"{which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}"
+    return f"{counted(total, 'job')} ran before{_on(before)}: {what}{last}"
+
+
+def _on(before: Picture) -> str:
+    """` on 4 TaskManagers, 12 of 16 slots taken`. Empty: not known."""
+    if before.task_managers is None:
+        return ""
+    managers = counted(len(before.task_managers) + before.task_managers_beyond, "TaskManager")
+    if before.slots_total is None or before.slots_free is None:
+        return f" on {managers}"
+    return f" on {managers} ({before.slots_total - before.slots_free} of {counted(before.slots_total, 'slot')} taken)"
+
+
+def _shown(checkpoint: Checkpoint) -> str:
+    return str(checkpoint.id) if checkpoint.size is None else f"{checkpoint.id} ({data_size(checkpoint.size)})"
 
 
 def _proof(assessed: Assessed) -> Iterator[str]:
@@ -63,7 +79,7 @@ def _proof(assessed: Assessed) -> Iterator[str]:
         f"{latest} restored from {'its' if latest == 1 else 'their'} latest checkpoint{'' if latest == 1 else 's'}"
     )
     yield f"{of_cluster.verdict}: {', '.join(filter(None, (ran, restored if latest else '')))}".removesuffix(": ")
-    yield from map(clean, of_cluster.reasons[:MOST_REASONS])
+    yield from (clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons[:MOST_REASONS])
     if (more := len(of_cluster.reasons) - MOST_REASONS) > 0:
         yield f"… and {more} more"
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Confidence
 from sidecar.core.cluster.ends import (
+    STARTS,
     UNKNOWN_END,
     ContainerEnded,
     KnownPod,
@@ -24,7 +25,7 @@ from sidecar.core.cluster.ends import (
     Sign,
 )
 from sidecar.core.moment import LATEST, SECOND, Moment, spoken
-from sidecar.core.process_end import PodStatus
+from sidecar.core.process_end import PodStatus, Pressure
 from sidecar.core.sanitize import clean
 
 
@@ -150,6 +151,12 @@ _UNHEARD: Final = 60 * SECOND
 """How long before its leadership is lost the node of a leader may not be heard of any more."""
 _SHUTDOWN: Final = 120 * SECOND
 """How long a process may take to end after it was told to."""
+_OLD_FAULT: Final = 120 * SECOND
+"""An error this long before the end of the log may be one that the JobManager survived."""
+_LONG_PAUSE: Final = 1.0
+"""Seconds."""
+_PRESSED: Final = 20
+"""Percent of a minute in which some task waited for it."""
 _TWO_EVENTS: Final = 200 * SECOND
 _SIGKILL, _SIGTERM, _SIGABRT = 9, 15, 6
 _CRASHES: Final = frozenset({4, _SIGABRT, 7, 8, 11})
@@ -217,8 +224,19 @@ def _beside(facts: DeathFacts) -> Iterator[str]:
     process = facts.process
     if process and process.end.full_disk:
         yield f"The disk of {clean(process.end.full_disk)} was full."
+    if process and (process.end.last_pause or 0) >= _LONG_PAUSE:
+        yield f"In its last minute it paused for {process.end.last_pause:.1f} s to collect garbage."
+    if process and (pressed := _pressed(process.end.pressure)):
+        yield f"In its last minute tasks of its machine waited {pressed}."
     if facts.fault and facts.fault.text:
         yield f"The first error at the end of its log: {clean(facts.fault.text)}"
+
+
+def _pressed(pressure: Pressure) -> str:
+    """`45 % of the time for memory`: for what tasks of the machine had to wait for long."""
+    shares = {"CPU": pressure.cpu, "memory": pressure.memory, "the disk": pressure.io}
+    long = [f"{share:.0f} % of the time for {name}" for name, share in shares.items() if (share or 0) >= _PRESSED]
+    return " and ".join(long)
 
 
 # -- the judges --------------------------------------------------------------------------------------------------------
@@ -339,7 +357,8 @@ def _by_its_heap(facts: DeathFacts) -> DeathVerdict | None:
     if facts.fault is None or not facts.fault.heap or _signal(facts) in {_SIGKILL, _SIGTERM}:
         return None
     why = "The end of its log says that its Java heap was full."
-    if facts.exit_code in {_FATAL, _OUT_OF_MEMORY, _SIGNALLED + _SIGABRT}:
+    is_recent = facts.fault.age is None or facts.fault.age <= _OLD_FAULT
+    if is_recent and facts.exit_code in {_FATAL, _OUT_OF_MEMORY, _SIGNALLED + _SIGABRT}:
         return _sure(DeathReason.HEAP_EXHAUSTED, why, _ended_with(facts))
     if facts.exit_code == 0 or not facts.says_ended:
         return None
@@ -524,15 +543,15 @@ def _events_are_read(facts: DeathFacts) -> bool:
     if facts.ended is None:
         return False
     since = facts.ended.steady - SECOND
-    later = {s.text for s in facts.signs if s.sign is Sign.RESTARTED and since <= s.at.steady <= since + _TWO_EVENTS}
+    later = {
+        sign.sign for sign in facts.signs if sign.sign in STARTS and since <= sign.at.steady <= since + _TWO_EVENTS
+    }
     return len(later) > 1
 
 
 def _signal(facts: DeathFacts) -> int | None:
     code = facts.exit_code
-    if code is None:
-        return facts.process.end.signal if facts.process else None
-    return code - _SIGNALLED if _SIGNALLED < code < _SIGNALLED + 32 else None
+    return code - _SIGNALLED if code is not None and _SIGNALLED < code < _SIGNALLED + 32 else None
 
 
 def _disruption(facts: DeathFacts) -> str | None:

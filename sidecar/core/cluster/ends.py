@@ -49,8 +49,11 @@ class Sign(StrEnum):
     NODE_NOT_READY = "node_not_ready"
     TAINTED = "tainted"
     """It is deleted because of a taint of its node."""
-    RESTARTED = "restarted"
-    """The kubelet starts a container of it. Nothing of an end; it shows that the kubelet's Events of that time are recorded."""
+    PULLED = "pulled"
+    CREATED = "created"
+    STARTED = "started"
+    BACK_OFF = "back_off"
+    """These four: the kubelet starts a container of it. Nothing of an end; they show that its Events of that time are recorded."""
     NONE = "none"
     """Nothing of all that."""
 
@@ -71,8 +74,12 @@ _BY_REASON: Final = {
     "Preempting": Sign.PREEMPTED,
     "NodeNotReady": Sign.NODE_NOT_READY,
     "TaintManagerEviction": Sign.TAINTED,
-    **dict.fromkeys(("Pulled", "Created", "Started", "BackOff"), Sign.RESTARTED),
+    "Pulled": Sign.PULLED,
+    "Created": Sign.CREATED,
+    "Started": Sign.STARTED,
+    "BackOff": Sign.BACK_OFF,
 }
+STARTS: Final = frozenset({Sign.PULLED, Sign.CREATED, Sign.STARTED, Sign.BACK_OFF})
 
 
 class LogFault(Struct, frozen=True):
@@ -80,6 +87,8 @@ class LogFault(Struct, frozen=True):
 
     text: str | None = None
     """For people. None: from a handover."""
+    age: int | None = None
+    """By how much the end of the log is later (microseconds). None: not known."""
     heap: bool = False
     """The Java heap is exhausted."""
     no_space: bool = False
@@ -123,7 +132,12 @@ class PodSign(Struct, frozen=True):
     uid: str
     sign: Sign
     text: str = ""
-    """For people; of RESTARTED the reason."""
+    """For people."""
+
+    @property
+    def identity(self) -> object:
+        """The same Event, observed again: its steady time is derived from ours, and drifts."""
+        return self.uid, self.sign, self.at.wall
 
 
 class OperatorEvent(Struct, frozen=True):
@@ -132,6 +146,10 @@ class OperatorEvent(Struct, frozen=True):
     at: Moment
     reason: OperatorReason
     text: str = ""
+
+    @property
+    def identity(self) -> object:
+        return self.reason, self.at.wall
 
 
 class Restart(Struct, frozen=True):
@@ -154,6 +172,10 @@ class Beside(Struct, frozen=True):
     hosts: tuple[str, ...]
     """The names and addresses of that sidecar's pod or machine."""
 
+    @property
+    def identity(self) -> object:
+        return self.hosts, self.at.wall
+
 
 class KnownProcessEnd(Beside, frozen=True):
     end: ProcessEnd
@@ -164,6 +186,10 @@ class LogRead(Beside, frozen=True):
 
     fault: LogFault
     pod_uid: str | None = None
+
+    @property
+    def identity(self) -> object:
+        return self.hosts, self.pod_uid, self.at.wall
 
 
 class Rebooted(Beside, frozen=True):
@@ -183,7 +209,7 @@ class Ends(Struct, frozen=True):
 
 
 NOTHING: Final = Ends()
-_T = TypeVar("_T", KnownPod, PodSign, OperatorEvent, KnownProcessEnd, LogRead, Rebooted, ContainerEnded)
+_T = TypeVar("_T", PodSign, OperatorEvent, KnownProcessEnd, LogRead, Rebooted)
 
 
 # -- what is observed --------------------------------------------------------------------------------------------------
@@ -224,10 +250,9 @@ def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -
 
 def _with_end(known: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[ContainerEnded, ...]:
     """A status shows the last end again and again."""
-    last = known[-1] if known else None
-    if last and (last.at.wall == end.at.wall or (end.reason == UNKNOWN_END and last.reason == UNKNOWN_END)):
+    if any(each.at.wall == end.at.wall or each.reason == end.reason == UNKNOWN_END for each in known):
         return known
-    return _latest((*known, end), MOST_ENDS)
+    return tuple(sorted((*known, end), key=lambda each: each.at)[-MOST_ENDS:])
 
 
 def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
@@ -236,20 +261,17 @@ def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
     if event.about == "FlinkDeployment":
         if event.reason not in {*OperatorReason}:
             return ends
-        return replace(
-            ends,
-            operator=_latest({*ends.operator, OperatorEvent(happened, OperatorReason(event.reason), text)}, MOST_ENDS),
-        )
+        restart = OperatorEvent(happened, OperatorReason(event.reason), text)
+        return replace(ends, operator=_latest((restart, *ends.operator), MOST_ENDS))
     sign = PodSign(happened, event.uid, _sign(event), text)
     if sign.sign is Sign.NONE:
         return ends
-    known = {*ends.signs}
-    if sign.sign is Sign.RESTARTED:  # the last one of each kind
-        sign = replace(sign, text=event.reason)
-        alike = [each for each in known if (each.uid, each.text) == (sign.uid, sign.text)]
-        known -= {*alike}
-        sign = max((sign, *alike), key=lambda each: each.at)
-    return replace(ends, signs=_latest({*known, sign}, MOST_SIGNS))
+    known = ends.signs
+    if sign.sign in STARTS:  # the last one of each kind
+        alike = [each for each in known if (each.uid, each.sign) == (sign.uid, sign.sign)]
+        known = tuple(each for each in known if each not in alike)
+        sign = max((*alike, sign), key=lambda each: each.at.wall)
+    return replace(ends, signs=_latest((sign, *known), MOST_SIGNS))
 
 
 def _sign(event: SeenEvent) -> Sign:
@@ -265,18 +287,19 @@ def _sign(event: SeenEvent) -> Sign:
 def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of the JobManager's process beside a sidecar at these hosts was observed."""
     ended = KnownProcessEnd(_moment(end.ended_at, at), _few(hosts), end)
-    return replace(ends, processes=_latest({*ends.processes, ended}, MOST_ENDS))
+    return replace(ends, processes=_latest((ended, *ends.processes), MOST_ENDS))
 
 
 def with_log(ends: Ends, log: LogEnd, pod_uid: str | None, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of a log was read."""
     read = LogRead(at, () if pod_uid else _few(hosts), fault_of(log), pod_uid)
-    return replace(ends, logs=_latest({*ends.logs, read}, MOST_ENDS))
+    return replace(ends, logs=_latest((read, *ends.logs), MOST_ENDS))
 
 
 def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) -> Ends:
     """The machine of a sidecar at these hosts was restarted."""
-    return replace(ends, reboots=_latest({*ends.reboots, Rebooted(_moment(booted_at, at), _few(hosts))}, MOST_ENDS))
+    reboot = Rebooted(_moment(booted_at, at), _few(hosts))
+    return replace(ends, reboots=_latest((reboot, *ends.reboots), MOST_ENDS))
 
 
 def fault_of(log: LogEnd) -> LogFault:
@@ -284,7 +307,7 @@ def fault_of(log: LogEnd) -> LogFault:
     text = log.first_fault or ""
     exception = log.exception or ""
     heap = _HEAP.search(text) or _HEAP.search(log.last_line)
-    return LogFault(clean(text, _LONGEST) or None, bool(heap), _NO_SPACE in f"{text} {exception}")
+    return LogFault(clean(text, _LONGEST) or None, log.fault_age, bool(heap), _NO_SPACE in f"{text} {exception}")
 
 
 def restart_near(ends: Ends, opened: Moment) -> Restart | None:
@@ -313,19 +336,19 @@ def merged(ends: Ends, others: Ends) -> Ends:
     """With what another sidecar observed; the same object if nothing is new."""
     pods = {**others.pods, **ends.pods}
     for uid in ends.pods.keys() & others.pods.keys():
-        ended = others.pods[uid].ends
-        for end in ends.pods[uid].ends:
+        ours, theirs = ends.pods[uid], others.pods[uid]
+        ended = ours.ends
+        for end in theirs.ends:
             ended = _with_end(ended, end)
-        pods[uid] = replace(
-            ends.pods[uid], ends=ended, deleted_at=others.pods[uid].deleted_at or ends.pods[uid].deleted_at
-        )
+        deleted = (at for at in (ours.deleted_at, theirs.deleted_at) if at)
+        pods[uid] = replace(ours, ends=ended, deleted_at=min(deleted, key=lambda at: at.wall, default=None))
     parts = {
         "pods": _pods(pods),
-        "signs": _latest({*ends.signs, *others.signs}, MOST_SIGNS),
-        "operator": _latest({*ends.operator, *others.operator}, MOST_ENDS),
-        "processes": _latest({*ends.processes, *others.processes}, MOST_ENDS),
-        "logs": _latest({*ends.logs, *others.logs}, MOST_ENDS),
-        "reboots": _latest({*ends.reboots, *others.reboots}, MOST_ENDS),
+        "signs": _latest((*others.signs, *ends.signs), MOST_SIGNS),
+        "operator": _latest((*others.operator, *ends.operator), MOST_ENDS),
+        "processes": _latest((*others.processes, *ends.processes), MOST_ENDS),
+        "logs": _latest((*others.logs, *ends.logs), MOST_ENDS),
+        "reboots": _latest((*others.reboots, *ends.reboots), MOST_ENDS),
     }
     return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
 
@@ -402,4 +425,6 @@ def _few(hosts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _latest(values: Iterable[_T], most: int) -> tuple[_T, ...]:
-    return tuple(sorted(values, key=lambda each: (each.at, repr(each)))[-most:])
+    """The latest ones; of what was observed twice, the one that is given last."""
+    different = {each.identity: each for each in values}.values()
+    return tuple(sorted(different, key=lambda each: (each.at.wall, repr(each)))[-most:])

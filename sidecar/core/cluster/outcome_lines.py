@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from sidecar.core.cluster.death_verdict import DeathVerdict
+from sidecar.core.cluster.recovery_tables import MOST_OF_A_REASON
 from sidecar.core.counted import counted
 from sidecar.core.moment import micros, seconds
 from sidecar.core.pods import spelled
@@ -93,7 +94,7 @@ def cluster_line(recovery: Recovered) -> str:
     after = recovery.running_after_seconds
     ran = "" if after is None else f"all jobs run after {seconds(micros(after))}"
     line = ", ".join(filter(None, [clean(recovery.verdict), ran, task_managers_line(recovery)]))
-    return f"{line}: {' '.join(map(clean, recovery.reasons))}" if recovery.reasons else line
+    return f"{line}: {' '.join(_reasons(recovery.reasons))}" if recovery.reasons else line
 
 
 def task_managers_line(recovery: Recovered) -> str:
@@ -124,7 +125,11 @@ def _of_job(job: Recovery) -> Iterator[str]:
     if job.restarts:
         yield f"restarted {counted(job.restarts, 'time')}"
     if job.outcome == "unproven":
-        yield from map(clean, job.reasons)
+        yield from _reasons(job.reasons)
+
+
+def _reasons(reasons: Sequence[str]) -> Iterator[str]:
+    return (clean(reason, MOST_OF_A_REASON) for reason in reasons)
 
 
 def restored_from(job: Recovery) -> str:

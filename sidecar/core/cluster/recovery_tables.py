@@ -15,6 +15,9 @@ from sidecar.core.moment import seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Checkpoints, Job
 from sidecar.core.sanitize import clean
 
+MOST_OF_A_REASON: Final = 700
+"""Characters: it may have the path of a checkpoint."""
+_MOST_OF_A_PATH: Final = 500
 LISTED_AGAIN: Final = "It had ended before the failover, and is listed as not ended."
 """A replay knows by this reason that a job is not waited for."""
 
@@ -131,6 +134,19 @@ def _not_running(case: JobCase) -> Ruling:
     return Ruling(None, f"It is {clean(case.after.state)}, and {running} of {total} tasks run.", open=True)
 
 
+def _missing(case: JobCase) -> Ruling:
+    last = last_known(case.before.checkpoints)
+    known = f" Its last known checkpoint is {last}{_at_path(case)}." if last is not None else ""
+    return Ruling(Outcome.MISSING, f"Flink does not know it any more.{known}")
+
+
+def _at_path(case: JobCase) -> str:
+    """Where its last completed checkpoint is: a person can start the job from it. Empty: not known."""
+    known = known_checkpoints(case.before.checkpoints)
+    path = known[-1].path if known and known[-1].id == last_known(case.before.checkpoints) else None
+    return f", at {clean(path, _MOST_OF_A_PATH)}" if path else ""
+
+
 OUTCOMES: Final = (
     Row(
         "another cluster answers",
@@ -201,7 +217,7 @@ OUTCOMES: Final = (
         lambda case: not case.lost,
         _always(None, "Flink does not list it. Its plan is gone, and it may have ended before the failure."),
     ),
-    Row("it is missing", lambda _: True, _always(Outcome.MISSING, "Flink does not know it any more.")),
+    Row("it is missing", lambda _: True, _missing),
 )
 """What became of a job."""
 
@@ -239,7 +255,9 @@ def _is_inconsistent(case: JobCase) -> bool:
 
 def _lost_state(case: JobCase) -> Ruling:
     last = last_known(case.before.checkpoints)
-    return Ruling(Origin.NOTHING, f"It started without state, though checkpoint {last} had been completed.")
+    return Ruling(
+        Origin.NOTHING, f"It started without state, though checkpoint {last} had been completed{_at_path(case)}."
+    )
 
 
 def _of_nothing(case: JobCase) -> bool:
@@ -292,7 +310,8 @@ def _of_older(case: JobCase) -> Ruling:
     behind = checkpoints_behind(case)
     by = "" if behind is None else f", {counted(behind, 'checkpoint')} before"
     return Ruling(
-        Origin.OLDER, f"It was restored from checkpoint {restored}{by}: checkpoint {last} had been completed."
+        Origin.OLDER,
+        f"It was restored from checkpoint {restored}{by}: checkpoint {last} had been completed{_at_path(case)}.",
     )
 
 
@@ -300,7 +319,7 @@ def _of_old_savepoint(case: JobCase) -> Ruling:
     restored, last = _restored_id(case), last_known(case.before.checkpoints)
     return Ruling(
         Origin.SAVEPOINT,
-        f"It was restored from savepoint {restored}, though checkpoint {last} had been completed since.",
+        f"It was restored from savepoint {restored}, though checkpoint {last} had been completed since{_at_path(case)}.",
     )
 
 

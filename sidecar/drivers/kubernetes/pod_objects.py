@@ -61,9 +61,7 @@ def job_manager_pod(found: Full) -> JobManagerPod:
         reason=text(found.status.reason),
         message=text(found.status.message),
         disruption=_disruption(found.status.conditions),
-        restarts=number(status.get("restartCount")) or 0,
         created_at=_time(found.metadata.creation_timestamp),
-        running_since=_time(_mapping(state.get("running")).get("startedAt")),
         last_end=_end(state.get("terminated")) or _end(last.get("terminated")),
         limit_bytes=_limit(status) or _limit(next(_named(found.spec.containers, container), {})),
         image=text(status.get("image")),
@@ -102,9 +100,7 @@ def _end(value: object) -> ContainerEnd | None:
     return ContainerEnd(
         code,
         text(found.get("reason")),
-        number(found.get("signal")),
         _message(found.get("message")),
-        _time(found.get("startedAt")),
         _time(found.get("finishedAt")),
     )
 

@@ -2,14 +2,12 @@
 
 import os
 import re
-import time
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from sidecar.core.first_fault import MOST_CHARACTERS, begins_run, log_end
-from sidecar.core.moment import SECOND
 from sidecar.core.process_end import LogEnd
 from sidecar.host import processes
 
@@ -30,6 +28,8 @@ class HeldLog:
         self._name = name
         self._descriptor: int | None = None
         self._size = 0
+        self._until: int | None = None
+        """Its size when its JobManager ended: the next one may append to it."""
         self.path = place
         """Of the file."""
 
@@ -47,10 +47,17 @@ class HeldLog:
         self._size = os.fstat(descriptor).st_size
         return descriptor
 
+    def mark_end(self) -> None:
+        """Its JobManager has ended just now."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                self._until = os.fstat(self._descriptor).st_size
+
     def end(self, *, alone: bool) -> LogEnd | None:
         """What the end of the log says; None: nothing. The JobManager has ended. Raises OSError."""
         descriptor = self.look(alone=alone) if self._descriptor is None else self._descriptor
-        held, content = os.fstat(descriptor), _tail(descriptor).lstrip(b"\0")  # a truncated file may begin with a hole
+        held, content = os.fstat(descriptor), _tail(descriptor, self._until)
+        content = content.lstrip(b"\0")  # a truncated file may begin with a hole
         if held.st_size < self._size:  # copied and truncated
             content = self._other(f"{self.path}.1") + content
         if not _is(self.path, held):  # renamed, and continued by this process, or begun by the next one
@@ -61,8 +68,7 @@ class HeldLog:
             raise OSError(None, "it is not a text")
         if not content:
             return None
-        offset = (time.localtime().tm_gmtoff or 0) * SECOND
-        return log_end(self.path.name, content.decode(errors="replace"), offset)
+        return log_end(self.path.name, content.decode(errors="replace"))
 
     def _file(self, *, alone: bool) -> Path:
         if not self._place.is_dir():
@@ -95,8 +101,11 @@ class HeldLog:
             os.close(descriptor)
 
 
-def _tail(descriptor: int) -> bytes:
-    return os.pread(descriptor, MOST_CHARACTERS, max(os.fstat(descriptor).st_size - MOST_CHARACTERS, 0))
+def _tail(descriptor: int, until: int | None = None) -> bytes:
+    size = os.fstat(descriptor).st_size
+    end = size if until is None else min(size, until)
+    start = max(end - MOST_CHARACTERS, 0)
+    return os.pread(descriptor, end - start, start)
 
 
 def _is(path: Path, held: os.stat_result) -> bool:

@@ -13,7 +13,7 @@ from sidecar.core.process_end import Pressure, ProcessEnd
 from sidecar.drivers.processes import jvm_files
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
-from sidecar.host.exit_info import exit_info
+from sidecar.host.exit_code import exit_code
 from sidecar.host.memory_cgroup import MemoryCgroup
 from sidecar.host.processes import PROC, FlinkProcess
 
@@ -22,6 +22,8 @@ _COUNTS: Final = 3
 _MOST_OF_A_FILE: Final = 64 << 10
 _FULL: Final = 1 << 20
 """Bytes: a disk with less is full."""
+_COARSE: Final = 0.1
+"""Seconds by which the time of a file, or the start of a process, may be too early."""
 _SECOND: Final = 1_000_000
 
 
@@ -40,7 +42,7 @@ class WatchedProcess:
         if processes.has_ended(process):  # its number may be another one's by now
             self._open.close()
             raise ProcessLookupError(process.pid)
-        self._since = time.time()
+        self._since = time.time() - processes.age(process.started) - _COARSE
         self._folders: dict[str, int] = {}
         self._cgroup = MemoryCgroup(process.pid)
         self._cgroup_name = _cgroup_name(process)
@@ -80,6 +82,8 @@ class WatchedProcess:
 
     def end(self, wall: int) -> None:
         """It has ended (wall microseconds): read all that is soon gone. Its exit code comes when its parent has waited for it."""
+        if self.log:
+            self.log.mark_end()
         before, kills = self._counts[0], self._cgroup.oom_kills()
         crash = self._crash()
         self.ended = ProcessEnd(
@@ -96,10 +100,10 @@ class WatchedProcess:
 
     def has_status(self) -> bool:
         """Whether its exit code is known by now."""
-        info = exit_info(self.pidfd)
-        if self.ended and info:
-            self.ended = replace(self.ended, exit_code=info.code, signal=info.signal)
-        return info is not None
+        code = exit_code(self.pidfd)
+        if self.ended and code is not None:
+            self.ended = replace(self.ended, exit_code=code)
+        return code is not None
 
     # -- held open -----------------------------------------------------------------------------------------------------
 
@@ -137,7 +141,7 @@ class WatchedProcess:
 
     def _last_pause(self, wall: float) -> float | None:
         text = self._content(self._gc_log, end=True) if self._gc_log else None
-        return jvm_files.longest_pause(text, processes.age(self.process), wall) if text else None
+        return jvm_files.longest_pause(text, processes.age(self.process.started), wall) if text else None
 
     def _content(self, path: str, *, end: bool) -> str | None:
         """The beginning of a file that was written by the process, or its end."""

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
-from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import LATEST
 from sidecar.core.pictures import MOST_CHECKPOINTS, Checkpoint, Checkpoints, Job, Restored, TaskManager
 from sidecar.core.sanitize import clean
@@ -33,7 +32,6 @@ class Overview(Struct, rename="kebab"):
 
     slots_total: _Number
     slots_available: _Number
-    flink_version: str | None = None
 
 
 class _Tasks(Struct):
@@ -84,7 +82,6 @@ class Jobs(Struct):
 
 class _TaskManager(Struct):
     id: str
-    path: str = ""
 
 
 class TaskManagers(Struct):
@@ -95,7 +92,7 @@ class TaskManagers(Struct):
     def described(self, most: int) -> tuple[TaskManager, ...]:
         """The first ones."""
         first = self.taskmanagers[:most]
-        return tuple(TaskManager(clean(each.id), clean(host_port(each.path[:1000]))) for each in first)
+        return tuple(TaskManager(clean(each.id)) for each in first)
 
 
 class _Application(Struct):
@@ -158,10 +155,9 @@ class _Restored(Struct):
     id: _Number
     restore_timestamp: Annotated[int, Meta(ge=0, le=LATEST // _MILLISECOND)]
     is_savepoint: bool
-    external_path: str | None = None
 
     def restored(self) -> Restored:
-        return Restored(self.id, self.restore_timestamp * _MILLISECOND, self.is_savepoint, _path(self.external_path))
+        return Restored(self.id, self.is_savepoint)
 
 
 class _Latest(Struct):

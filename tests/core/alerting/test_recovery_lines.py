@@ -38,9 +38,31 @@ def test_the_first_message_says_what_was_affected_and_what_runs_by_then() -> Non
     sidecar = failed_over()
     looks(sidecar, "RESTARTING", 8)
     lines = sidecar.sent[0].body.split("\n")
-    assert "2 jobs ran before: the largest is sales\N{REPLACEMENT CHARACTER}[2J with 12 tasks" in lines
+    assert (
+        "2 jobs ran before on 2 TaskManagers: the largest is sales\N{REPLACEMENT CHARACTER}[2J with 12 tasks" in lines
+    )
     assert "1 of 2 jobs seen running again, or ended, so far" in lines
     assert ("recovery", "still being assessed") in sidecar.sent[0].facts
+
+
+def test_the_first_message_says_what_the_jobs_had() -> None:
+    """Slots, and the last checkpoint of the largest job with its size."""
+    flink, sidecar = watching(
+        policy=replace(POLICY, rules=RULES, route=BY_ALERT.route, evidence=frozenset({Source.FLINK_REST}))
+    )
+    one = before(sidecar)
+    assert one.checkpoints
+    done = tuple(replace(each, size=3 << 29) for each in one.checkpoints.completed)
+    shows(sidecar, replace(one, checkpoints=replace(one.checkpoints, completed=done)), slots_total=8, slots_free=5)
+    sidecar.waits(1)
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B)
+    sidecar.sees_changes().waits(8)
+    assert (
+        "1 job ran before on 2 TaskManagers (3 of 8 slots taken): orders with 2 tasks, last checkpoint 41 (1.5 GiB), 2 s before the loss"
+        in sidecar.sent[0].body.split("\n")
+    )
 
 
 def test_the_all_clear_says_that_it_took_a_while() -> None:

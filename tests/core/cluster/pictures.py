@@ -57,5 +57,5 @@ def after(sidecar: Sidecar, restored: int | None, first: int | None = None, *, s
     """The job as it runs after a failover, restored from this checkpoint; `first`: of those that it triggers itself."""
     at = sidecar.now
     done = () if first is None else (checkpoint(first, at - SECOND // 2),)
-    origin = None if restored is None else Restored(restored, at - SECOND, is_savepoint=savepoint)
+    origin = None if restored is None else Restored(restored, is_savepoint=savepoint)
     return job(started=2, known=Checkpoints(at, done, origin, first, interval=SECOND))

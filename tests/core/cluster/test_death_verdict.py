@@ -65,8 +65,8 @@ def event(sign: Sign, at: float = 4, text: str = "") -> dict[str, Any]:
     return {"signs": (PodSign(ago(at), "u", sign, text),)}
 
 
-def log(text: str, *, heap: bool = False, no_space: bool = False) -> dict[str, Any]:
-    return {"fault": LogFault(text, heap, no_space)}
+def log(text: str, *, age: float = 0, heap: bool = False, no_space: bool = False) -> dict[str, Any]:
+    return {"fault": LogFault(text, round(age * SECOND), heap, no_space)}
 
 
 def newcomer(*revisions: str, at: tuple[float, ...] = (6, 5)) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def newcomer(*revisions: str, at: tuple[float, ...] = (6, 5)) -> dict[str, Any]:
 
 POD: Final = pod()
 DELETED: Final = pod(deleted=7)
-READ: Final = {"signs": tuple(PodSign(ago(3), "u", Sign.RESTARTED, reason) for reason in ("Created", "Started"))}
+READ: Final = {"signs": tuple(PodSign(ago(3), "u", sign) for sign in (Sign.CREATED, Sign.STARTED))}
 """The kubelet's Events are recorded, and none says anything of an end."""
 PROBED: Final = event(Sign.LIVENESS_PROBE, at=6)
 HEAP: Final = log("java.lang.OutOfMemoryError: Java heap space", heap=True)
@@ -100,8 +100,8 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     # kill -9, and what looks like it
     (POD | container(137) | READ, R.KILLED, HIGH),
     (POD | container(137), R.KILLED, MEDIUM),
-    (POD | container(137) | event(Sign.RESTARTED, at=3), R.KILLED, MEDIUM),  # the kubelet may have dropped others
-    (POD | container(143) | event(Sign.RESTARTED, at=3), R.UNKNOWN, NONE),
+    (POD | container(137) | event(Sign.STARTED, at=3), R.KILLED, MEDIUM),  # the kubelet may have dropped others
+    (POD | container(143) | event(Sign.STARTED, at=3), R.UNKNOWN, NONE),
     (pod(deleted=35) | container(137), R.DELETED, MEDIUM),
     (POD | container(137, UNKNOWN_END), R.UNKNOWN, NONE),
     ({"in_pod": True} | process(137, oom_kills=0), R.KILLED, MEDIUM),
@@ -129,6 +129,11 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     (POD | container(239) | HEAP, R.HEAP_EXHAUSTED, HIGH),
     (MACHINE | process(None) | HEAP, R.HEAP_EXHAUSTED, MEDIUM),
     (POD | container(1) | HEAP, R.HEAP_EXHAUSTED, MEDIUM),
+    (
+        POD | container(239) | log("java.lang.OutOfMemoryError: Java heap space", age=121, heap=True),
+        R.HEAP_EXHAUSTED,
+        MEDIUM,
+    ),
     (POD | container(3), R.EXITED, MEDIUM),
     (POD | container(137, "OOMKilled") | HEAP, R.OOM_KILLED, HIGH),
     # by itself
@@ -138,7 +143,7 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     (POD | container(239) | log("Could not retrieve checkpoint 8"), R.EXITED, HIGH),
     (POD | container(134), R.EXITED, MEDIUM),
     (
-        MACHINE | process(134, signal=6, crash_file="hs_err_pid7.log", crash_problem="SIGSEGV (0xb)"),
+        MACHINE | process(134, crash_file="hs_err_pid7.log", crash_problem="SIGSEGV (0xb)"),
         R.EXITED,
         HIGH,
     ),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster.causes import Confidence
 from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.deaths import RECORDED_AFTER, death_of
-from sidecar.core.cluster.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS
+from sidecar.core.cluster.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS, merged
 from sidecar.core.cluster.outcome_lines import succession_line
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import (
@@ -22,6 +22,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, SeenEvent
+from sidecar.core.rebase import rebased
 from sidecar.core.records import Death
 from tests.kit.cluster import CLUSTER, A, B, job_manager
 from tests.kit.core_sidecar import KUBERNETES, POLICY, Sidecar, leased, watching
@@ -52,7 +53,7 @@ class Pods:
     def ends(self, code: int = 137, reason: str = "OOMKilled", **end: Any) -> None:
         """The main container of the leader's pod has ended now."""
         finished = ContainerEnd(code, reason, finished_at=self.sidecar.now, **end)
-        self.shows(replace(RUNNING, restarts=1, last_end=finished, limit_bytes=1 << 30))
+        self.shows(replace(RUNNING, last_end=finished, limit_bytes=1 << 30))
 
     def fails_over(self, settles: float = 10) -> None:
         self.flink.vacate()
@@ -341,7 +342,7 @@ def test_a_leader_of_whose_pod_nothing_is_known_is_unknown() -> None:
     pods = Pods()
     pods.shows(RUNNING, gone=True)
     pods.sidecar.watches(KEPT // SECOND + 10)
-    pods.shows(replace(STANDBY, restarts=2))
+    pods.shows(replace(STANDBY, image="flink:2"))
     pods.fails_over()
     pods.sidecar.watches(30)
     death = the_death(pods.sidecar)
@@ -410,8 +411,28 @@ def test_the_order_of_observations_does_not_matter() -> None:
             pods.sidecar.observe(seen[number])
         cluster = pods.sidecar.state.clusters[CLUSTER]
         found.add(judged(pods.sidecar).reason)  # type: ignore[union-attr]
-        assert cluster.ends.signs[-1].sign == "restarted"
+        assert cluster.ends.signs[-1].sign == "started"
     assert found == {DeathReason.LIVENESS_PROBE}
+
+
+def test_what_is_observed_again_is_remembered_once() -> None:
+    """Each list of Events and pods shows them all, while the clocks drift; so does each handover."""
+    pods = Pods()
+    sidecar, ended = pods.sidecar, pods.sidecar.now
+    end = replace(RUNNING, last_end=ContainerEnd(1, "Error", finished_at=ended))
+    killing = SeenEvent("Pod", "jm-a", "uid-a", "Killing", "Stopping container", ended)
+    restart = SeenEvent("FlinkDeployment", "x", "", "RestartUnhealthyJob", "it is unhealthy", ended)
+    kinds = [SeenEvent("Pod", "jm-a", "uid-a", reason, "", ended) for reason in ("Pulled", "Created", "Started")]
+    for drift in range(40):
+        sidecar.now += SECOND
+        at = replace(sidecar.moment, steady=sidecar.moment.steady + drift)
+        sidecar.observe(PodObserved(at, CLUSTER, end, gone=False))
+        for event in (killing, restart, *kinds):
+            sidecar.observe(EventObserved(at, CLUSTER, event))
+    known = sidecar.state.clusters[CLUSTER].ends
+    assert (len(known.signs), len(known.operator), len(known.pods["uid-a"].ends)) == (4, 1, 1)
+    theirs = rebased(known, 7)
+    assert merged(known, theirs) is known
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -189,7 +189,7 @@ def test_a_job_that_somebody_submits_under_the_same_name_is_another_job(
     for _ in range(40):
         looks(sidecar, replace(after(sidecar, None, 1), id=OTHER), seconds=1, applications=applications)
     assert [(row.outcome, row.restored_from) for row in rows(sidecar)] == [(None, None), ("missing", None)]
-    assert rows(sidecar)[0].reasons == ["Job orders: Flink does not know it any more."]
+    assert rows(sidecar)[0].reasons == ["Job orders: Flink does not know it any more. Its last known checkpoint is 41."]
 
 
 def test_a_missing_job_is_back_once_somebody_has_submitted_it_again() -> None:

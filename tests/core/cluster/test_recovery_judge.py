@@ -19,7 +19,7 @@ BEFORE: Final = Job("a" * 32, "orders", "RUNNING", 1, 1, 2, 2, KNOWN)
 ENDED: Final = replace(BEFORE, state="FAILED")
 AFTER: Final = JobAfter(
     *(BEFORE.id, "RUNNING", 2, (2, 2), 50 * SECOND, 52 * SECOND, 52 * SECOND),
-    restored=Restored(41, 49 * SECOND),
+    restored=Restored(41),
     first_id=42,
 )
 CASE: Final = JobCase(BEFORE, AFTER, complete=True, dead_at=43 * SECOND, dead_by=43 * SECOND)
@@ -63,9 +63,15 @@ ORIGIN_OF: Final = {
         None,
     ),
     "it lost its state": (replace(CASE, after=NO_STATE), Origin.NOTHING),
-    "an old savepoint": (replace(CASE, after=replace(AFTER, restored=Restored(7, 1, True))), Origin.SAVEPOINT),
-    "a savepoint": (replace(CASE, after=replace(AFTER, restored=Restored(42, 1, True), first_id=43)), Origin.SAVEPOINT),
-    "an older checkpoint": (replace(CASE, after=replace(AFTER, restored=Restored(40, 1))), Origin.OLDER),
+    "an old savepoint": (
+        replace(CASE, after=replace(AFTER, restored=Restored(7, is_savepoint=True))),
+        Origin.SAVEPOINT,
+    ),
+    "a savepoint": (
+        replace(CASE, after=replace(AFTER, restored=Restored(42, is_savepoint=True), first_id=43)),
+        Origin.SAVEPOINT,
+    ),
+    "an older checkpoint": (replace(CASE, after=replace(AFTER, restored=Restored(40))), Origin.OLDER),
     "nothing was triggered between": (CASE, Origin.LATEST),
     "nothing was completed between": (
         replace(CASE, dead_by=42 * SECOND + SECOND // 10, after=replace(AFTER, first_id=43)),
@@ -90,11 +96,11 @@ def test_each_row_decides_its_example(
 
 def test_of_an_older_checkpoint_it_is_known_how_much_is_done_again() -> None:
     """From its trigger to the death; without the time of the death it is not known."""
-    older = replace(CASE, after=replace(AFTER, restored=Restored(39, 1)))
+    older = replace(CASE, after=replace(AFTER, restored=Restored(39)))
     assert (job_ruling(older).behind, job_ruling(older).reprocessed) == (2, 4 * SECOND)
     assert job_ruling(replace(older, dead_at=None)).reprocessed is None
-    assert job_ruling(replace(older, after=replace(AFTER, restored=Restored(7, 1)))).behind is None
-    later = replace(AFTER, restored=Restored(39, 1), first_id=45)  # some were triggered after the last picture
+    assert job_ruling(replace(older, after=replace(AFTER, restored=Restored(7)))).behind is None
+    later = replace(AFTER, restored=Restored(39), first_id=45)  # some were triggered after the last picture
     assert job_ruling(replace(CASE, after=later)).behind is None
 
 
@@ -110,8 +116,8 @@ def test_after_a_checkpoint_that_had_to_wait_the_next_one_is_due_sooner() -> Non
 def test_a_savepoint_is_no_checkpoint_that_a_failover_restores() -> None:
     """But what was restored had been completed."""
     assert last_known(Checkpoints(1, (Checkpoint(8, 1, 1), Checkpoint(9, 1, 1, is_savepoint=True)))) == 8
-    assert last_known(Checkpoints(1, restored=Restored(5, 1))) == 5
-    assert last_known(Checkpoints(1, restored=Restored(5, 1, is_savepoint=True))) is None
+    assert last_known(Checkpoints(1, restored=Restored(5))) == 5
+    assert last_known(Checkpoints(1, restored=Restored(5, is_savepoint=True))) is None
     assert last_known(None) is None
 
 
@@ -188,6 +194,20 @@ def test_what_is_not_assessed_is_never_healthy() -> None:
     assert judgement([CASE], 7, ALL_THERE, answered=True, patience_over=True).grade is Grade.UNPROVEN
 
 
+def test_the_reason_says_where_the_last_checkpoint_is() -> None:
+    """From there a person can start the job. A savepoint that is later is not the last checkpoint, and an unknown path is not said."""
+    path = "s3://flink/checkpoints/" + "a" * 200 + "/chk-41"
+    before = replace(
+        BEFORE, checkpoints=Checkpoints(1, (Checkpoint(41, 1, 2, 7, path), Checkpoint(42, 3, 4, is_savepoint=True)))
+    )
+    lost = job_ruling(replace(GONE, before=before))
+    assert lost.reasons == (f"Flink does not know it any more. Its last known checkpoint is 41, at {path}.",)
+    nothing = job_ruling(replace(CASE, before=before, after=NO_STATE))
+    assert nothing.reasons == (f"It started without state, though checkpoint 41 had been completed, at {path}.",)
+    unknown = replace(before, checkpoints=Checkpoints(1, (Checkpoint(41, 1, 2),)))
+    assert job_ruling(replace(GONE, before=unknown)).reasons[0].endswith("Its last known checkpoint is 41.")
+
+
 _IDS: Final = st.integers(0, 6)
 _TIMES: Final = st.one_of(st.none(), st.integers(1, 5).map(lambda second: second * SECOND))
 _STATES: Final = st.sampled_from(["RUNNING", "INITIALIZING", "RESTARTING", "FAILED", "FINISHED", "CANCELED"])
@@ -199,7 +219,7 @@ _KNOWN: Final = st.one_of(
         st.lists(st.builds(Checkpoint, _IDS, st.just(1), st.just(2), is_savepoint=st.booleans()), max_size=3).map(
             tuple
         ),
-        st.one_of(st.none(), st.builds(Restored, _IDS, st.just(1), is_savepoint=st.booleans())),
+        st.one_of(st.none(), st.builds(Restored, _IDS, is_savepoint=st.booleans())),
         st.one_of(st.none(), _IDS),
         interval=_TIMES,
         shortest=_TIMES,
@@ -218,7 +238,7 @@ _AFTER: Final = st.builds(
         _TIMES,
         st.booleans(),
     ),
-    restored=st.one_of(st.none(), st.builds(Restored, _IDS, st.just(1), is_savepoint=st.booleans())),
+    restored=st.one_of(st.none(), st.builds(Restored, _IDS, is_savepoint=st.booleans())),
     first_id=st.one_of(st.none(), _IDS),
 )
 _CASES: Final = st.builds(

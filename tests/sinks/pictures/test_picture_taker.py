@@ -72,13 +72,13 @@ def test_all_clusters_together_have_so_many_remembered_jobs(monkeypatch: pytest.
 
 
 def test_a_picture_has_what_flink_says(take: Take) -> None:
-    """Jobs, checkpoints, TaskManagers, slots, applications and version."""
+    """Jobs, checkpoints, TaskManagers, slots and applications."""
     history = completed(43, status="IN_PROGRESS"), completed(42), completed(41)
     with RestServer(pictured(listed(), checkpoints=statistics(*history, restored=40))) as server:
         taken = picture(take(server.address))
-    assert (taken.leader, taken.slots_total, taken.slots_free, taken.flink_version) == (server.address, 4, 1, "2.3.0")
+    assert (taken.leader, taken.slots_total, taken.slots_free) == (server.address, 4, 1)
     assert taken.applications == (("orders", "RUNNING"),)
-    assert [(each.id, each.address) for each in taken.task_managers or ()] == [("tm-1", "10.0.0.7:6122")]
+    assert [each.id for each in taken.task_managers or ()] == ["tm-1"]
     (job,) = taken.jobs
     assert (job.id, job.name, job.state, job.is_running, job.restarts) == (job_id(1), "orders", "RUNNING", True, 3)
     assert (job.started_at, job.changed_at) == (STARTED * MILLISECOND, (STARTED + 500) * MILLISECOND)
@@ -87,7 +87,7 @@ def test_a_picture_has_what_flink_says(take: Take) -> None:
     assert job.checkpoints.latest == Checkpoint(
         42, began, began + 94 * MILLISECOND, 265, "file:/data/checkpoints/chk-42"
     )
-    assert job.checkpoints.restored == Restored(40, (STARTED + 100) * MILLISECOND, path="file:/data/checkpoints/chk-40")
+    assert job.checkpoints.restored == Restored(40)
     assert (job.checkpoints.first_id, job.checkpoints.interval, job.checkpoints.shortest) == (
         41,
         1_000_000,
@@ -271,7 +271,7 @@ def test_names_and_paths_are_bounded_and_cleaned(take: Take) -> None:
     (job,) = taken.jobs
     ((name, status),) = taken.applications or ()
     (manager,) = taken.task_managers or ()
-    texts = [job.name, name, status, manager.id, manager.address, taken.flink_version or ""]
+    texts = [job.name, name, status, manager.id]
     assert all(text.isprintable() for text in texts)
     assert max(map(len, texts[:3])) <= MOST_NAME + 1
     assert max(map(len, texts)) < 2000

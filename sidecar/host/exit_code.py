@@ -3,7 +3,7 @@
 import fcntl
 import os
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 _INFO: Final = struct.Struct("=QQ11Ii")
 """`struct pidfd_info` in its first version: mask, cgroup id, three process ids, eight user and group ids, exit code."""
@@ -13,15 +13,8 @@ _EXIT: Final = 1 << 3
 """`PIDFD_INFO_EXIT`: answered once the parent has reaped the process."""
 
 
-class ExitInfo(NamedTuple):
-    """`code` as a shell has it: 128 and the number of the signal, if one killed it."""
-
-    code: int
-    signal: int | None = None
-
-
-def exit_info(pidfd: int) -> ExitInfo | None:
-    """How the process ended; None: it is not reaped yet, or this kernel does not say."""
+def exit_code(pidfd: int) -> int | None:
+    """As a shell has it: 128 and the number of the signal, if one killed it. None: it is not reaped yet, or this kernel does not say."""
     asked = bytearray(_INFO.size)
     _INFO.pack_into(asked, 0, _EXIT, *[0] * 13)
     try:
@@ -32,5 +25,5 @@ def exit_info(pidfd: int) -> ExitInfo | None:
     if not mask & _EXIT:
         return None
     if os.WIFSIGNALED(status):
-        return ExitInfo(128 + os.WTERMSIG(status), os.WTERMSIG(status))
-    return ExitInfo(os.WEXITSTATUS(status))
+        return 128 + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)
