@@ -15,6 +15,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, cast
 
+from sidecar.core.masking import masked
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def reason(errors: object) -> str:
     """Flink's own explanation, the field `errors` of its answer, as one line without a stack trace."""
     lines = [line for text in errors for line in str(text)[:10_000].splitlines()] if isinstance(errors, list) else []
     first = next((line for line in map(str.strip, lines) if line and line not in _NO_REASON), "no reason given")
-    return clean(_CLASS.sub("", first, count=1), 200)
+    return clean(masked(_CLASS.sub("", first, count=1)), 200)
 
 
 def is_off(why: str) -> bool:

@@ -611,6 +611,7 @@ def died(history: History) -> None:
             {"reason": "exited", "confidence": "medium", "observed_at": instant(at(DAY)), "ended_at": None},
         ),
         (death, handover, {"reason": "unknown", "confidence": "none", "ended_at": instant(at(3 * DAY - 6))}),
+        (recovery, handover, {"observed_at": instant(at(3 * DAY - 60)), **OTHER}),
         (recovery, handover, {"verdict": "lost", "running_at": None, "dead_at": instant(at(3 * DAY - 6))}),
         (recovery, handover, {**job, "verdict": "lost", "outcome": "missing", "state": None}),
     ):
@@ -623,7 +624,7 @@ def died(history: History) -> None:
 
 
 def test_of_several_observers_the_one_that_knows_most_is_believed(ask: Ask) -> None:
-    """High before medium, proven before unproven; of equals the first. Who recorded nothing changes nothing."""
+    """High before medium; the worst of what is proven; of equals the first. Who recorded nothing changes nothing."""
     columns = "opened_at, death_reason, recovery_verdict, dead_at"
     assert ask("recovery_time", "died", columns) == [
         (-8.0, "oom_killed", "recovered", -9.0),

@@ -94,10 +94,11 @@ def hostile_evidence(sidecar: Sidecar) -> list[AnyRecord]:
 def hostile_outcomes(sidecar: Sidecar) -> list[AnyRecord]:
     """Logs and Events hold anything; so do the names of jobs and TaskManagers."""
     episode = sidecar.episodes()[0]
-    job = {"name": HOSTILE, "reasons": [HOSTILE], "state": HOSTILE, "outcome": HOSTILE}
+    reasons = [HOSTILE.replace("x", "y")]  # these may be longer: they may have a path
+    job = {"name": HOSTILE, "reasons": reasons, "state": HOSTILE, "outcome": HOSTILE}
     return [
         death(episode, facts=[HOSTILE], fault=HOSTILE, pod=HOSTILE),
-        recovery(episode, reasons=[HOSTILE], task_managers_after=1, task_managers_missing=[HOSTILE, HOSTILE]),
+        recovery(episode, reasons=reasons, task_managers_after=1, task_managers_missing=[HOSTILE, HOSTILE]),
         *(recovery(episode, job_id, **job) for job_id in (OTHER_JOB, HOSTILE)),
     ]
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar import history
+from sidecar.core.cluster.recovery_tables import MOST_OF_A_REASON
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Source
@@ -258,6 +259,7 @@ def test_hostile_text_is_text(site: Site, tmp_path: Path, path: str) -> None:
     assert "&lt;script&gt;" in page
     assert len(page) < 100_000
     assert "x" * 200 not in page
+    assert "y" * MOST_OF_A_REASON not in page
     assert not [char for char in page.replace("\n", "") if not char.isprintable()]
 
 

@@ -39,6 +39,8 @@ _BOOTED: Final = 600 * SECOND
 """The same for a machine that had to start again first, if the loss was not observed."""
 _AFTER: Final = 60 * SECOND
 """How long afterwards: it shuts down, and a node is not heard of for a while."""
+_AFTER_FULL_HEAP: Final = 240 * SECOND
+"""The same for one whose heap is full: it loses its leadership long before Flink's error handler can end it (102 s were measured)."""
 
 _ROUNDED: Final = 5 * SECOND
 """By how much the kubelet's time of an end may differ from the kernel's."""
@@ -83,10 +85,15 @@ def death_of(cluster: ClusterState, episode: Episode) -> DeathVerdict | None:
     """
     if episode.death or cluster.ends == ends.NOTHING:
         return episode.death
-    facts = _facts(cluster, episode)
-    if not facts.says_ended and (facts.is_shown_running or cause_of(cluster, episode).cause in _NOBODY_ENDED):
+    facts = _facts(cluster, episode, _AFTER)
+    if facts.says_ended:
+        return verdict(facts)
+    if cause_of(cluster, episode).cause in _NOBODY_ENDED:
         return None
-    return verdict(facts)
+    late = _facts(cluster, episode, _AFTER_FULL_HEAP)
+    if late.says_ended and late.fault and late.fault.heap:
+        return verdict(late)
+    return None if facts.is_shown_running else verdict(facts)
 
 
 def name_of(cluster: ClusterState, address: str) -> str | None:
@@ -121,14 +128,14 @@ def record(draft: Draft) -> None:
 # -- the facts of one failover -----------------------------------------------------------------------------------------
 
 
-def _facts(cluster: ClusterState, episode: Episode) -> DeathFacts:
-    """What was observed of the leader that this failover left."""
+def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
+    """What was observed of the leader that this failover left, up to so long after that."""
     known, address = cluster.ends, episode.before.address
     since = episode.opened_at.steady - _BEFORE
     last = cluster.last_episode
     if last and last.id != episode.id:  # what ended before this leader led is not its end
         since = max(since, last.moved_at.steady)
-    until = episode.opened_at.steady + _AFTER
+    until = episode.opened_at.steady + after
     opened, booted = episode.opened_at, _BOOTED - _BEFORE if episode.facts.unseen else 0
     pod, container = _pod(known, address, opened, since, until)
     process = _nearest(_beside(known.processes, address, since, until), opened)

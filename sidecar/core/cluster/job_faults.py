@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from sidecar.core.cluster import plans
-from sidecar.core.cluster.recovery_state import KEPT, Fault, JobFault
+from sidecar.core.cluster.recovery_state import KEPT, MOST_ROWS, Fault, JobFault
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import Moment
@@ -60,9 +60,9 @@ def with_picture(cluster: ClusterState, picture: Picture) -> ClusterState:
             del faults[job_id]
     if len(faults) < len(cluster.job_faults):
         cluster = replace(cluster, job_faults=faults)
-    if assessed and (len(waiting) < len(assessed.waiting) or {*assessed.namesakes} < shown.taken):
-        assessed = replace(assessed, waiting=waiting, namesakes=tuple(sorted(shown.taken)))
-        cluster = replace(cluster, assessed=assessed)
+    if assessed:
+        after = replace(assessed, waiting=waiting, namesakes=tuple(sorted(shown.taken)[:MOST_ROWS]))
+        cluster = cluster if after == assessed else replace(cluster, assessed=after)
     return cluster
 
 

@@ -4,13 +4,14 @@ Any bytes give one of these types or a ValueError; odd values in an object count
 Each object is decoded by itself: one that cannot be is left out, and hides no other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
+from sidecar.core.moment import parsed
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST = 1 << 53
@@ -139,9 +140,7 @@ def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> Change[_T]:
 
 def flink_deployment(found: Full) -> FlinkDeployment:
     """What a FlinkDeployment says."""
-    status = found.status.reconciliation_status
-    status = status if isinstance(status, dict) else {}
-    job = found.spec.job if isinstance(found.spec.job, dict) else {}
+    status, job = mapping(found.status.reconciliation_status), mapping(found.spec.job)
     reconciled = number(status.get("reconciliationTimestamp"))
     return FlinkDeployment(
         found.metadata.uid[:LONGEST_TEXT],
@@ -182,13 +181,29 @@ def text(value: object) -> str:
     return value[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
+def mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(values: object) -> Iterator[Mapping[str, Any]]:
+    return (each for each in (values if isinstance(values, list) else ()) if isinstance(each, dict))
+
+
+def wall_time(value: object) -> int | None:
+    """Wall microseconds of an RFC 3339 time."""
+    try:
+        return max(parsed(value), 0) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def _reconciliation(value: object) -> Reconciliation | None:
     return Reconciliation(value) if isinstance(value, str) and value in {*Reconciliation} else None
 
 
 def _owner(references: object) -> str | None:
-    for each in references if isinstance(references, list) else ():
-        if isinstance(each, dict) and each.get("kind") == "FlinkBlueGreenDeployment":
+    for each in mappings(references):
+        if each.get("kind") == "FlinkBlueGreenDeployment":
             return text(each.get("name")) or None
     return None
 

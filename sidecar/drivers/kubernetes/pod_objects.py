@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from sidecar.core.moment import parsed
 from sidecar.core.process_end import ContainerEnd, PodStatus, SeenEvent
-from sidecar.drivers.kubernetes.plan_objects import Full, number, text
+from sidecar.drivers.kubernetes.plan_objects import Full, mapping, mappings, number, text, wall_time
 
 MAIN_CONTAINER: Final = "flink-main-container"
 """Of pods of Flink's native integration and of the operator."""
@@ -43,10 +42,10 @@ class JobManagerPod(Struct, frozen=True):
 
 def job_manager_pod(found: Full) -> JobManagerPod:
     """What a pod says."""
-    labels = _mapping(found.metadata.labels)
+    labels = mapping(found.metadata.labels)
     container = _main(found)
     status = next(_named(found.status.container_statuses, container), {})
-    state, last = _mapping(status.get("state")), _mapping(status.get("lastState"))
+    state, last = mapping(status.get("state")), mapping(status.get("lastState"))
     deleted = found.metadata.deletion_timestamp
     revisions = (text(labels.get(label)) for label in _REVISIONS)
     pod = PodStatus(
@@ -55,13 +54,13 @@ def job_manager_pod(found: Full) -> JobManagerPod:
         text(found.status.pod_ip),
         node=text(found.spec.node_name),
         # One that cannot be read is a deletion all the same, long ago.
-        delete_at=None if deleted is None else _time(deleted) or 0,
+        delete_at=None if deleted is None else wall_time(deleted) or 0,
         grace_seconds=number(found.metadata.deletion_grace_period_seconds),
         phase=text(found.status.phase),
         reason=text(found.status.reason),
         message=text(found.status.message),
         disruption=_disruption(found.status.conditions),
-        created_at=_time(found.metadata.creation_timestamp),
+        created_at=wall_time(found.metadata.creation_timestamp),
         last_end=_end(state.get("terminated")) or _end(last.get("terminated")),
         limit_bytes=_limit(status) or _limit(next(_named(found.spec.containers, container), {})),
         image=text(status.get("image")),
@@ -72,8 +71,8 @@ def job_manager_pod(found: Full) -> JobManagerPod:
 
 def seen_event(found: Full) -> SeenEvent:
     """What an Event says."""
-    about = _mapping(found.involved_object)
-    series = _mapping(found.series)
+    about = mapping(found.involved_object)
+    series = mapping(found.series)
     times = (series.get("lastObservedTime"), found.last_timestamp, found.event_time, found.first_timestamp)
     return SeenEvent(
         text(about.get("kind")),
@@ -81,19 +80,19 @@ def seen_event(found: Full) -> SeenEvent:
         text(about.get("uid")),
         text(found.reason),
         _message(found.message),
-        next((at for each in times if (at := _time(each)) is not None), 0),
+        next((at for each in times if (at := wall_time(each)) is not None), 0),
     )
 
 
 def _main(found: Full) -> str:
     """The main container: that of Flink's native integration, else the first one that is not the sidecar."""
-    names = [text(each.get("name")) for each in _mappings(found.spec.containers)]
+    names = [text(each.get("name")) for each in mappings(found.spec.containers)]
     others = (name for name in names if name != OWN_CONTAINER)
     return MAIN_CONTAINER if MAIN_CONTAINER in names else next(others, "")
 
 
 def _end(value: object) -> ContainerEnd | None:
-    found = _mapping(value)
+    found = mapping(value)
     code = number(found.get("exitCode"))
     if code is None:
         return None
@@ -101,43 +100,27 @@ def _end(value: object) -> ContainerEnd | None:
         code,
         text(found.get("reason")),
         _message(found.get("message")),
-        _time(found.get("finishedAt")),
+        wall_time(found.get("finishedAt")),
     )
 
 
 def _limit(container: Mapping[str, Any]) -> int | None:
     """The memory limit in bytes."""
-    limit = _mapping(_mapping(container.get("resources")).get("limits")).get("memory")
+    limit = mapping(mapping(container.get("resources")).get("limits")).get("memory")
     quantity = _QUANTITY.fullmatch(str(limit)) if isinstance(limit, str | int) else None
     return round(float(quantity[1]) * _UNITS.get(quantity[2] or "", 1)) if quantity else None
 
 
 def _disruption(conditions: object) -> str | None:
-    for each in _mappings(conditions):
+    for each in mappings(conditions):
         if (each.get("type"), each.get("status")) == ("DisruptionTarget", "True"):
             return text(each.get("reason")) or None
     return None
 
 
 def _named(values: object, name: str) -> Iterator[Mapping[str, Any]]:
-    return (each for each in _mappings(values) if name and each.get("name") == name)
-
-
-def _mappings(values: object) -> Iterator[Mapping[str, Any]]:
-    return (each for each in (values if isinstance(values, list) else ()) if isinstance(each, dict))
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return (each for each in mappings(values) if name and each.get("name") == name)
 
 
 def _message(value: object) -> str:
     return value[:_LONGEST_MESSAGE] if isinstance(value, str) else ""
-
-
-def _time(value: object) -> int | None:
-    """Wall microseconds of an RFC 3339 time."""
-    try:
-        return max(parsed(value), 0) if isinstance(value, str) else None
-    except (ValueError, OverflowError):
-        return None

@@ -389,6 +389,17 @@ def test_an_event_of_the_operator_long_before_is_none() -> None:
     assert pods.sidecar.episodes()[0].cause == "graceful_handover"
 
 
+def test_a_jobmanager_whose_heap_is_full_may_end_long_after_its_leadership() -> None:
+    """It could not renew it; Flink's error handler ended it later. Another end at that time is of something else."""
+    for message, recorded in (("java.lang.OutOfMemoryError: Java heap space", ["heap_exhausted"]), ("", [])):
+        pods = Pods()
+        pods.fails_over(settles=100)
+        assert deaths(pods.sidecar) == []
+        pods.ends(239, "Error", message=message)
+        pods.sidecar.watches(30)
+        assert [death.reason for death in deaths(pods.sidecar)] == recorded
+
+
 # -- order, bounds, and other processes --------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
--- What came back, of each failover and of each of its jobs: by the observer that knows most?
+-- What came back, of each failover and of each of its jobs: by the observer with the worst proven verdict?
 --
--- What is proven before what is `unproven`; of a job, one whose restoration is known before others; then the first one. The row of the cluster has
--- no job.
+-- Each row has the verdict of its failover. Of equal ones, one whose outcome is proven and whose restoration is known, then the first one. The row
+-- of the cluster has no job.
 SELECT episode_id, job_id, recovery.*
 FROM (
   SELECT
@@ -12,7 +12,10 @@ FROM (
         cluster_id, verdict, name, restored_from, checkpoint_id, checkpoints_behind, reprocessed_seconds, dead_at, opened_at, led_at,
         dispatcher_led_at, running_at, checkpointed_at
       ),
-      struct(coalesce(outcome, verdict) = 'unproven', restored_from IS NULL, observed_at, observer, id)
+      struct(
+        CASE verdict WHEN 'lost' THEN 1 WHEN 'degraded' THEN 2 WHEN 'recovered' THEN 3 WHEN 'unproven' THEN 4 ELSE 5 END,
+        coalesce(outcome = 'unproven', false), restored_from IS NULL, observed_at, observer, id
+      )
     ) AS recovery
   FROM recoveries
   GROUP BY episode_id, job_id
