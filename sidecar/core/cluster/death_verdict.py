@@ -13,18 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Confidence
-from sidecar.core.cluster.ends import (
-    STARTS,
-    UNKNOWN_END,
-    ContainerEnded,
-    KnownPod,
-    KnownProcessEnd,
-    LogFault,
-    PodSign,
-    Rebooted,
-    Sign,
-)
-from sidecar.core.moment import LATEST, SECOND, Moment, spoken
+from sidecar.core.cluster.death_facts import NO_STATE, ROUNDED, SIGKILL, SIGNALLED, SIGTERM, STOPPED, DeathFacts
+from sidecar.core.cluster.ends import KnownPod, Sign
+from sidecar.core.moment import SECOND, spoken
 from sidecar.core.process_end import PodStatus, Pressure
 from sidecar.core.sanitize import clean
 
@@ -78,92 +69,18 @@ class DeathVerdict(Struct, frozen=True):
     pod: str | None = None
 
 
-class DeathFacts(Struct, frozen=True):
-    """The observed facts of the end of one JobManager. None: not known."""
-
-    opened: Moment
-    """When its leadership was observed to be lost."""
-    address: str = ""
-    name: str | None = None
-    """Of its pod."""
-    in_pod: bool = False
-    """It runs in a pod: others than people send signals there."""
-    is_own_place: bool = True
-    """Only one machine or pod can have its host name: not localhost."""
-    pod: KnownPod | None = None
-    container: ContainerEnded | None = None
-    """The end of its main container."""
-    process: KnownProcessEnd | None = None
-    """The end of its process, by the kernel."""
-    signs: tuple[PodSign, ...] = ()
-    """The Events about its pod."""
-    newcomers: tuple[PodStatus, ...] = ()
-    """Pods of the cluster that were created when it was deleted."""
-    fault: LogFault | None = None
-    """The first error at the end of its log."""
-    reboot: Rebooted | None = None
-
-    @property
-    def exit_code(self) -> int | None:
-        if self.container and self.container.reason not in _NO_STATE:
-            return self.container.exit_code
-        return self.process.end.exit_code if self.process else None
-
-    @property
-    def ended(self) -> Moment | None:
-        """The kernel's time is exact, the kubelet's is in whole seconds."""
-        end = self.process or self.container
-        return end.at if end else None
-
-    @property
-    def seen_at(self) -> int | None:
-        """When its end was first observed (wall microseconds)."""
-        seen = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
-        return min((at for at in seen if at is not None), default=None)
-
-    @property
-    def says_ended(self) -> bool:
-        """Whether anything says that it ended at all."""
-        return bool(
-            self.container or self.process or self.reboot or _is_failed(self) or _deleted(self) or _vanished(self)
-        )
-
-    @property
-    def is_shown_running(self) -> bool:
-        """Whether its pod is there as if nothing had happened."""
-        return self.pod is not None and self.pod.status.phase == "Running" and not self.says_ended
-
-    def sign(self, *signs: Sign, until: int = LATEST) -> PodSign | None:
-        """The latest of these Events up to then (steady microseconds)."""
-        events = (event for event in self.signs if event.sign in signs and event.at.steady <= until)
-        return max(events, key=lambda event: event.at, default=None)
-
-
-_NO_STATE: Final = frozenset({UNKNOWN_END, "Unknown"})
-"""Reasons of containers of whose end the kubelet knows nothing; their exit codes are made up."""
-_LATE: Final = 3 * SECOND
-"""By how much the loss of the leader may be observed before what led to it."""
-_ROUNDED: Final = 2 * SECOND
-"""Kubernetes' times are of several clocks, and in whole seconds."""
-_REPORTED: Final = 5 * SECOND
-"""By how much later than the ends of its containers a pod is said to have failed."""
 _UNHEARD: Final = 60 * SECOND
 """How long before its leadership is lost the node of a leader may not be heard of any more."""
-_SHUTDOWN: Final = 120 * SECOND
-"""How long a process may take to end after it was told to."""
 _OLD_FAULT: Final = 120 * SECOND
 """An error this long before the end of the log may be one that the JobManager survived."""
 _LONG_PAUSE: Final = 1.0
 """Seconds."""
 _PRESSED: Final = 20
 """Percent of a minute in which some task waited for it."""
-_TWO_EVENTS: Final = 200 * SECOND
-_SIGKILL, _SIGTERM, _SIGABRT = 9, 15, 6
+_SIGABRT: Final = 6
 _CRASHES: Final = frozenset({4, _SIGABRT, 7, 8, 11})
 """Signals of the process's own doing: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
-_FATAL, _OUT_OF_MEMORY, _SIGNALLED = 239, 3, 128
-_STOPPED: Final = frozenset({_SIGNALLED + _SIGKILL, _SIGNALLED + _SIGTERM})
-"""Exit codes of a process that was asked to end, or made to."""
+_FATAL, _OUT_OF_MEMORY = 239, 3
 _NODE_GONE: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
 _PREEMPTION: Final = frozenset({"PreemptionByScheduler", "PreemptionByKubeScheduler"})
 _NODE_DOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
@@ -182,7 +99,7 @@ def verdict(facts: DeathFacts) -> DeathVerdict:
     return replace(
         _qualified(found, facts),
         exit_code=facts.exit_code,
-        limit_bytes=_limit(facts),
+        limit_bytes=facts.limit_bytes,
         ended_at=facts.ended.wall if facts.ended else None,
         seen_at=facts.seen_at,
         fault=facts.fault.text if facts.fault else None,
@@ -205,15 +122,15 @@ def _contradictions(facts: DeathFacts) -> Iterator[str]:
         yield f"The kernel says that its exit code was {process.end.exit_code}, the kubelet {container.exit_code}."
     if container and container.reason == "OOMKilled":
         state = "Its container's state is OOMKilled"
-        if container.exit_code != _SIGNALLED + _SIGKILL:
+        if container.exit_code != SIGNALLED + SIGKILL:
             yield f"{state}, which stays from the end of a child; its own exit code was {container.exit_code}."
         elif process and process.end.oom_kills == 0:
             yield f"{state}, and the kernel counted no process that was killed for memory at that moment."
-        elif _deleted(facts) or _probe(facts):
+        elif facts.deleted_at or facts.probe:
             yield f"{state}, and it had been asked to end."
-        elif _is_failed(facts):
+        elif facts.is_failed:
             yield f"{state}, and its pod failed."
-    if _deleted(facts) and _probe(facts):
+    if facts.deleted_at and facts.probe:
         yield "Its pod was deleted as well."
     if process and not facts.is_own_place:
         yield f"It is at {clean(facts.address)}: another JobManager of this machine {_SAME}"
@@ -247,7 +164,7 @@ def _by_the_pod(facts: DeathFacts) -> DeathVerdict | None:
     pod = facts.pod
     if pod and pod.status.phase == "Failed" and (failed := _of_failed(pod.status, facts)):
         return failed
-    if evicted := _sign_before(facts, Sign.EVICTED):
+    if evicted := facts.sign_before(Sign.EVICTED):
         return _sure(DeathReason.EVICTED, f"An Event says that the kubelet evicted its pod{_said(evicted.text)}.")
     return None
 
@@ -262,17 +179,17 @@ def _of_failed(status: PodStatus, facts: DeathFacts) -> DeathVerdict | None:
         reason, why = DeathReason.EVICTED, f"The kubelet evicted its pod{said}."
     else:
         return None
-    if _failed_with_it(facts):
+    if facts.failed_with_it:
         return _sure(reason, why)
-    if _ended_by_itself(facts):
+    if facts.ended_by_itself:
         return None
     return _likely(reason, why, f"A signal before that {_SAME}")
 
 
 def _by_who_needed_its_place(facts: DeathFacts) -> DeathVerdict | None:
-    if _disruption(facts) in _PREEMPTION and _deleted(facts):
+    if facts.disruption in _PREEMPTION and facts.deleted_at:
         return _sure(DeathReason.PREEMPTED, "The scheduler deleted its pod to make room for one of a higher priority.")
-    if preempted := _sign_before(facts, Sign.PREEMPTED):
+    if preempted := facts.sign_before(Sign.PREEMPTED):
         return _sure(DeathReason.PREEMPTED, f"An Event says that its pod was preempted{_said(preempted.text)}.")
     return None
 
@@ -281,22 +198,22 @@ def _by_its_node(facts: DeathFacts) -> DeathVerdict | None:
     if facts.container or facts.process:
         return None  # a node that is not heard of reports no end
     not_ready = facts.sign(Sign.NODE_NOT_READY)
-    if not_ready and not _deleted(facts) and not_ready.at.steady >= facts.opened.steady - _UNHEARD:
+    if not_ready and not facts.deleted_at and not_ready.at.steady >= facts.opened.steady - _UNHEARD:
         why = f"Its node was not ready at {spoken(not_ready.at.wall)}, and its end was not reported."
         if facts.pod and facts.pod.at.steady > not_ready.at.steady:
             return _likely(DeathReason.NODE_LOST, why, f"A node that is ready again, and another end, {_SAME}")
         return _sure(DeathReason.NODE_LOST, why)
-    if _disruption(facts) in _NODE_GONE or facts.sign(Sign.TAINTED):
+    if facts.disruption in _NODE_GONE or facts.sign(Sign.TAINTED):
         tainted = f"A taint that somebody set {_SAME}"
         return _likely(DeathReason.NODE_LOST, "Its pod was deleted because its node is tainted or gone.", tainted)
     return None
 
 
 def _by_its_machine(facts: DeathFacts) -> DeathVerdict | None:
-    if facts.reboot is None or facts.exit_code not in {None, 0, *_STOPPED}:
+    if facts.reboot is None or facts.exit_code not in {None, 0, *STOPPED}:
         return None
     why = f"Its machine was started again at {spoken(facts.reboot.at.wall)}."
-    container = facts.container if facts.container and facts.container.reason not in _NO_STATE else None
+    container = facts.container if facts.container and facts.container.reason not in NO_STATE else None
     if (end := facts.process or container) is None:
         return _sure(DeathReason.REBOOTED, why)
     if facts.reboot.at.steady < end.at.steady:
@@ -305,42 +222,42 @@ def _by_its_machine(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _by_its_probe(facts: DeathFacts) -> DeathVerdict | None:
-    if (probe := _probe(facts)) is None:
+    if (probe := facts.probe) is None:
         return None
     is_startup = probe.sign is Sign.STARTUP_PROBE
     reason, name = (DeathReason.KILLED, "startup") if is_startup else (DeathReason.LIVENESS_PROBE, "liveness")
     why = f"The kubelet ended its container because its {name} probe failed, at {spoken(probe.at.wall)}."
     if facts.exit_code is None:
         return _likely(reason, why, "How it ended was not observed.")
-    if facts.exit_code not in _STOPPED:
+    if facts.exit_code not in STOPPED:
         return _likely(reason, why, f"{_ended_with(facts)} An end by itself at that moment {_SAME}")
     return _sure(reason, why)
 
 
 def _by_the_oom_killer(facts: DeathFacts) -> DeathVerdict | None:
     container, process = facts.container, facts.process
-    is_killed = facts.exit_code == _SIGNALLED + _SIGKILL
+    is_killed = facts.exit_code == SIGNALLED + SIGKILL
     kills = process.end.oom_kills if process else None
     if container and container.reason == "OOMKilled" and is_killed and kills != 0:
-        if (deleted := _deleted(facts)) and container.at.steady >= deleted.steady + _grace(facts) - _ROUNDED:
+        if (deleted := facts.deleted_at) and container.at.steady >= deleted.steady + facts.grace - ROUNDED:
             return None  # its grace period was over
         return _sure(DeathReason.OOM_KILLED, f"Its container's state is OOMKilled, exit code 137{_limited(facts)}.")
     if kills and (is_killed or facts.exit_code is None):
         counted = (
             f"The kernel killed {kills} process{'es' if kills > 1 else ''} of its cgroup for memory at that moment"
         )
-        if is_killed and not (container and _deleted(facts)):
+        if is_killed and not (container and facts.deleted_at):
             return _sure(DeathReason.OOM_KILLED, f"{counted}{_limited(facts)}; its exit code was 137.")
         return _likely(DeathReason.OOM_KILLED, f"{counted}{_limited(facts)}.", f"A child that is killed alone {_SAME}")
     return None
 
 
 def _by_its_deletion(facts: DeathFacts) -> DeathVerdict | None:
-    pod, deleted = facts.pod, _deleted(facts)
+    pod, deleted = facts.pod, facts.deleted_at
     if pod is None or deleted is None:
         return None
     when = f"The deletion of its pod was requested at {spoken(deleted.wall)}."
-    if _disruption(facts) == "EvictionByEvictionAPI":
+    if facts.disruption == "EvictionByEvictionAPI":
         return _sure(DeathReason.DRAINED, f"Its pod was evicted from {_node(pod)} through the API.", *_by_force(facts))
     if revised := _revised(facts):
         return _sure(DeathReason.REPLACED, when, revised, *_by_force(facts))
@@ -354,11 +271,11 @@ def _by_its_deletion(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _by_its_heap(facts: DeathFacts) -> DeathVerdict | None:
-    if facts.fault is None or not facts.fault.heap or _signal(facts) in {_SIGKILL, _SIGTERM}:
+    if facts.fault is None or not facts.fault.heap or facts.signal in {SIGKILL, SIGTERM}:
         return None
     why = "The end of its log says that its Java heap was full."
     is_recent = facts.fault.age is None or facts.fault.age <= _OLD_FAULT
-    if is_recent and facts.exit_code in {_FATAL, _OUT_OF_MEMORY, _SIGNALLED + _SIGABRT}:
+    if is_recent and facts.exit_code in {_FATAL, _OUT_OF_MEMORY, SIGNALLED + _SIGABRT}:
         return _sure(DeathReason.HEAP_EXHAUSTED, why, _ended_with(facts))
     if facts.exit_code == 0 or not facts.says_ended:
         return None
@@ -366,7 +283,7 @@ def _by_its_heap(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _by_its_disk(facts: DeathFacts) -> DeathVerdict | None:
-    if facts.fault is None or not facts.fault.no_space or _signal(facts) or not facts.exit_code:
+    if facts.fault is None or not facts.fault.no_space or facts.signal or not facts.exit_code:
         return None
     why = "The end of its log says that there was no space left on a disk."
     if facts.process and facts.process.end.full_disk:
@@ -377,28 +294,28 @@ def _by_its_disk(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _by_a_signal(facts: DeathFacts) -> DeathVerdict | None:
-    if (signal := _signal(facts)) is None:
+    if (signal := facts.signal) is None:
         return None
     if signal in _CRASHES:
         return _by_a_crash(facts)
-    name = {_SIGKILL: "SIGKILL", _SIGTERM: "SIGTERM"}.get(signal, f"signal {signal}")
+    name = {SIGKILL: "SIGKILL", SIGTERM: "SIGTERM"}.get(signal, f"signal {signal}")
     why = f"It ended by {name}; nothing shows who sent it."
     kills = facts.process.end.oom_kills if facts.process else None
     if facts.in_pod:
-        return _by_a_signal_in_a_pod(facts, why, is_sure=signal == _SIGKILL and kills == 0)
-    if signal == _SIGKILL and kills is None:
+        return _by_a_signal_in_a_pod(facts, why, is_sure=signal == SIGKILL and kills == 0)
+    if signal == SIGKILL and kills is None:
         return _likely(DeathReason.KILLED, why, f"The kernel's OOM killer {_SAME}")
     return _sure(DeathReason.KILLED, why)
 
 
 def _by_a_signal_in_a_pod(facts: DeathFacts, why: str, *, is_sure: bool) -> DeathVerdict:
     """Who sends signals there is seen in the pod's status and its Events. `is_sure`: SIGKILL, and not by the OOM killer."""
-    if facts.container and _events_are_read(facts):
+    if facts.container and facts.events_are_read:
         return _sure(DeathReason.KILLED, why, "Its pod was not deleted, and no Event says that the kubelet ended it.")
     alike = f"A failed liveness probe {_SAME} Events would tell."
     if not facts.container:
         alike = f"Each way in which Kubernetes ends a pod {_SAME} The pod's status would tell."
-    is_killed = facts.exit_code == _SIGNALLED + _SIGKILL
+    is_killed = facts.exit_code == SIGNALLED + SIGKILL
     if is_sure or (is_killed and facts.container):
         return _likely(DeathReason.KILLED, why, alike)
     return _unknown(why, alike)
@@ -428,7 +345,7 @@ def _by_its_exit(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _by_its_disappearance(facts: DeathFacts) -> DeathVerdict | None:
-    if not _vanished(facts):
+    if not facts.has_vanished:
         return None
     why = "Its pod was removed from the API at once, without a grace period: its end was not reported."
     return _likely(DeathReason.DELETED, why, f"A pod that is removed with its node {_SAME}")
@@ -436,7 +353,7 @@ def _by_its_disappearance(facts: DeathFacts) -> DeathVerdict | None:
 
 def _without_its_end(facts: DeathFacts) -> DeathVerdict | None:
     """What there is, where nothing says why it ended."""
-    if facts.container and facts.container.reason in _NO_STATE:
+    if facts.container and facts.container.reason in NO_STATE:
         return _unknown("The kubelet does not know how its container ended.")
     if facts.process:
         return _unknown("Its process ended, and with which exit code is not known.")
@@ -463,65 +380,15 @@ _JUDGES: Final = (
 # -- parts of facts ----------------------------------------------------------------------------------------------------
 
 
-def _deleted(facts: DeathFacts) -> Moment | None:
-    """When the deletion was requested that came before its end and before the loss of the leader."""
-    requested = facts.pod.deleted_at if facts.pod else None
-    if requested is None or requested.steady > facts.opened.steady + _LATE:
-        return None
-    return None if facts.ended and requested.steady > facts.ended.steady + SECOND else requested
-
-
-def _vanished(facts: DeathFacts) -> bool:
-    """Whether its pod was gone before its end was known, and about when the leader was lost."""
-    pod = facts.pod
-    if pod is None or pod.gone_at is None or pod.ends or facts.process:
-        return False
-    return pod.gone_at.steady <= facts.opened.steady + _LATE
-
-
-def _is_failed(facts: DeathFacts) -> bool:
-    return (facts.pod is not None and facts.pod.status.phase == "Failed") or facts.sign(Sign.EVICTED) is not None
-
-
-def _failed_with_it(facts: DeathFacts) -> bool:
-    """Whether its pod failed when it ended, rather than later."""
-    failed_at = facts.pod.failed_at if facts.pod else None
-    return not facts.ended or not failed_at or failed_at.steady <= facts.ended.steady + _REPORTED
-
-
-def _ended_by_itself(facts: DeathFacts) -> bool:
-    """Whether its end has a reason of its own, or its container was started again afterwards: nobody ended its pod then."""
-    container = facts.container
-    if facts.exit_code not in {None, *_STOPPED} or (container and container.reason == "OOMKilled"):
-        return True
-    if facts.process and facts.process.end.oom_kills:
-        return True
-    later = facts.pod.ends if facts.pod else ()
-    return any(container and end.at.steady > container.at.steady + _REPORTED for end in later)
-
-
-def _sign_before(facts: DeathFacts, *signs: Sign) -> PodSign | None:
-    """The latest of these Events that came before its end: what follows its end is no reason of it."""
-    until = facts.ended.steady + _ROUNDED if facts.ended else facts.opened.steady + _LATE
-    return facts.sign(*signs, until=until)
-
-
-def _probe(facts: DeathFacts) -> PodSign | None:
-    """The Event that the kubelet ends the container because of a probe, before its end."""
-    probe = _sign_before(facts, Sign.LIVENESS_PROBE, Sign.STARTUP_PROBE)
-    ended = facts.ended or facts.opened
-    return probe if probe and ended.steady - probe.at.steady <= _SHUTDOWN else None
-
-
 def _revised(facts: DeathFacts) -> str | None:
     """How the pods that took its place differ."""
-    before, deleted = facts.pod.status if facts.pod else None, _deleted(facts)
+    before, deleted = facts.pod.status if facts.pod else None, facts.deleted_at
     if before is None or deleted is None or not before.revision or not facts.newcomers:
         return None
     after = facts.newcomers[-1]
     # One of its own revision took its place, unless it is from before: it took that of another pod.
     alike = [pod.created_at or 0 for pod in facts.newcomers if pod.revision in {"", before.revision}]
-    if alike and max(alike) >= min(after.created_at or 0, deleted.wall - _ROUNDED):
+    if alike and max(alike) >= min(after.created_at or 0, deleted.wall - ROUNDED):
         return None
     image = f", image {clean(before.image)} → {clean(after.image)}" if before.image != after.image else ""
     return f"Pod {clean(after.name)} of another revision was created{image}."
@@ -529,54 +396,19 @@ def _revised(facts: DeathFacts) -> str | None:
 
 def _by_force(facts: DeathFacts) -> Iterator[str]:
     """Whether it did not end by itself within its grace period."""
-    deleted = _deleted(facts)
-    if not deleted or not facts.ended or not _grace(facts) or _signal(facts) != _SIGKILL:
+    deleted = facts.deleted_at
+    if not deleted or not facts.ended or not facts.grace or facts.signal != SIGKILL:
         return
-    if facts.ended.steady >= deleted.steady + _grace(facts) - _ROUNDED:
-        yield f"It was killed at the end of its grace period of {_grace(facts) // SECOND} s."
-
-
-def _events_are_read(facts: DeathFacts) -> bool:
-    """Whether an Event about its end would have been observed. The kubelet drops Events of a pod that has had many, but for one in five
-    minutes: two that follow within less show that it dropped none.
-    """
-    if facts.ended is None:
-        return False
-    since = facts.ended.steady - SECOND
-    later = {
-        sign.sign for sign in facts.signs if sign.sign in STARTS and since <= sign.at.steady <= since + _TWO_EVENTS
-    }
-    return len(later) > 1
-
-
-def _signal(facts: DeathFacts) -> int | None:
-    code = facts.exit_code
-    return code - _SIGNALLED if code is not None and _SIGNALLED < code < _SIGNALLED + 32 else None
-
-
-def _disruption(facts: DeathFacts) -> str | None:
-    return facts.pod.status.disruption if facts.pod else None
-
-
-def _grace(facts: DeathFacts) -> int:
-    return (facts.pod.status.grace_seconds or 0) * SECOND if facts.pod else 0
+    if facts.ended.steady >= deleted.steady + facts.grace - ROUNDED:
+        yield f"It was killed at the end of its grace period of {facts.grace // SECOND} s."
 
 
 def _node(pod: KnownPod) -> str:
     return f"node {clean(pod.status.node)}" if pod.status.node else "its node"
 
 
-def _limit(facts: DeathFacts) -> int | None:
-    limits = (
-        facts.container.limit_bytes if facts.container else None,
-        facts.process.end.limit_bytes if facts.process else None,
-        facts.pod.status.limit_bytes if facts.pod else None,
-    )
-    return next((limit for limit in limits if limit is not None), None)
-
-
 def _limited(facts: DeathFacts) -> str:
-    limit = _limit(facts)
+    limit = facts.limit_bytes
     return f", at a limit of {limit >> 20} MiB" if limit else ""
 
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster import ends, failover_in_progress
 from sidecar.core.cluster.causes import Cause, Confidence
-from sidecar.core.cluster.death_verdict import DeathFacts, DeathReason, DeathVerdict, verdict
+from sidecar.core.cluster.death_facts import DeathFacts
+from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict, verdict
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.ends import Beside, ContainerEnded, Ends, KnownPod, LogRead
 from sidecar.core.cluster.episodes import Episode

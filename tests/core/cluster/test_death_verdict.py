@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Confidence
-from sidecar.core.cluster.death_verdict import DeathFacts, DeathReason, verdict
+from sidecar.core.cluster.death_facts import DeathFacts
+from sidecar.core.cluster.death_verdict import DeathReason, verdict
 from sidecar.core.cluster.ends import (
     UNKNOWN_END,
     ContainerEnded,
@@ -22,7 +23,7 @@ from sidecar.core.cluster.ends import (
 )
 from sidecar.core.cluster.outcome_lines import ENDINGS, death_line
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.process_end import PodStatus, ProcessEnd
+from sidecar.core.process_end import PodStatus, Pressure, ProcessEnd
 
 R = DeathReason
 HIGH, MEDIUM, NONE = Confidence.HIGH, Confidence.MEDIUM, Confidence.NONE
@@ -325,3 +326,16 @@ def test_the_order_of_events_does_not_matter() -> None:
     assert {verdict(replace(seen, signs=order)) for order in permutations(signs)} == {
         verdict(replace(seen, signs=signs))
     }
+
+
+def test_what_explains_nothing_by_itself_is_said_beside_the_reason() -> None:
+    """A long pause, a full disk, and what the machine had to wait for: no reason, and a hint. Short ones are no hint."""
+    end: dict[str, Any] = {"last_pause": 2.5, "pressure": Pressure(cpu=19.9, memory=45.2, io=20), "full_disk": "/logs"}
+    said = verdict(facts(**process(137, oom_kills=0, **end))).facts
+    assert said[1:] == (
+        "The disk of /logs was full.",
+        "In its last minute it paused for 2.5 s to collect garbage.",
+        "In its last minute tasks of its machine waited 45 % of the time for memory and 20 % of the time for the disk.",
+    )
+    end = {"last_pause": 0.9, "pressure": Pressure(cpu=19.9)}
+    assert len(verdict(facts(**process(137, oom_kills=0, **end))).facts) == 1
