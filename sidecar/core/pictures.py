@@ -8,6 +8,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.moment import SECOND
+
 MOST_JOBS: Final = 5_000
 """Of one picture. The others are counted."""
 MOST_TASK_MANAGERS: Final = 2_000
@@ -17,6 +19,9 @@ MOST_CHECKPOINTS: Final = 5
 MOST_HELD: Final = 50_000
 """Jobs, TaskManagers and applications in the pictures of all clusters together. A picture that does not fit any more is left out."""
 NOT_HELD: Final = f"those of all clusters may hold {MOST_HELD:,} jobs, TaskManagers and applications"
+
+OLDEST: Final = 300 * SECOND
+"""A request older than this is not answered any more: a picture that is older than the last one by more is of a clock that was set back."""
 
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 """Flink's globally terminal job states."""

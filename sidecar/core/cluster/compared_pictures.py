@@ -9,10 +9,8 @@ from msgspec.structs import replace
 from sidecar.core.cluster.recovery_state import JobAfter
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import SECOND
-from sidecar.core.pictures import ENDED, Checkpoints, Job, Picture
+from sidecar.core.pictures import ENDED, OLDEST, Checkpoints, Job, Picture
 
-LATE: Final = 300 * SECOND
-"""How much older than the last one a picture can be that comes late. Beyond that, the clock was set back."""
 KEPT_EVERY: Final = 60 * SECOND
 """How old the picture in the journal may be, if its jobs are the same."""
 _SUBMITTED: Final = "SingleJobApplication("
@@ -24,7 +22,7 @@ just been elected."""
 def remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
     """The cluster with its last good picture."""
     before = cluster.picture
-    if before and 0 <= before.at - picture.at < LATE:
+    if before and 0 <= before.at - picture.at < OLDEST:
         return cluster
     if before and abs(picture.at - before.at) < CONTRADICTED and not picture.left_out:
         listed = {job.id for job in picture.jobs}

@@ -10,7 +10,7 @@ from sidecar.core.cluster.state import ClusterState, PictureRequested
 from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import ENDED, MOST_HELD, NOT_HELD, Picture, PictureRequest
+from sidecar.core.pictures import ENDED, MOST_HELD, NOT_HELD, OLDEST, Picture, PictureRequest
 from sidecar.core.policy.policy import Policy
 
 ASSESSED: Final = SECOND
@@ -19,8 +19,6 @@ PATIENT: Final = 30
 """While a failover is assessed, so many failures in a row are elections and starting jobs; then the interval doubles with each."""
 LONGEST: Final = 300 * SECOND
 """The interval doubles with each failure, up to this one."""
-LIMIT: Final = 300 * SECOND
-"""A request older than this is not answered any more."""
 SHOWN_AFTER: Final = 60 * SECOND
 _MOST_DOUBLED: Final = 10
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
@@ -48,7 +46,7 @@ def due(
 ) -> tuple[ClusterState, PictureRequest | None]:
     """The cluster, and the request that is due, for a picture of any size. One at a time; none unless a leading REST server is known."""
     last = cluster.picture_request
-    if last and last.waiting and now.steady - last.at < LIMIT:
+    if last and last.waiting and now.steady - last.at < OLDEST:
         return cluster, None
     first = recovery.asked_first(cluster)
     leader = _leader(cluster)
