@@ -126,6 +126,12 @@ def begins_run(text: str) -> bool:
     return bool(_START.search(text))
 
 
+def before_last_run(text: str) -> str:
+    """This part of a log without its last run. Empty: it has no beginning of one."""
+    begun = [*_START.finditer(text)]
+    return text[: text.rfind("\n", 0, begun[-1].start()) + 1] if begun else ""
+
+
 def _first(errors: list[_Entry], ended_at: int | None) -> _Entry | None:
     """The first error near the end that is no known consequence, if there is one."""
     own = [

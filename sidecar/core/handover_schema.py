@@ -360,6 +360,7 @@ class LogRead(_Bounded, frozen=True):
     hosts: _Hosts
     fault: LogFault
     pod_uid: _Name | None = None
+    followed: bool = False
 
 
 class Rebooted(_Bounded, frozen=True):

@@ -100,3 +100,5 @@ class LogEnd(Struct, frozen=True):
     exception: str | None = None
     """The class of its exception: `java.lang.OutOfMemoryError`."""
     last_line: str = ""
+    followed: bool = False
+    """Another run follows it in the log: its process has ended."""

@@ -57,6 +57,8 @@ class DeathFacts(Struct, frozen=True):
     """Pods of the cluster that were created when it was deleted."""
     fault: LogFault | None = None
     """The first error at the end of its log."""
+    is_started_again: bool = False
+    """Another run follows in its log."""
     reboot: Rebooted | None = None
 
     @property
@@ -81,7 +83,13 @@ class DeathFacts(Struct, frozen=True):
     def says_ended(self) -> bool:
         """Whether anything says that it ended at all."""
         return bool(
-            self.container or self.process or self.reboot or self.is_failed or self.deleted_at or self.has_vanished
+            self.container
+            or self.process
+            or self.reboot
+            or self.is_started_again
+            or self.is_failed
+            or self.deleted_at
+            or self.has_vanished
         )
 
     @property

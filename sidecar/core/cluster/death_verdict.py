@@ -357,6 +357,8 @@ def _without_its_end(facts: DeathFacts) -> DeathVerdict | None:
         return _unknown("The kubelet does not know how its container ended.")
     if facts.process:
         return _unknown("Its process ended, and with which exit code is not known.")
+    if facts.is_started_again:
+        return _unknown("Its process ended, and was started again: another run follows in its log.")
     return None
 
 

@@ -160,6 +160,7 @@ def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
         ),
         newcomers=_newcomers(known, pod) if pod else (),
         fault=fault,
+        is_started_again=log is not None and log.followed,
         reboot=_nearest(_beside(known.reboots, address, since - booted, until + _AFTER), opened),
     )
 

@@ -182,10 +182,11 @@ class KnownProcessEnd(Beside, frozen=True):
 
 
 class LogRead(Beside, frozen=True):
-    """`pod_uid`: of which pod, if it was read from the API; then `hosts` is empty."""
+    """`pod_uid`: of which pod, if it was read from the API; then `hosts` is empty. `followed`: by another run in the log."""
 
     fault: LogFault
     pod_uid: str | None = None
+    followed: bool = False
 
     @property
     def identity(self) -> object:
@@ -292,7 +293,7 @@ def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) 
 
 def with_log(ends: Ends, log: LogEnd, pod_uid: str | None, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of a log was read."""
-    read = LogRead(at, () if pod_uid else _few(hosts), fault_of(log), pod_uid)
+    read = LogRead(at, () if pod_uid else _few(hosts), fault_of(log), pod_uid, log.followed)
     return replace(ends, logs=_latest((read, *ends.logs), MOST_ENDS))
 
 

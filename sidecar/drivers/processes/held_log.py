@@ -56,11 +56,11 @@ class HeldLog:
     def end(self, *, alone: bool) -> LogEnd | None:
         """What the end of the log says; None: nothing. The JobManager has ended. Raises OSError."""
         descriptor = self.look(alone=alone) if self._descriptor is None else self._descriptor
-        held, content = os.fstat(descriptor), _tail(descriptor, self._until)
+        held, content = os.fstat(descriptor), tail(descriptor, self._until)
         content = content.lstrip(b"\0")  # a truncated file may begin with a hole
         if held.st_size < self._size:  # copied and truncated
             content = self._other(f"{self.path}.1") + content
-        if not _is(self.path, held):  # renamed, and continued by this process, or begun by the next one
+        if not same_file(self.path, held):  # renamed, and continued by this process, or begun by the next one
             newer = self._other(self.path)
             content += b"" if begins_run(newer.decode(errors="replace")) else newer
         content = content[-MOST_CHARACTERS:].strip()
@@ -79,15 +79,7 @@ class HeldLog:
             return self._place / self._name
         if not alone:
             raise OSError(None, "several JobManagers run here, and it is not known which log is whose")
-        found = []
-        with os.scandir(self._place) as files:
-            for file in islice(files, _MOST_FILES):
-                with suppress(OSError):
-                    if _NAMES.fullmatch(file.name) and file.is_file():
-                        found.append((file.stat().st_mtime, file.name))
-        if not found:
-            raise FileNotFoundError(None, "no log of a JobManager is in it")
-        return self._place / max(found)[1]
+        return newest_log(self._place)
 
     def _other(self, path: str | Path) -> bytes:
         """The end of another file. Empty if there is none."""
@@ -96,19 +88,35 @@ class HeldLog:
         except OSError:
             return b""
         try:
-            return _tail(descriptor)
+            return tail(descriptor)
         finally:
             os.close(descriptor)
 
 
-def _tail(descriptor: int, until: int | None = None) -> bytes:
+def newest_log(place: Path) -> Path:
+    """The log of the JobManager that started last, if `place` is a folder. Raises OSError."""
+    if not place.is_dir():
+        return place
+    found = []
+    with os.scandir(place) as files:
+        for file in islice(files, _MOST_FILES):
+            with suppress(OSError):
+                if _NAMES.fullmatch(file.name) and file.is_file():
+                    found.append((file.stat().st_mtime, file.name))
+    if not found:
+        raise FileNotFoundError(None, "no log of a JobManager is in it")
+    return place / max(found)[1]
+
+
+def tail(descriptor: int, until: int | None = None) -> bytes:
+    """The end of the file, or of its first `until` bytes."""
     size = os.fstat(descriptor).st_size
     end = size if until is None else min(size, until)
     start = max(end - MOST_CHARACTERS, 0)
     return os.pread(descriptor, end - start, start)
 
 
-def _is(path: Path, held: os.stat_result) -> bool:
+def same_file(path: Path, held: os.stat_result) -> bool:
     """Whether the path still leads to this file, or to none."""
     try:
         return os.path.samestat(path.stat(), held)

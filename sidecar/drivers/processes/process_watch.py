@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, LogEndRead, ProcessEnded
 from sidecar.core.process_end import LogEnd
+from sidecar.drivers.processes.followed_log import FollowedLog
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import ownership, processes
 from sidecar.host.ownership import Owner
@@ -57,6 +58,8 @@ class ProcessWatch:
         self._owners: dict[_Key, dict[str, Owner]] = {}
         """Of each visible JobManager, by cluster."""
         self._watched: dict[_Key, WatchedProcess] = {}
+        self._followed = FollowedLog(log) if log and len(self._clusters) == 1 else None
+        """None once a JobManager was visible: then its end is observed."""
         self._logged: set[str] = set()
         self._stopping = threading.Event()
         self._wake = os.eventfd(0)
@@ -83,6 +86,7 @@ class ProcessWatch:
             for each in self._watched.values():
                 each.close()
             self._watched.clear()
+            self._stop_following()
 
     def _watch(self) -> None:
         scan_at = look_at = 0.0
@@ -98,6 +102,8 @@ class ProcessWatch:
                 for each in self._watched.values():
                     each.look()
                     self._look_at_log(each)
+                if self._followed:
+                    self._follow(self._followed)
             for key in self._wait(_STATUS_PAUSE if deadlines else LOOK_SECONDS):
                 deadlines[key] = time.monotonic() + STATUS_SECONDS
             for key, deadline in [*deadlines.items()]:
@@ -134,6 +140,24 @@ class ProcessWatch:
             except OSError as error:
                 self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
 
+    def _follow(self, followed: FollowedLog) -> None:
+        """Report a run that is over. No JobManager has been visible."""
+        try:
+            ended = followed.ended_run()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
+            return
+        for cluster_id in self._clusters if ended else ():
+            if self._observer and ended:
+                self._observer(LogEndRead(self._clock(), cluster_id, ended))
+
+    def _stop_following(self) -> None:
+        if self._followed:
+            self._followed.close()
+            self._followed = None
+
     def _end_of_log(self, ended: WatchedProcess) -> LogEnd | None:
         try:
             return ended.log.end(alone=len(self._owners) <= 1) if ended.log else None
@@ -146,6 +170,8 @@ class ProcessWatch:
     def _scan(self) -> None:
         visible = [each for each in processes.find(()) if each.is_java and JOB_MANAGER.search(each.name)]
         found = {(each.pid, each.started): each for each in visible}
+        if found:
+            self._stop_following()
         self._owners = {
             key: self._owners.get(key) or {name: ownership.owner(each, own) for name, own in self._clusters.items()}
             for key, each in found.items()

@@ -389,6 +389,24 @@ def test_an_event_of_the_operator_long_before_is_none() -> None:
     assert pods.sidecar.episodes()[0].cause == "graceful_handover"
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [("java.lang.OutOfMemoryError: Java heap space", "heap_exhausted"), ("java.io.IOException: x", "unknown")],
+)
+def test_the_next_run_in_its_log_says_that_a_jobmanager_ended(error: str, reason: str) -> None:
+    """Nothing else does: its process is not visible, and no API is read."""
+    flink, sidecar = watching(policy=BESIDE)
+    sidecar.observe(LogEndRead(sidecar.moment, CLUSTER, LogEnd("flink.log", error, followed=True)))
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    flink.elect(B)
+    sidecar.sees_changes().waits(30)
+    death = the_death(sidecar)
+    assert death.reason == reason
+    assert death.confidence != Confidence.HIGH
+    assert f"The first error at the end of its log: {error}" in death.facts
+
+
 def test_a_jobmanager_whose_heap_is_full_may_end_long_after_its_leadership() -> None:
     """It could not renew it; Flink's error handler ended it later. Another end at that time is of something else."""
     for message, recorded in (("java.lang.OutOfMemoryError: Java heap space", ["heap_exhausted"]), ("", [])):
