@@ -62,7 +62,10 @@ def test_pictures_of_a_failover_are_true(lab: Lab, take: Callable[[Lab, str], Pi
     known = checkpoints(before)
     assert known
     assert known.latest
-    assert (known.first_id, known.restored, known.restored_known, known.interval) == (1, None, True, 2_000_000)
+    assert (known.restored, known.restored_known, known.interval) == (None, True, 2_000_000)
+    # A trigger that failed on a slow machine may have had no id: then which one was the first is not known.
+    has_failed = listed(leader.rest_address, job)["counts"]["failed"] > 0
+    assert known.first_id == 1 or (known.first_id is None and has_failed)
 
     leader.kill()
     assert take(lab, leader.rest_address).problem == "Flink's REST server cannot be reached: connection refused"
