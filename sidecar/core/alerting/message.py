@@ -166,7 +166,7 @@ def _death(
     if cluster is None or episode is None or not any(rules[alert.rule].on in _OF_A_LOSS for alert in notice.alerts):
         return None
     death = death_of(cluster, episode)
-    return death if death and death.reason is not DeathReason.UNKNOWN else None
+    return death if death and (death.reason is not DeathReason.UNKNOWN or death.fault) else None
 
 
 def _apart(alert: Alert, text: str) -> MessageAlert:

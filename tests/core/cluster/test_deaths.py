@@ -25,7 +25,7 @@ from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd
 from sidecar.core.rebase import rebased
 from sidecar.core.records import Death
 from tests.kit.cluster import CLUSTER, A, B, job_manager
-from tests.kit.core_sidecar import KUBERNETES, POLICY, Sidecar, leased, watching
+from tests.kit.core_sidecar import KUBERNETES, LEADER_CHANGED, POLICY, Sidecar, leased, watching
 from tests.kit.fake_flink import Flink
 
 IN_PODS: Final = replace(KUBERNETES, deaths=frozenset({CLUSTER}))
@@ -526,3 +526,19 @@ def test_the_same_leader_again_is_said_so() -> None:
     assert succession_line(death, "jm-a", 12.0) == "JobManager jm-a exited (exit 1); it led again after 12 s"
     assert succession_line(death, "jm-b", None) == "JobManager jm-a exited (exit 1); jm-b took over"
     assert succession_line(death, None, 12.0) == "JobManager jm-a exited (exit 1)"
+
+
+@pytest.mark.parametrize(("fault", "is_said"), [("java.io.IOException: x", True), (None, False)])
+def test_an_end_of_unknown_reason_is_said_with_the_first_error_of_its_log(fault: str | None, is_said: bool) -> None:
+    """That is what whoever is on call looks for first. Without it there is nothing to say."""
+    flink, sidecar = watching(policy=replace(BESIDE, rules=(LEADER_CHANGED,)))
+    sidecar.observe(LogEndRead(sidecar.moment, CLUSTER, LogEnd("flink.log", fault, followed=True)))
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    flink.elect(B)
+    sidecar.sees_changes().waits(10)
+    lines = sidecar.sent[0].body.split("\n")
+    assert (
+        "JobManager jm-a:6123 ended, and what ended it is not known; jm-b:6123 took over after 1.0 s" in lines
+    ) is is_said
+    assert (f"The first error at the end of its log: {fault}" in lines) is is_said
