@@ -146,7 +146,7 @@ def _first(errors: list[_Entry], ended_at: int | None) -> _Entry | None:
 
 
 def _entries(text: str) -> Iterator[_Entry]:
-    lines = [(_json(line.rstrip()), line.rstrip()[:_MOST_OF_A_LINE]) for line in text.split("\n")]
+    lines = [(_json(line), line[:_MOST_OF_A_LINE]) for line in map(str.rstrip, text.split("\n"))]
     has_layout = any(fields or _HEADER.match(line) for fields, line in lines)
     entry: _Entry | None = None
     at: int | None = None

@@ -1,20 +1,16 @@
 """What records say of deaths and recoveries, in the state of a replayed cluster: there are no pictures of Flink's REST server in them."""
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from sidecar.core.cluster import job_faults
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.record_reader import bad_restore_of, death_of
 from sidecar.core.cluster.recovery_state import KEPT, MOST_ROWS, Assessed, Fault, JobFault
-from sidecar.core.cluster.recovery_tables import LISTED_AGAIN, Outcome
+from sidecar.core.cluster.recovery_tables import FAULTS, LISTED_AGAIN, Outcome
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Moment, parsed
 from sidecar.core.pictures import ENDED
 from sidecar.core.records import Death, Recovery
-
-_FAULTS: Final = {Outcome.MISSING.value: Fault.MISSING, Outcome.RESURRECTED.value: Fault.RESURRECTED}
 
 
 def with_death(cluster: ClusterState, record: Death) -> ClusterState:
@@ -41,7 +37,7 @@ def with_recovery(
     if left_out:
         return replace(cluster, assessed=known), record
     faults = dict(cluster.job_faults)
-    name, fault = record.name or "", _FAULTS.get(record.outcome or "")
+    name, fault = record.name or "", FAULTS.get(record.outcome or "")
     before = faults.get(job_id)
     if fault:
         if before is None or before.fault is not Fault.DELETED:

@@ -136,8 +136,8 @@ class PodSign(Struct, frozen=True):
 
     @property
     def identity(self) -> object:
-        """The same Event, observed again: its steady time is derived from ours, and drifts."""
-        return self.uid, self.sign, self.at.wall
+        """The same Event, observed again: its steady time is derived from ours, and drifts. Of starts the last one of each kind counts."""
+        return (self.uid, self.sign) if self.sign in STARTS else (self.uid, self.sign, self.at.wall)
 
 
 class OperatorEvent(Struct, frozen=True):
@@ -210,6 +210,8 @@ class Ends(Struct, frozen=True):
 
 
 NOTHING: Final = Ends()
+_MOST: Final = {"signs": MOST_SIGNS, **dict.fromkeys(("operator", "processes", "logs", "reboots"), MOST_ENDS)}
+"""Of each kind but pods."""
 _T = TypeVar("_T", PodSign, OperatorEvent, KnownProcessEnd, LogRead, Rebooted)
 
 
@@ -267,12 +269,7 @@ def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
     sign = PodSign(happened, event.uid, _sign(event), text)
     if sign.sign is Sign.NONE:
         return ends
-    known = ends.signs
-    if sign.sign in STARTS:  # the last one of each kind
-        alike = [each for each in known if (each.uid, each.sign) == (sign.uid, sign.sign)]
-        known = tuple(each for each in known if each not in alike)
-        sign = max((*alike, sign), key=lambda each: each.at.wall)
-    return replace(ends, signs=_latest((sign, *known), MOST_SIGNS))
+    return replace(ends, signs=_latest((sign, *ends.signs), MOST_SIGNS))
 
 
 def _sign(event: SeenEvent) -> Sign:
@@ -345,11 +342,7 @@ def merged(ends: Ends, others: Ends) -> Ends:
         pods[uid] = replace(ours, ends=ended, deleted_at=min(deleted, key=lambda at: at.wall, default=None))
     parts = {
         "pods": _pods(pods),
-        "signs": _latest((*others.signs, *ends.signs), MOST_SIGNS),
-        "operator": _latest((*others.operator, *ends.operator), MOST_ENDS),
-        "processes": _latest((*others.processes, *ends.processes), MOST_ENDS),
-        "logs": _latest((*others.logs, *ends.logs), MOST_ENDS),
-        "reboots": _latest((*others.reboots, *ends.reboots), MOST_ENDS),
+        **{name: _latest((*getattr(others, name), *getattr(ends, name)), most) for name, most in _MOST.items()},
     }
     return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
 
@@ -364,10 +357,7 @@ def _since(ends: Ends, since: int) -> Ends:
     pods = {uid: _pod_since(pod, since) for uid, pod in ends.pods.items() if not _is_past(pod, since)}
     parts = {
         "pods": ends.pods if _same(pods, ends.pods) else pods,
-        **{
-            name: tuple(each for each in getattr(ends, name) if each.at.steady >= since)
-            for name in ("signs", "operator", "processes", "logs", "reboots")
-        },
+        **{name: tuple(each for each in getattr(ends, name) if each.at.steady >= since) for name in _MOST},
     }
     return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
 
@@ -426,6 +416,6 @@ def _few(hosts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _latest(values: Iterable[_T], most: int) -> tuple[_T, ...]:
-    """The latest ones; of what was observed twice, the one that is given last."""
-    different = {each.identity: each for each in values}.values()
+    """The latest ones; of what is the same the latest, and of that the one that is given last."""
+    different = {each.identity: each for each in sorted(values, key=lambda each: each.at.wall)}.values()
     return tuple(sorted(different, key=lambda each: (each.at.wall, repr(each)))[-most:])

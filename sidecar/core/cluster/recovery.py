@@ -25,7 +25,7 @@ from sidecar.core.cluster.recovery_state import (
     JobFault,
     is_left_out,
 )
-from sidecar.core.cluster.recovery_tables import JobCase, Origin, Outcome, is_older, runs
+from sidecar.core.cluster.recovery_tables import FAULTS, JobCase, Origin, Outcome, is_older, runs
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
@@ -131,7 +131,7 @@ def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | No
             led_for,
         ),
         answered=assessment.first_at is not None,
-        patience_over=led_for is not None and led_for >= policy.recovery_patience,
+        patience_over=_is_patience_over(policy, cluster, assessment, now),
         left_out=before.left_out,
     )
 
@@ -337,9 +337,7 @@ def _with_faults(
     happened: list[Happened] = []
     for job in found.jobs:
         before, after = job.case.before, job.case.after
-        fault = {Outcome.MISSING: Fault.MISSING, Outcome.RESURRECTED: Fault.RESURRECTED}.get(
-            job.outcome or Outcome.ENDED
-        )
+        fault = FAULTS.get(job.outcome or "")
         known = faults.get(before.id)
         is_told = known is not None and known.fault is Fault.DELETED
         if fault and not is_told and (known is None or known.fault is not fault or known.name is None):

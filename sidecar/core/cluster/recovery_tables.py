@@ -3,13 +3,13 @@
 Whatever is not proven is not said: Flink was asked some seconds before the failure, and may have completed a checkpoint after that.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.cluster.recovery_state import JobAfter
+from sidecar.core.cluster.recovery_state import Fault, JobAfter
 from sidecar.core.counted import counted
 from sidecar.core.moment import seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Checkpoints, Job
@@ -31,6 +31,10 @@ class Outcome(StrEnum):
     """It had ended, and runs again: FLINK-39704."""
     ENDED = "ended"
     UNPROVEN = "unproven"
+
+
+FAULTS: Final[Mapping[str, Fault]] = {Outcome.MISSING: Fault.MISSING, Outcome.RESURRECTED: Fault.RESURRECTED}
+"""The outcomes that stay wrong until the job is back, or ends."""
 
 
 class Origin(StrEnum):

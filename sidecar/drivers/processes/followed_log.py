@@ -7,26 +7,18 @@ from msgspec.structs import replace
 
 from sidecar.core.first_fault import MOST_CHARACTERS, before_last_run, begins_run, log_end
 from sidecar.core.process_end import LogEnd
-from sidecar.drivers.processes.held_log import newest_log, same_file, tail
-from sidecar.host import processes
+from sidecar.drivers.processes.held_log import OpenLog, newest_log, same_file, tail
 
 
-class FollowedLog:
-    """Used by one thread. To be closed."""
+class FollowedLog(OpenLog):
+    """The log of a JobManager that is not visible."""
 
     def __init__(self, place: Path) -> None:
-        """`place`: the file, or the folder."""
-        self._place = place
-        self._descriptor: int | None = None
+        super().__init__(place)
         self._read = 0
         """Up to where its lines were looked at."""
         self._earlier = ""
         """The end of the file before this one."""
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
     def ended_run(self) -> LogEnd | None:
         """The end of the run that is over since the last look, because another one has begun. None: none is. Raises OSError."""
@@ -34,20 +26,14 @@ class FollowedLog:
         if held is None:
             held = self._hold(path)
             self._read = os.fstat(held).st_size
-        elif not same_file(
-            path, os.fstat(held)
-        ):  # renamed; this run goes on in another file, or the next one has begun there
+        elif not same_file(path, os.fstat(held)):
+            # It was renamed: this run goes on in another file, or the next one has begun there.
             self._earlier, self._read = _text(tail(held)), 0
-            self.close()
             held = self._hold(path)
         if not self._has_begun(held):
             return None
         text, self._earlier = before_last_run(_text(tail(held))) or self._earlier, ""
         return replace(log_end(path.name, text), followed=True) if text.strip() else None
-
-    def _hold(self, path: Path) -> int:
-        self._descriptor = descriptor = processes.open_regular(path)
-        return descriptor
 
     def _has_begun(self, descriptor: int) -> bool:
         """Whether a run has begun in the lines that were added. A file that has become shorter was copied and truncated."""

@@ -19,31 +19,44 @@ _NAMES: Final = re.compile(
 """As Flink's scripts name the logs of JobManagers."""
 
 
-class HeldLog:
-    """Used by one thread. To be closed."""
+class OpenLog:
+    """A file that stays open until the next one is. Used by one thread. To be closed."""
 
-    def __init__(self, place: Path, name: str | None) -> None:
-        """`place`: the file, or the folder. `name`: of the file, as the JobManager's own options say; None: they do not."""
+    def __init__(self, place: Path) -> None:
+        """`place`: the file, or the folder."""
         self._place = place
-        self._name = name
         self._descriptor: int | None = None
-        self._size = 0
-        self._until: int | None = None
-        """Its size when its JobManager ended: the next one may append to it."""
-        self.path = place
-        """Of the file."""
 
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def _hold(self, path: Path) -> int:
+        """Open this file, instead of the one before. Raises OSError; then that one stays open."""
+        descriptor = processes.open_regular(path)
+        self.close()
+        self._descriptor = descriptor
+        return descriptor
+
+
+class HeldLog(OpenLog):
+    """The log of a JobManager that is visible."""
+
+    def __init__(self, place: Path, name: str | None) -> None:
+        """`name`: of the file, as the JobManager's own options say; None: they do not."""
+        super().__init__(place)
+        self._name = name
+        self._size = 0
+        self._until: int | None = None
+        """Its size when its JobManager ended: the next one may append to it."""
+        self.path = place
+        """Of the file."""
+
     def look(self, *, alone: bool) -> int:
         """Open the file, again if it was rotated. `alone`: it is the only JobManager here, so that any log is its own. Raises OSError."""
         path = self._file(alone=alone)
-        descriptor = processes.open_regular(path)
-        self.close()
-        self.path, self._descriptor = path, descriptor
+        descriptor, self.path = self._hold(path), path
         self._size = os.fstat(descriptor).st_size
         return descriptor
 

@@ -7,7 +7,8 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -133,22 +134,14 @@ class ProcessWatch:
 
     def _look_at_log(self, watched: WatchedProcess) -> None:
         if watched.log and watched.ended is None:
-            try:
+            with self._reading_log(), suppress(FileNotFoundError):  # it has only begun; at its end that is a problem
                 watched.log.look(alone=len(self._owners) <= 1)
-            except FileNotFoundError:
-                return  # it has only begun; at its end that is a problem
-            except OSError as error:
-                self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
 
     def _follow(self, followed: FollowedLog) -> None:
         """Report a run that is over. No JobManager has been visible."""
-        try:
+        ended = None
+        with self._reading_log(), suppress(FileNotFoundError):
             ended = followed.ended_run()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
-            return
         for cluster_id in self._clusters if ended else ():
             if self._observer and ended:
                 self._observer(LogEndRead(self._clock(), cluster_id, ended))
@@ -159,11 +152,19 @@ class ProcessWatch:
             self._followed = None
 
     def _end_of_log(self, ended: WatchedProcess) -> LogEnd | None:
+        end = None
+        if ended.log:
+            with self._reading_log():
+                end = ended.log.end(alone=len(self._owners) <= 1)
+        return end
+
+    @contextmanager
+    def _reading_log(self) -> Iterator[None]:
+        """What cannot be read is said once."""
         try:
-            return ended.log.end(alone=len(self._owners) <= 1) if ended.log else None
+            yield
         except OSError as error:
             self._log_once(f"{_NO_LOG}: {self._log}: {error.strerror}")
-            return None
 
     # -- which are watched ---------------------------------------------------------------------------------------------
 
