@@ -63,7 +63,7 @@ campaign: setup ## random faults on real stores, judged from outside: make campa
 
 lock: ## resolve the dependencies again (needs uv)
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
-	  --extra spool-remote pyproject.toml -o requirements/sidecar.lock
+	  --extra spool-remote --extra otlp pyproject.toml -o requirements/sidecar.lock
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	  --extra audit --extra spool-remote -c requirements/sidecar.lock pyproject.toml -o requirements/audit.lock
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \

@@ -4,12 +4,13 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
+from prometheus_client.core import Metric
 
 from sidecar import __version__
 from sidecar.boot import restarted_at
@@ -37,7 +38,7 @@ from sidecar.own_hosts import own_hosts
 from sidecar.ports import LedgerStore
 from sidecar.reloading import Reloader
 from sidecar.settings import LedgerMode, Settings
-from sidecar.settings.model import OwnPod
+from sidecar.settings.model import HttpSettings, OwnPod
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
@@ -53,6 +54,9 @@ from sidecar.termination import Termination
 from sidecar.volumes import empty_dir
 from sidecar.web.application import Application
 from sidecar.web.server import WebServer
+
+if TYPE_CHECKING:
+    from sidecar.sinks.otlp.exporter import Exporter
 
 log = logging.getLogger("sidecar")
 
@@ -202,22 +206,20 @@ def _build(
     )
     handovers = Handovers(_handover_documents(settings), policy, lambda: loop.snapshot.state, loop.observe, clock)
 
-    def sinks() -> metrics.SinkHealth:
-        needed = {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None}
-        return metrics.SinkHealth(spool.is_up, needed, handovers.up, events.counts)
-
+    collected = metrics.SnapshotCollector(
+        lambda: loop.snapshot,
+        lambda cluster_id: policy.store_of(cluster_id).value,
+        lambda: _sink_health(spool, ledgers, handovers, events, exporter),
+    )
+    exporter = _exporter(settings, reader(), collected.collect)
     application = Application(
         lambda: loop.snapshot,
-        metrics.renderer(lambda: loop.snapshot, lambda cluster_id: policy.store_of(cluster_id).value, sinks),
+        metrics.renderer(collected),
         clock,
         reader,
         allowed_hosts=settings.http.names | {settings.observer.lower()},
     )
-    try:
-        web = WebServer(application, settings.http.host, settings.http.port)
-    except OSError as error:
-        where = f"{settings.http.host}:{settings.http.port}"
-        raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
+    web = _web_server(application, settings.http)
     drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock))
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.
@@ -229,12 +231,14 @@ def _build(
     loop.start()
     stopping.add("the owner", loop.stop)
     stopping.add("the ledgers", *(ledger.stop for ledger in ledgers.values()), at_most=0.5)
-    for start in (notifier.start, collector.start, events.start):
-        start()
+    background: list[Notifier | Collector | Events | Exporter] = [notifier, collector, events]
+    background += [exporter] if exporter else []
+    for worker in background:
+        worker.start()
     for begin in (pods.start, pictures.start, silences.start):
         begin(loop.observe)
-    ends = (notifier.stop, collector.stop, events.stop, pods.stop, pictures.stop, silences.stop)
-    stopping.add("sending, capturing, naming pods, taking pictures and reading silences", *ends, at_most=4.0)
+    ends = (*(worker.stop for worker in background), pods.stop, pictures.stop, silences.stop)
+    stopping.add("sending, capturing, exporting, naming pods, taking pictures and reading silences", *ends, at_most=4.0)
     booted_at = restarted_at(settings.state_dir, settings.own_pod, state.alive, clock())
     for name in policy.stores:
         _observe_own_place(settings.own_pod, booted_at, name, clock(), loop)
@@ -244,6 +248,40 @@ def _build(
     reloader.start()
     stopping.add("the drivers", drivers.stop, reloader.stop, at_most=3.0)
     return reloader
+
+
+def _web_server(application: Application, http: HttpSettings) -> WebServer:
+    """Listens, and serves nothing yet. Raises StartError."""
+    try:
+        return WebServer(application, http.host, http.port)
+    except OSError as error:
+        where = f"{http.host}:{http.port}"
+        raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
+
+
+def _sink_health(
+    spool: Spool, ledgers: Mapping[str, SharedLedger], handovers: Handovers, events: Events, exporter: "Exporter | None"
+) -> metrics.SinkHealth:
+    return metrics.SinkHealth(
+        spool.is_up,
+        {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None},
+        handovers.up,
+        events.counts,
+        exporter.is_up if exporter else None,
+        exporter.counts if exporter else {},
+    )
+
+
+def _exporter(
+    settings: Settings, journal: JournalReader, families: Callable[[], Iterable[Metric]]
+) -> "Exporter | None":
+    if settings.otlp is None:
+        return None
+    from sidecar.sinks.otlp.exporter import Exporter  # noqa: PLC0415  imports protobuf: an extra, and memory
+
+    return Exporter(
+        settings.otlp, journal, families, observer=settings.observer, external_labels=settings.external_labels
+    )
 
 
 def _observe_own_place(pod: OwnPod | None, booted_at: int | None, name: str, now: Moment, loop: Loop) -> None:

@@ -1,6 +1,7 @@
 """What `config check` and the start of a sidecar find out beyond the text of the configuration. Connects to nothing."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from sidecar.endpoints import AppriseUrl
@@ -18,6 +19,8 @@ def checked(settings: Settings) -> tuple[Settings, list[SettingsError]]:
         SettingsError(f"{locations[destination]}: receiver {destination}: {problem}")
         for destination, problem in found.problems.items()
     ]
+    if settings.otlp and not find_spec("opentelemetry"):
+        mistakes.append(SettingsError("otlp: needs one more package: pip install 'flink-ha-sidecar[otlp]'"))
     try:
         segment_store(settings.spool.place, settings.observer)
     except SettingsError as error:

@@ -1,6 +1,7 @@
 """Essential threads: they survive exceptions, and a dead one is reported."""
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from weakref import WeakSet
 
 PAUSE_SECONDS: Final = 1.0
 """The pause between an exception and the next run."""
+_POLL_SECONDS: Final = 1.0
+_MOST_DOUBLINGS: Final = 6
+"""The longest pause after failures is about a minute."""
 
 _log = logging.getLogger("sidecar.threads")
 _started: "WeakSet[ServiceThread]" = WeakSet()
@@ -50,3 +54,9 @@ class ServiceThread(threading.Thread):
 def dead() -> list[str]:
     """The names of the threads that have ended although their work has not returned."""
     return sorted(thread.name for thread in list(_started) if not (thread.finished or thread.is_alive()))
+
+
+def poll_pause(failures: int) -> float:
+    """Seconds until a thread that polls tries again, after this many failures in a row: with jitter, a minute at most."""
+    longest = _POLL_SECONDS * (1 << min(failures, _MOST_DOUBLINGS))
+    return longest * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, not for secrecy

@@ -33,6 +33,7 @@ from sidecar.settings.model import (
     SilenceSettings,
     SpoolSettings,
 )
+from sidecar.settings.otlp import read_otlp
 from sidecar.settings.security import NamedSettings, security_settings
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
@@ -78,6 +79,7 @@ def load(
         log=file.section("log", schema.LOG).get("format").choice(LogFormat),
         http=_http(file.section("http", schema.HTTP)),
         evidence=evidence,
+        otlp=read_otlp(file.section("otlp", schema.OTLP), secrets=secrets) if "otlp" in file else None,
         files=(*([config] if config else []), *rule_files),
         observer=_observer(given.get("observer") or file.find("observer")),
         own_pod=_own_pod(),

@@ -259,6 +259,17 @@ class EvidenceSettings(Struct, frozen=True):
     """The log of the JobManager beside the sidecar, or the folder that it is in; None: it is not read."""
 
 
+class OtlpSettings(Struct, frozen=True):
+    """An OpenTelemetry collector that takes OTLP over HTTP. `metrics_interval` is in seconds."""
+
+    endpoint: str
+    """The base URL, without a trailing slash and without any secret."""
+    headers: Mapping[str, Secret] = {}
+    metrics_interval: float = 30.0
+    tls: TlsSettings | None = None
+    """None: the CAs of this system."""
+
+
 class LedgerMode(StrEnum):
     """How several sidecars notify once."""
 
@@ -358,6 +369,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
     log: LogFormat = LogFormat.TEXT
     http: HttpSettings
     evidence: EvidenceSettings
+    otlp: OtlpSettings | None = None
+    """None: nothing is exported."""
     files: tuple[Path, ...] = ()
     """The configuration and its rule files."""
 

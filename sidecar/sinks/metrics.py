@@ -38,14 +38,16 @@ class SinkHealth(NamedTuple):
     """By cluster."""
     events: Mapping[str, int]
     """How many Kubernetes Events, by outcome."""
+    otlp: bool | None = None
+    """None: nothing is exported."""
+    exported: Mapping[str, int] = {}
+    """How many records were to be exported to the collector, by outcome."""
 
 
-def renderer(
-    snapshot: Callable[[], Snapshot], store_of: Callable[[str], str], sinks: Callable[[], SinkHealth]
-) -> Callable[[], bytes]:
-    """A function that renders the newest snapshot in Prometheus' text format. `store_of`: the store of a cluster."""
+def renderer(collector: "SnapshotCollector") -> Callable[[], bytes]:
+    """A function that renders the newest snapshot in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SnapshotCollector(snapshot, store_of, sinks))
+    registry.register(collector)
     return lambda: _shown(generate_latest(registry))
 
 
@@ -60,6 +62,7 @@ class SnapshotCollector(Collector):
     def __init__(
         self, snapshot: Callable[[], Snapshot], store_of: Callable[[str], str], sinks: Callable[[], SinkHealth]
     ) -> None:
+        """`store_of`: the store of a cluster."""
         self._snapshot = snapshot
         self._store_of = store_of
         self._sinks = sinks
@@ -247,3 +250,7 @@ def _sinks(sinks: SinkHealth) -> Iterator[Metric]:
         yield _gauge(name, text, ["cluster_id"], (([cluster], int(is_up)) for cluster, is_up in up.items()))
     events = {(outcome,): count for outcome, count in sinks.events.items()}
     yield _counter("flink_ha_kubernetes_events", "Kubernetes Events about failovers.", ["outcome"], events)
+    if sinks.otlp is not None:
+        yield GaugeMetricFamily("flink_ha_otlp_up", "1 if the collector took what it was last sent.", int(sinks.otlp))
+    records = {(outcome,): count for outcome, count in sinks.exported.items()}
+    yield _counter("flink_ha_otlp_records", "Records for the collector.", ["outcome"], records)

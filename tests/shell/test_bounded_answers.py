@@ -12,7 +12,7 @@ from sidecar.core.records import record_id
 from sidecar.core.state import State
 from sidecar.core.views.explain import MOST_BYTES_KEPT, find
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.sinks.metrics import renderer
+from sidecar.sinks.metrics import SnapshotCollector, renderer
 from sidecar.web.answers import MOST_BYTES
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar, watching
@@ -103,6 +103,6 @@ def test_json_and_metrics_have_nothing_that_acts_on_a_terminal(site: Site) -> No
     body = site.get("/api/v1/leaders")[1]
     assert body.isprintable()
     assert {each["leader_address"] for each in json.decode(body)} == {ACTING}
-    metrics = renderer(lambda: site.snapshot, lambda _: "zookeeper", lambda: WELL)().decode()
+    metrics = renderer(SnapshotCollector(lambda: site.snapshot, lambda _: "zookeeper", lambda: WELL))().decode()
     assert [line for line in metrics.splitlines() if not line.isprintable()] == []
     assert 'leader_address="http://\N{REPLACEMENT CHARACTER}[2J' in metrics

@@ -16,7 +16,7 @@ from sidecar.core.policy.policy import Destination, Policy, Source
 from sidecar.core.views.snapshot import Snapshot, Tally
 from sidecar.journal import Journal
 from sidecar.loop import Loop
-from sidecar.sinks.metrics import renderer
+from sidecar.sinks.metrics import SnapshotCollector, renderer
 from tests.kit.cluster import CLUSTER, B
 from tests.kit.core_sidecar import POLICY, fail_over, leased, watching
 from tests.kit.metric_families import WELL
@@ -33,7 +33,7 @@ LABELLED = (
 
 def counters(snapshot: Snapshot) -> Samples:
     """Every sample of the counters with labels."""
-    text = renderer(lambda: snapshot, lambda _: "zookeeper", lambda: WELL)().decode()
+    text = renderer(SnapshotCollector(lambda: snapshot, lambda _: "zookeeper", lambda: WELL))().decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

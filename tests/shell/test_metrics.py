@@ -28,7 +28,7 @@ from sidecar.core.policy.policy import Destination
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
-from sidecar.sinks.metrics import SinkHealth, renderer
+from sidecar.sinks.metrics import SinkHealth, SnapshotCollector, renderer
 from tests.kit.core_sidecar import fail_over, telling, watching
 from tests.kit.java_serialization import connection_info
 from tests.kit.metric_families import WELL
@@ -41,7 +41,7 @@ def scraped(
     """Every sample by name and labels."""
     tally = Tally().with_records([effect.record for effect in effects if isinstance(effect, Append)])
     snapshot = Snapshot(at(second), state, tally, health or Health())
-    text = renderer(lambda: snapshot, lambda _: "zookeeper", lambda: sinks)().decode()
+    text = renderer(SnapshotCollector(lambda: snapshot, lambda _: "zookeeper", lambda: sinks))().decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -210,6 +210,16 @@ def test_events_are_counted_by_outcome() -> None:
     assert written not in scraped(*play(first_sight()), second=1)
     sinks = SinkHealth(True, {}, {}, {"written": 3, "dropped": 0})
     assert scraped(*play(first_sight()), second=1, sinks=sinks)[written] == 3
+
+
+@pytest.mark.covers("metric:flink_ha_otlp_up", "metric:flink_ha_otlp_records")
+def test_the_export_to_a_collector_is_seen_where_there_is_one() -> None:
+    """Whether it works, and what became of the records."""
+    up, missed = key("flink_ha_otlp_up"), key("flink_ha_otlp_records_total", outcome="missed")
+    assert not {up, missed} & scraped(*play(first_sight()), second=1).keys()
+    sinks = SinkHealth(True, {}, {}, {}, otlp=False, exported={"exported": 1, "missed": 2})
+    found = scraped(*play(first_sight()), second=1, sinks=sinks)
+    assert (found[up], found[missed]) == (0, 2)
 
 
 @pytest.mark.covers("metric:flink_ha_sidecar")

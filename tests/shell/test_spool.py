@@ -5,7 +5,6 @@ import itertools
 import json
 from pathlib import Path
 
-from sidecar.sinks.spool.spool import _pause
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.kit.waiting import wait_for
 
@@ -105,9 +104,3 @@ def test_segments_are_reproducible(tmp_path: Path) -> None:
         path.unlink()
     run_and_stop(spool(tmp_path))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_place_that_is_away_for_days_is_tried_again_every_minute() -> None:
-    """Of days nobody wants to wait for the end: the one look inside."""
-    pauses = [_pause(failures) for failures in (0, 1, 2, 10_000)]
-    assert all(longest * 0.75 <= pause <= longest for pause, longest in zip(pauses, (1, 2, 4, 64), strict=True))

@@ -14,7 +14,7 @@ from sidecar.journal import JournalReader
 from sidecar.reloading import Reloader
 from sidecar.settings import load
 from sidecar.sinks.spool.spool import Spool
-from sidecar.threads import ServiceThread
+from sidecar.threads import ServiceThread, poll_pause
 from tests.kit.spools import journal_with, records
 from tests.shell.site import Site
 
@@ -114,3 +114,9 @@ def test_settings_are_loaded_again_after_an_unforeseen_failure(tmp_path: Path, e
         assert eventually(lambda: bool(adopted))
     finally:
         reloader.stop()
+
+
+def test_what_fails_for_days_is_tried_again_every_minute() -> None:
+    """The pauses between attempts, by the number of failures in a row."""
+    pauses = [poll_pause(failures) for failures in (0, 1, 2, 10_000)]
+    assert all(longest * 0.75 <= pause <= longest for pause, longest in zip(pauses, (1, 2, 4, 64), strict=True))

@@ -55,6 +55,7 @@ EVIDENCE: Final[Keys] = {
     **no_default("tls", "flink_rest"),
 }
 FLINK_REST: Final[Keys] = {"interval": "10s", "patience": "10m"}
+OTLP: Final[Keys] = {**no_default("endpoint", "headers", "tls"), "metrics_interval": "30s"}
 RULE: Final[Keys] = {
     **no_default("alert", "on"),
     "for": "0",
@@ -94,7 +95,7 @@ CONFIG: Final[Keys] = {
     "state_dir": "/var/lib/flink-ha-sidecar",
     **no_default("spool", "ledger", "silences"),
     "trust_window": "3s",
-    **no_default("log", "http", "evidence", "rule_files"),
+    **no_default("log", "http", "evidence", "otlp", "rule_files"),
     **RULE_FILE,
 }
 

@@ -7,7 +7,6 @@ segment is stored.
 import gzip
 import io
 import logging
-import random
 import threading
 import time
 from typing import Final
@@ -17,13 +16,10 @@ from msgspec import Struct
 from sidecar.journal import JournalError, JournalReader, continue_behind
 from sidecar.sinks.spool.chain import prefix_after, read_chain
 from sidecar.sinks.spool.segment_store import SegmentStore
-from sidecar.threads import ServiceThread
+from sidecar.threads import ServiceThread, poll_pause
 
 log = logging.getLogger("sidecar.spool")
 
-_POLL_SECONDS: Final = 1.0
-_MOST_DOUBLINGS: Final = 6
-"""The longest pause after failures is about a minute."""
 _JOIN_SECONDS: Final = 10.0
 
 
@@ -80,7 +76,7 @@ class Spool:
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping.wait(_pause(failures)):
+        while not self._stopping.wait(poll_pause(failures)):
             failures = 0 if self._attempt(everything=False) else failures + 1
         self._attempt(everything=True)
         self._journal.close()
@@ -160,9 +156,3 @@ def _packed(records: list[tuple[int, bytes]]) -> bytes:
     with gzip.GzipFile(filename="", fileobj=packed, mode="wb", mtime=0) as file:
         file.write(b"".join(line + b"\n" for _, line in records))
     return packed.getvalue()
-
-
-def _pause(failures: int) -> float:
-    """Seconds until the next attempt, after this many failures in a row."""
-    longest = _POLL_SECONDS * (1 << min(failures, _MOST_DOUBLINGS))
-    return longest * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, not for secrecy
