@@ -44,6 +44,7 @@ EVERYTHING: Values = {
     "flinkDeployments": True,
     "nodeDrains": True,
     "deaths": True,
+    "haCheck": True,
     "labels": {"team": "streaming"},
     "annotations": {"example.com/owner": "streaming"},
     "podLabels": {"sidecar.istio.io/inject": "false"},
@@ -122,6 +123,7 @@ FEATURES = [
     ("flinkDeployments", "flink-deployments"),
     ("nodeDrains", "node-drains"),
     ("deaths", "deaths"),
+    ("haCheck", "ha-check"),
 ]
 
 
@@ -129,7 +131,7 @@ FEATURES = [
 def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, component: str
 ) -> None:
-    """The Role and its binding; the chart switches it on, too."""
+    """The Role and its binding; the chart switches on, too, what has a switch: `ha check` reads what it may."""
     kustomized = comparable(example(tmp_path, "kubernetes", f"kubernetes/{component}"))
     helmed = comparable(rendered({**REQUIRED, value: True}))
     name = f"{RELEASE}-{component}"
@@ -144,7 +146,8 @@ def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
     settings = load(tmp_path / "config.yaml", in_a_pod(tmp_path))
     (cluster,) = settings.clusters
     assert isinstance(cluster, KubernetesSettings)
-    assert {flag for flag in FLAGS if getattr(cluster, flag)} == {component.replace("-", "_")}
+    expected = set() if component == "ha-check" else {component.replace("-", "_")}
+    assert {flag for flag in FLAGS if getattr(cluster, flag)} == expected
 
 
 @pytest.mark.covers("deployment:audit")
@@ -212,7 +215,7 @@ def test_the_most_is_taken_by_the_api_server(kubernetes: Kubernetes) -> None:
     """All fields of all values are known to it, but for the Prometheus operator's own kind."""
     manifests = [found for found in rendered(EVERYTHING) if found["kind"] != "PodMonitor"]
     assert (
-        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 21
+        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 23
     )
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.cluster.kubernetes_events import EventReason, KubernetesEvent, Subject
+from sidecar.core.ha.kubernetes_facts import Unknown
 from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
+from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
 from sidecar.drivers.kubernetes.events import KubernetesEvents
 from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.drivers.kubernetes.pods import KubernetesPods
@@ -38,6 +40,10 @@ LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-0
 HOLDER = "00000000-0000-0000-0000-00000000000a"
 PATIENCE_SECONDS = 60.0
 """For an answer of the API server, on a busy machine."""
+HA_CHECK = [
+    *(["pods"], ["configmaps"], ["poddisruptionbudgets"], ["deployments", "statefulsets"], ["flinkdeployments"]),
+    ["localsubjectaccessreviews"],
+]
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 
@@ -221,6 +227,7 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
             ("flink-deployments", "flinkdeployments.flink.apache.org", {"list", "watch"}),
             ("node-drains", "pods", {"list", "watch"}),
             ("deaths", "pods", {"list", "watch"}),
+            ("ha-check", "poddisruptionbudgets.policy", {"list"}),
         )
     ],
 )
@@ -238,9 +245,8 @@ def test_a_component_allows_what_it_is_for(
         while {verb for verb in verbs if allowed(kubernetes, verb, resource)} != permitted:
             assert time.monotonic() < deadline
         alone = [[resource.partition(".")[0]]]
-        assert [rule["resources"] for rule in role["rules"]] == (
-            [["pods", "events"], ["pods/log"]] if component == "deaths" else alone
-        )
+        several = {"deaths": [["pods", "events"], ["pods/log"]], "ha-check": HA_CHECK}
+        assert [rule["resources"] for rule in role["rules"]] == several.get(component, alone)
         namespace = kubernetes.namespace(NAMESPACE)
         config_map = namespace.create(f"of-{component}")
         if component == "events":
@@ -250,6 +256,15 @@ def test_a_component_allows_what_it_is_for(
             )
             KubernetesEvents(Access(account), NAMESPACE).write(event)
             assert len(namespace.events("ConfigMap", config_map)) == 1
+        elif component == "ha-check":
+            cluster = KubernetesSettings(CLUSTER_ID, NAMESPACE)
+            facts = DeploymentProbe(Access(account), cluster, lambda: 0).read()
+            unread = {
+                field: value for field in facts.__struct_fields__ if isinstance(value := getattr(facts, field), Unknown)
+            }
+            # There is no Flink: no pod that would name its service account, no configuration.
+            assert unread.keys() == {"flink_rights", "memory", "election"}, unread
+            assert "not permitted" not in repr(unread)
         elif component == "pod-names":
             assert KubernetesPods(Access(account), NAMESPACE).find("10.9.9.9", 0) is None
     finally:

@@ -43,7 +43,8 @@ class JobManagerPod(Struct, frozen=True):
 def job_manager_pod(found: Full) -> JobManagerPod:
     """What a pod says."""
     labels = mapping(found.metadata.labels)
-    container = _main(found)
+    main = main_container(found.spec.containers)
+    container = text(main.get("name"))
     status = next(_named(found.status.container_statuses, container), {})
     state, last = mapping(status.get("state")), mapping(status.get("lastState"))
     deleted = found.metadata.deletion_timestamp
@@ -62,7 +63,7 @@ def job_manager_pod(found: Full) -> JobManagerPod:
         disruption=_disruption(found.status.conditions),
         created_at=wall_time(found.metadata.creation_timestamp),
         last_end=_end(state.get("terminated")) or _end(last.get("terminated")),
-        limit_bytes=_limit(status) or _limit(next(_named(found.spec.containers, container), {})),
+        limit_bytes=memory_limit(status) or memory_limit(main),
         image=text(status.get("image")),
         revision=next(filter(None, revisions), ""),
     )
@@ -84,11 +85,10 @@ def seen_event(found: Full) -> SeenEvent:
     )
 
 
-def _main(found: Full) -> str:
-    """The main container: that of Flink's native integration, else the first one that is not the sidecar."""
-    names = [text(each.get("name")) for each in mappings(found.spec.containers)]
-    others = (name for name in names if name != OWN_CONTAINER)
-    return MAIN_CONTAINER if MAIN_CONTAINER in names else next(others, "")
+def main_container(containers: object) -> Mapping[str, Any]:
+    """The main container: that of Flink's native integration, else the first one that is not the sidecar. Empty: there is none."""
+    others = [each for each in mappings(containers) if each.get("name") != OWN_CONTAINER]
+    return next((each for each in others if each.get("name") == MAIN_CONTAINER), others[0] if others else {})
 
 
 def _end(value: object) -> ContainerEnd | None:
@@ -104,8 +104,8 @@ def _end(value: object) -> ContainerEnd | None:
     )
 
 
-def _limit(container: Mapping[str, Any]) -> int | None:
-    """The memory limit in bytes."""
+def memory_limit(container: Mapping[str, Any]) -> int | None:
+    """The memory limit of a container, in bytes."""
     limit = mapping(mapping(container.get("resources")).get("limits")).get("memory")
     quantity = _QUANTITY.fullmatch(str(limit)) if isinstance(limit, str | int) else None
     return round(float(quantity[1]) * _UNITS.get(quantity[2] or "", 1)) if quantity else None

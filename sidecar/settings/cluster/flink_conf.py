@@ -184,6 +184,11 @@ def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> H
     return HighAvailability(path, mode, _options(_ZOOKEEPER, values, path) | _authorization(values, path), kind)
 
 
+def plain_options(path: Path, text: str) -> dict[str, str]:
+    """All options of Flink's configuration `path` with the content `text`. Values may be secrets. Raises SettingsError."""
+    return {key: value.text for key, value in (_lines(text, path) if path.name == LEGACY else _nested(text, path))}
+
+
 def _options(options: Mapping[str, _Option], values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:
     found = {}
     for name, option in options.items():

@@ -1,0 +1,236 @@
+"""Whether a cluster's ConfigMaps, and the rights to them, hold in a failover; and what dead clusters and jobs left behind."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from sidecar.core.counted import counted, data_size
+from sidecar.core.flink.configmaps import DEFAULT_LEASE, cluster_config_map
+from sidecar.core.ha.finding import Finding, passes, risk, unknown
+from sidecar.core.ha.kubernetes_facts import COMPONENTS, HaConfigMap, KubernetesFacts, Right, Unknown
+from sidecar.core.moment import SECOND, age, parsed, seconds
+from sidecar.core.sanitize import clean
+
+_LARGEST: Final = 1 << 20
+"""Bytes of all values of a ConfigMap: the API server refuses more."""
+_NEAR: Final = _LARGEST * 3 // 4
+_LEFT_AFTER: Final = 24 * 3600 * SECOND
+"""Without a renewal. Far beyond any difference of clocks."""
+_SETTLED_AFTER: Final = 300 * SECOND
+"""How long a leader may take to publish all of its components: it recovers its jobs meanwhile."""
+_MOST_NAMED: Final = 5
+_ELECTION: Final = "high-availability.kubernetes.leader-election."
+_JOB_MAP: Final = re.compile(r"(.+)-([0-9a-f]{32})-config-map")
+_FLINK_LABEL: Final = "type=flink-native-kubernetes"
+
+
+def lease_margin(facts: KubernetesFacts) -> Finding:
+    """Whether a leader gives up before another one may take its lease."""
+    times = facts.election
+    if isinstance(times, Unknown):
+        lease = facts.leaders.lease if isinstance(facts.leaders, HaConfigMap) else None
+        held = (
+            f"the lease lasts {seconds(lease.lease_duration)}"
+            if lease and lease.holder_identity
+            else "no lease is held"
+        )
+        default = (
+            ", and Flink's default of renew-deadline is 15 s" if lease and lease.lease_duration == DEFAULT_LEASE else ""
+        )
+        return unknown(f"{held}{default}; which renew-deadline this cluster has is not known: {times.reason}")
+    both = f"lease-duration {seconds(times.lease_duration)}, renew-deadline {seconds(times.renew_deadline)}"
+    if times.renew_deadline < times.lease_duration:
+        return passes(both)
+    return risk(
+        f"{both}: no margin. A leader that cannot renew gives up no earlier than another JobManager may take over",
+        f"set {_ELECTION}renew-deadline well below lease-duration (10 s of 15 s): else two may lead for a moment",
+    )
+
+
+def sidecar_rights(facts: KubernetesFacts) -> Finding:
+    """Whether the sidecar may do what its settings ask of it."""
+    rights = facts.own_rights
+    if isinstance(rights, Unknown):
+        return unknown(rights.reason)
+    missing = [right for right in rights if not right.allowed]
+    if not missing:
+        return passes(f"{counted(len(rights), 'right')}: all that the settings need")
+    purposes = ", ".join(dict.fromkeys(right.purpose for right in missing))
+    return risk(f"the sidecar may not {_verbs(missing)}: needed for {purposes}", f"add to its Role: {_rules(missing)}")
+
+
+def flink_rights(facts: KubernetesFacts) -> Finding:
+    """Whether Flink may write its own ConfigMaps."""
+    found = facts.flink_rights
+    if isinstance(found, Unknown):
+        return unknown(found.reason)
+    missing = [right for right in found.rights if not right.allowed]
+    if not missing:
+        return passes(f"service account {clean(found.account)} has all verbs on configmaps that Flink uses")
+    patch = (
+        " (Flink 1.18 and newer renew the lease by patch)" if any(right.verb == "patch" for right in missing) else ""
+    )
+    return risk(
+        f"service account {clean(found.account)} may not {_verbs(missing)}{patch}",
+        f"add to the Role of Flink's service account: {_rules(missing)}",
+    )
+
+
+def config_map_size(facts: KubernetesFacts) -> Finding:
+    """Whether Flink may soon be unable to write: a ConfigMap holds 1 MiB."""
+    read = facts.config_maps
+    own = [] if isinstance(read, Unknown) else [each for each in read if each.app == facts.cluster_id]
+    leaders = facts.leaders if isinstance(facts.leaders, HaConfigMap) else None
+    if leaders and all(each.name != leaders.name for each in own):
+        own.append(leaders)
+    near = sorted((each for each in own if each.size >= _NEAR), key=lambda each: -each.size)
+    if near:
+        sizes = ", ".join(f"{clean(each.name)} {data_size(each.size)}" for each in near[:_MOST_NAMED])
+        return risk(
+            f"near the limit of {data_size(_LARGEST)}: {sizes}",
+            "keep fewer checkpoints (state.checkpoints.num-retained) or jobs in one cluster, and remove leftovers: beyond the limit Flink "
+            "can neither renew its lease nor complete a checkpoint",
+        )
+    if isinstance(read, Unknown):
+        known = f"{leaders.name} has {data_size(leaders.size)}; " if leaders else ""
+        return unknown(f"{known}the ConfigMaps of jobs are not known: {read.reason}")
+    if not own:
+        return unknown(f"namespace {facts.namespace} has no ConfigMap of this cluster")
+    largest = max(own, key=lambda each: each.size)
+    return passes(
+        f"the largest of {len(own)}, {clean(largest.name)}, has {data_size(largest.size)} of {data_size(_LARGEST)}"
+    )
+
+
+def erased_leaders(facts: KubernetesFacts) -> Finding:
+    """Whether a component's leader is missing for good while the lease is renewed (FLINK-40114)."""
+    first, later = facts.leaders, facts.leaders_later
+    if isinstance(first, Unknown):
+        return unknown(first.reason)
+    if first is None or not first.lease or not first.lease.holder_identity:
+        return unknown(f"nobody holds the lease in a ConfigMap {cluster_config_map(facts.cluster_id)}")
+    missing = COMPONENTS - first.components - (later.components if later else frozenset())
+    if not missing:
+        return passes("all components have a published leader")
+    names = f"without a published leader: {', '.join(sorted(each.replace('_', ' ') for each in missing))}"
+    led = _renewed_for(first, later) if later else None
+    if led is None:
+        return unknown(
+            f"{names}; whether the holder of the lease renews it is not known: a failover may be in progress"
+        )
+    if led < _SETTLED_AFTER:
+        return unknown(f"{names}; the JobManager leads for {age(led)}, and may still recover its jobs")
+    return risk(
+        f"{names}; the JobManager that holds the lease has renewed it for {age(led)}",
+        "delete the leading JobManager's pod: nothing else writes the leader again (FLINK-40114), and nobody finds the component",
+    )
+
+
+def _renewed_for(first: HaConfigMap, later: HaConfigMap) -> int | None:
+    """For how long the same holder has renewed its lease, by its own clock. None: it did not between the two reads."""
+    if first.lease is None or later.lease is None or first.lease.holder_identity != later.lease.holder_identity:
+        return None
+    if first.lease.acquire_time != later.lease.acquire_time or first.lease.renew_time == later.lease.renew_time:
+        return None
+    acquired, renewed = _wall(first.lease.acquire_time), _wall(later.lease.renew_time)
+    return None if acquired is None or renewed is None else renewed - acquired
+
+
+def leftover_clusters(facts: KubernetesFacts) -> Finding:
+    """Whether the namespace has HA data of clusters that nobody leads."""
+    read = facts.config_maps
+    if isinstance(read, Unknown):
+        return unknown(read.reason)
+    others = [each for each in read if each.name == cluster_config_map(each.app) and each.app != facts.cluster_id]
+    ages = {each.app: since for each in others if (since := _unled_for(each, facts.read_at)) is not None}
+    left = {app: since for app, since in ages.items() if since >= _LEFT_AFTER and not _is_deployed(facts, app)}
+    if not left:
+        return passes(
+            f"{counted(len(others), 'other cluster')} in namespace {facts.namespace}, none of them left behind"
+        )
+    oldest = sorted(left, key=lambda app: -left[app])
+    named = ", ".join(f"{clean(app)} ({age(left[app])})" for app in oldest[:_MOST_NAMED])
+    more = f" and {len(oldest) - _MOST_NAMED} more" if len(oldest) > _MOST_NAMED else ""
+    return risk(
+        f"HA ConfigMaps of {counted(len(left), 'cluster')} without a leader: {named}{more}{_unsure(facts)}",
+        "a cluster that is started again with this id recovers the old jobs. If none will be: "
+        + "; ".join(
+            f"kubectl -n {facts.namespace} delete configmap -l app={clean(app)},{_FLINK_LABEL}"
+            for app in oldest[:_MOST_NAMED]
+        ),
+    )
+
+
+def leftover_jobs(facts: KubernetesFacts) -> Finding:
+    """Whether the cluster has checkpoints' ConfigMaps of jobs that Flink will not recover."""
+    read, leaders = facts.config_maps, facts.leaders
+    for each in (read, leaders):
+        if isinstance(each, Unknown):
+            return unknown(each.reason)
+    if isinstance(read, Unknown) or not isinstance(leaders, HaConfigMap):
+        return unknown(f"there is no ConfigMap {cluster_config_map(facts.cluster_id)}")
+    own = [
+        (each, match[2]) for each in read if each.app == facts.cluster_id and (match := _JOB_MAP.fullmatch(each.name))
+    ]
+    left = [each for each, job in own if job not in leaders.jobs and _is_old(each, facts.read_at)]
+    if not left:
+        return passes(f"{counted(len(own), 'ConfigMap')} of checkpoints, of jobs in {leaders.name}")
+    oldest = sorted(left, key=lambda each: each.created_at or 0)
+    names = [clean(each.name) for each in oldest[:_MOST_NAMED]]
+    more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+    since = age(facts.read_at - (oldest[0].created_at or facts.read_at))
+    what = f"{counted(len(left), 'ConfigMap')} of checkpoints of jobs that Flink would not recover"
+    return risk(
+        f"{what}, the oldest made {since} ago: {', '.join(names)}{more}",
+        "their checkpoints are kept in the storage for nothing, or a job was lost (docs/recovery.md). If the jobs ended: "
+        f"kubectl -n {facts.namespace} delete configmap {' '.join(names)}",
+    )
+
+
+def _unled_for(config_map: HaConfigMap, now: int) -> int | None:
+    """Since when nobody has renewed the lease, by the times that the last holder wrote. None: not known."""
+    lease = config_map.lease
+    renewed = _wall(lease.renew_time) if lease else None
+    last = max((each for each in (renewed, config_map.created_at) if each is not None), default=None)
+    return None if last is None else now - last
+
+
+def _is_old(config_map: HaConfigMap, now: int) -> bool:
+    return config_map.created_at is not None and now - config_map.created_at >= _LEFT_AFTER
+
+
+def _is_deployed(facts: KubernetesFacts, app: str) -> bool:
+    """Whether somebody keeps the cluster, suspended or scaled to none: its HA data is what it continues from."""
+    flink = facts.flink_deployments
+    workloads = () if isinstance(facts.workloads, Unknown) else facts.workloads
+    return (not isinstance(flink, Unknown) and app in flink) or any(
+        app in {each.name, each.labels.get("app")} for each in workloads
+    )
+
+
+def _unsure(facts: KubernetesFacts) -> str:
+    hidden = [
+        name
+        for name, value in (("FlinkDeployments", facts.flink_deployments), ("Deployments", facts.workloads))
+        if isinstance(value, Unknown)
+    ]
+    return f". Whether they are only suspended is not known: {' and '.join(hidden)} cannot be read" if hidden else ""
+
+
+def _wall(text: str) -> int | None:
+    try:
+        return parsed(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _verbs(missing: Sequence[Right]) -> str:
+    """The missing verbs, by object."""
+    by_object: dict[str, list[str]] = {}
+    for right in missing:
+        by_object.setdefault(f"{right.resource} {right.name}".strip(), []).append(right.verb)
+    return "; ".join(f"{', '.join(verbs)} {what}" for what, verbs in by_object.items())
+
+
+def _rules(missing: Sequence[Right]) -> str:
+    return ", ".join(dict.fromkeys(right.rule for right in missing))

@@ -1,0 +1,35 @@
+"""What a check found: a verdict, the facts it rests on, and what to do."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Verdict(StrEnum):
+    """UNKNOWN: the facts could not be read, or do not decide. It is never PASS."""
+
+    PASS = "PASS"  # noqa: S105  not a password
+    RISK = "RISK"
+    UNKNOWN = "UNKNOWN"
+
+
+class Finding(Struct, frozen=True):
+    """The result of one check."""
+
+    verdict: Verdict
+    text: str
+    """One line: the facts; of an UNKNOWN, what is missing."""
+    advice: str = ""
+    """Of a RISK: what to do."""
+
+
+def passes(text: str) -> Finding:
+    return Finding(Verdict.PASS, text)
+
+
+def risk(text: str, advice: str) -> Finding:
+    return Finding(Verdict.RISK, text, advice)
+
+
+def unknown(text: str) -> Finding:
+    return Finding(Verdict.UNKNOWN, text)

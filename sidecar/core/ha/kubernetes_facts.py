@@ -1,0 +1,264 @@
+"""What Kubernetes says of how one Flink cluster is deployed: pods, disruption budgets, ConfigMaps, rights.
+
+Facts alone, each read at one moment. What could not be read is an `Unknown` with the reason: it is never an empty answer.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
+from sidecar.core.flink.leadership import Component
+
+JOB_MANAGER: Final = "jobmanager"
+TASK_MANAGER: Final = "taskmanager"
+COMPONENTS: Final = frozenset({Component.DISPATCHER, Component.RESOURCE_MANAGER, Component.REST_SERVER})
+
+
+class Unknown(Struct, frozen=True):
+    """A fact that could not be read."""
+
+    reason: str
+    """One line: what is missing, and what would allow it."""
+
+
+NOT_READ: Final = Unknown("it was not read")
+
+
+class ProbeKind(StrEnum):
+    """How the kubelet asks."""
+
+    HTTP = "httpGet"
+    TCP = "tcpSocket"
+    EXEC = "exec"
+    GRPC = "grpc"
+
+
+class LivenessProbe(Struct, frozen=True):
+    """The liveness probe of a main container. Seconds, with Kubernetes' defaults."""
+
+    kind: ProbeKind
+    port: str
+    """Its number or name; empty: the probe has none."""
+    initial_delay: int = 0
+    period: int = 10
+    failures: int = 3
+
+    @property
+    def tolerated(self) -> int:
+        """Seconds for which it may fail before the kubelet restarts the container, at least."""
+        return (self.failures - 1) * self.period
+
+
+class FlinkPod(Struct, frozen=True):
+    """A JobManager's or TaskManager's pod, and its main container."""
+
+    name: str
+    component: str
+    """The label: `jobmanager` or `taskmanager`."""
+    labels: Mapping[str, str]
+    address: str = ""
+    node: str = ""
+    running: bool = False
+    """Whether its main container runs and it is not being deleted."""
+    deleting: bool = False
+    image: str = ""
+    restart_policy: str = ""
+    owner: str = ""
+    """The kind of its controller: `ReplicaSet`, `StatefulSet`, `Job`; empty: none."""
+    service_account: str = ""
+    liveness: LivenessProbe | None = None
+    has_startup_probe: bool = False
+    apart: str = ""
+    """What keeps pods of this kind on different nodes; empty: nothing."""
+    limit_bytes: int | None = None
+    """The memory limit. None: none is set."""
+    heap_bytes: int | None = None
+    """The last `-Xmx` in command, arguments and environment. None: there is none."""
+    properties: Mapping[str, str] = {}
+    """Flink's options of memory and leader election in its arguments and in FLINK_PROPERTIES."""
+    conf_map: str = ""
+    """The ConfigMap that is mounted as Flink's configuration; empty: not visible."""
+
+    @property
+    def app(self) -> str:
+        """The cluster id in pods of Flink's native integration and of the operator; whatever people chose in others."""
+        return self.labels.get("app", "")
+
+    @property
+    def is_named(self) -> bool:
+        """Whether `app` is certainly the cluster id."""
+        return self.labels.get("type", "").startswith("flink-")
+
+
+class Requirement(Struct, frozen=True):
+    """One entry of a selector's `matchExpressions`."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+
+
+class DisruptionBudget(Struct, frozen=True):
+    """A PodDisruptionBudget. Of the two bounds one is set; percentages keep their sign."""
+
+    name: str
+    match_labels: Mapping[str, str]
+    requirements: tuple[Requirement, ...] = ()
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selects_all: bool = True
+    """What an empty selector means: every pod since policy/v1, none in policy/v1beta1."""
+
+
+class Workload(Struct, frozen=True):
+    """What makes the JobManagers' pods."""
+
+    kind: str
+    name: str
+    labels: Mapping[str, str]
+    """Of its pods."""
+    replicas: int
+
+
+class HaConfigMap(Struct, frozen=True):
+    """A ConfigMap of Flink's high availability. Times are wall microseconds. None: not in it."""
+
+    name: str
+    app: str
+    """Its label: the cluster id."""
+    size: int
+    """Bytes of its values, which is what Kubernetes bounds."""
+    created_at: int | None = None
+    lease: LeaderElectionRecord | None = None
+    components: frozenset[Component] = frozenset()
+    """Those with a published leader; without jobs."""
+    hosts: frozenset[str] = frozenset()
+    """Of the leaders that are published in it."""
+    jobs: frozenset[str] = frozenset()
+    """The jobs that Flink would recover from it."""
+
+
+class Right(Struct, frozen=True):
+    """Whether an account may do something."""
+
+    verb: str
+    resource: str
+    """With its subresource: `pods/log`."""
+    group: str
+    name: str
+    """The object, where it is about one."""
+    purpose: str
+    allowed: bool
+
+    @property
+    def rule(self) -> str:
+        """The line that a Role needs."""
+        names = f", resourceNames: [{self.name}]" if self.name else ""
+        group = self.group or '""'
+        return f"{{apiGroups: [{group}], resources: [{self.resource}]{names}, verbs: [{self.verb}]}}"
+
+
+class FlinkRights(Struct, frozen=True):
+    """What the JobManagers' service account may do."""
+
+    account: str
+    rights: tuple[Right, ...]
+
+
+class ElectionTimes(Struct, frozen=True):
+    """Flink's `high-availability.kubernetes.leader-election`, with its defaults (microseconds)."""
+
+    lease_duration: int = DEFAULT_LEASE
+    renew_deadline: int = DEFAULT_LEASE
+
+
+class KubernetesFacts(Struct, frozen=True, kw_only=True):
+    """Everything about one cluster. Of tuples, nothing is left out: beyond the bounds of the reader they are Unknown."""
+
+    cluster_id: str
+    namespace: str
+    read_at: int
+    """Wall microseconds."""
+    pods: tuple[FlinkPod, ...] | Unknown
+    """All JobManagers and TaskManagers of the namespace: `pods_of` has those of this cluster."""
+    budgets: tuple[DisruptionBudget, ...] | Unknown
+    workloads: tuple[Workload, ...] | Unknown
+    """Deployments and StatefulSets of JobManagers."""
+    flink_deployments: Mapping[str, int | None] | Unknown
+    """The operator's, by name: how many JobManagers each has (`spec.jobManager.replicas`). Empty without the operator."""
+    leaders: HaConfigMap | Unknown | None
+    """The ConfigMap with this cluster's leaders (Flink 1.15 and newer). None: there is none."""
+    leaders_later: HaConfigMap | None = None
+    """The same, some seconds later; None: read only where a component was without a leader at first."""
+    config_maps: tuple[HaConfigMap, ...] | Unknown
+    """Those of all clusters of the namespace."""
+    memory: Mapping[str, str] | Unknown = NOT_READ
+    """Flink's options of `jobmanager.memory` as its ConfigMap has them."""
+    election: ElectionTimes | Unknown = NOT_READ
+    own_rights: tuple[Right, ...] | Unknown
+    flink_rights: FlinkRights | Unknown = NOT_READ
+
+
+def pods_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
+    """The cluster's JobManagers and TaskManagers that are not being deleted.
+
+    Pods of Flink's native integration and of the operator are labelled with the cluster id. Those that people describe themselves are
+    recognized by the label `app` of the leader's pod, or because there are no others.
+    """
+    pods = facts.pods
+    if isinstance(pods, Unknown):
+        return pods
+    pods = tuple(pod for pod in pods if not pod.deleting)
+    if named := tuple(pod for pod in pods if pod.is_named and pod.app == facts.cluster_id):
+        return named
+    others = [pod for pod in pods if not pod.is_named]
+    apps = {pod.app for pod in others if pod.component == JOB_MANAGER}
+    hosts = facts.leaders.hosts if isinstance(facts.leaders, HaConfigMap) else frozenset()
+    led = {pod.app for pod in others if pod.address and pod.address in hosts}
+    if facts.cluster_id in apps:
+        apps = {facts.cluster_id}
+    elif len(led) == 1:
+        apps = led
+    if len(apps) > 1:
+        return Unknown(
+            f"namespace {facts.namespace} has JobManagers of {len(apps)} applications, and which are this cluster's is not known: "
+            f"label them app: {facts.cluster_id}"
+        )
+    return tuple(pod for pod in others if pod.app in apps)
+
+
+def job_managers_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
+    """The JobManagers among `pods_of`."""
+    pods = pods_of(facts)
+    return pods if isinstance(pods, Unknown) else tuple(pod for pod in pods if pod.component == JOB_MANAGER)
+
+
+def is_incomplete(leaders: HaConfigMap) -> bool:
+    """Whether a component has no leader although somebody holds the lease."""
+    return bool(leaders.lease and leaders.lease.holder_identity) and not leaders.components >= COMPONENTS
+
+
+def selects(budget: DisruptionBudget, labels: Mapping[str, str]) -> bool:
+    """Whether a PodDisruptionBudget is about a pod with these labels."""
+    if not budget.match_labels and not budget.requirements:
+        return budget.selects_all
+    labelled = all(labels.get(key) == value for key, value in budget.match_labels.items())
+    return labelled and all(_is_met(each, labels) for each in budget.requirements)
+
+
+def _is_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return False

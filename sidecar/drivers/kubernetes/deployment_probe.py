@@ -1,0 +1,228 @@
+"""Reads how a Flink cluster is deployed in Kubernetes: the facts of `ha check`."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from sidecar.core.flink.configmaps import cluster_config_map
+from sidecar.core.ha.kubernetes_facts import (
+    JOB_MANAGER,
+    TASK_MANAGER,
+    DisruptionBudget,
+    FlinkPod,
+    FlinkRights,
+    HaConfigMap,
+    KubernetesFacts,
+    Right,
+    Unknown,
+    Workload,
+    is_incomplete,
+    job_managers_of,
+)
+from sidecar.core.sanitize import clean
+from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.api import Api, Selector
+from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.deployed_objects import (
+    Object,
+    configured_options,
+    deployed_job_managers,
+    disruption_budget,
+    election_times,
+    flink_pod,
+    ha_config_map,
+    read_object,
+    read_objects,
+    workload,
+)
+from sidecar.drivers.kubernetes.plans import GROUP
+from sidecar.drivers.kubernetes.rights import REVIEWS, flink_rights, needs_of, own_rights
+from sidecar.settings import KubernetesSettings
+from sidecar.settings.file.settings_error import SettingsError
+
+_SECONDS: Final = 60.0
+"""For everything: what is not read by then is not known."""
+_MOST_OBJECTS: Final = 5_000
+"""Of one kind in a namespace. Beyond that the kind is not known: half of it would be a wrong answer."""
+_LATER_SECONDS: Final = 7.0
+"""More than Flink's period of renewals, 5 s."""
+_LONGEST_REASON: Final = 300
+_LABEL: Final = "type=flink-native-kubernetes"
+_TOO_LATE: Final = Unknown(f"the API server took longer than {_SECONDS:g} s for all that is read")
+_NO_SUCH_KIND: Final = Unknown("the API server does not know this kind of objects")
+
+_T = TypeVar("_T")
+
+
+class DeploymentProbe:
+    """Reads the facts of one cluster. Only reads, but for access reviews, which the API server does not keep.
+
+    Each request has a time limit, and so has all of it. A request that is refused makes only its own facts unknown.
+    """
+
+    def __init__(
+        self, access: Access, cluster: KubernetesSettings, wall: Callable[[], int], *, ledger: bool = True
+    ) -> None:
+        """`access` must not be shared: it is cut by `stop`. `wall`: microseconds. `ledger`: whether the sidecar's documents are in
+        Kubernetes.
+        """
+        self._cluster = cluster
+        self._wall = wall
+        self._ledger = ledger
+        self._api = Api(access, cluster.namespace)
+        self._reviews = Api(access, None)
+        self._stopping = threading.Event()
+        self._deadline = 0.0
+
+    def stop(self) -> None:
+        """End soon. From any thread, repeatedly."""
+        self._stopping.set()
+        self._api.cut()
+
+    def read(self) -> KubernetesFacts:
+        """The facts of this moment. Never raises: what cannot be read is Unknown."""
+        self._deadline = time.monotonic() + _SECONDS
+        try:
+            return self._facts()
+        finally:
+            self._api.reopen()  # an hour until the next time: no connection is kept
+            self._reviews.reopen()
+
+    def _facts(self) -> KubernetesFacts:
+        leaders = self._leaders()
+        labelled = Selector(labels=f"component in ({JOB_MANAGER},{TASK_MANAGER})", kind="Pod")
+        facts = KubernetesFacts(
+            cluster_id=self._cluster.cluster_id,
+            namespace=self._cluster.namespace,
+            read_at=self._wall(),
+            pods=self._list(labelled, flink_pod),
+            budgets=self._budgets(),
+            workloads=self._workloads(),
+            flink_deployments=self._flink_deployments(),
+            leaders=leaders,
+            config_maps=self._list(Selector(labels=_LABEL), ha_config_map),
+            own_rights=self._own_rights(),
+        )
+        pods = job_managers_of(facts)
+        known = () if isinstance(pods, Unknown) else pods
+        options = self._options(
+            next((pod.conf_map for pod in known if pod.conf_map), f"flink-config-{facts.cluster_id}")
+        )
+        return replace(
+            facts,
+            memory=options,
+            election=options if isinstance(options, Unknown) else election_times({**options, **_properties(known)}),
+            flink_rights=pods if isinstance(pods, Unknown) else self._flink_rights(pods),
+            leaders_later=self._leaders_later(leaders),
+        )
+
+    # -- kinds of objects ----------------------------------------------------------------------------------------------
+
+    def _leaders(self) -> HaConfigMap | Unknown | None:
+        """By name, which every Role allows."""
+        selector = Selector(name=cluster_config_map(self._cluster.cluster_id))
+        found = self._list(selector, ha_config_map)
+        return found if isinstance(found, Unknown) else next(iter(found), None)
+
+    def _leaders_later(self, leaders: HaConfigMap | Unknown | None) -> HaConfigMap | None:
+        """Once more, if a component is without a leader: whether the holder of the lease renews it all the same takes two reads."""
+        if not isinstance(leaders, HaConfigMap) or not is_incomplete(leaders) or self._stopping.wait(_LATER_SECONDS):
+            return None
+        later = self._leaders()
+        return None if isinstance(later, Unknown) else later
+
+    def _budgets(self) -> tuple[DisruptionBudget, ...] | Unknown:
+        """policy/v1 is as old as Kubernetes 1.21."""
+        newer = partial(disruption_budget, empty_selects_all=True)
+        older = partial(disruption_budget, empty_selects_all=False)
+        for group, read in (("policy/v1", newer), ("policy/v1beta1", older)):
+            found = self._list(Selector(kind="PodDisruptionBudget", group=group), read)
+            if found is not _NO_SUCH_KIND:
+                break
+        return found
+
+    def _workloads(self) -> tuple[Workload, ...] | Unknown:
+        found: tuple[Workload, ...] = ()
+        for kind in ("Deployment", "StatefulSet"):
+            listed = self._list(Selector(kind=kind, group="apps/v1"), workload(kind))
+            if isinstance(listed, Unknown):
+                return listed
+            found += listed
+        return found
+
+    def _flink_deployments(self) -> Mapping[str, int | None] | Unknown:
+        """None where the operator is not installed."""
+        found = self._list(Selector(kind="FlinkDeployment", group=GROUP), deployed_job_managers)
+        if found is _NO_SUCH_KIND:
+            return {}
+        return found if isinstance(found, Unknown) else dict(found)
+
+    def _options(self, name: str) -> Mapping[str, str] | Unknown:
+        selector = Selector(name=name)
+
+        def read() -> Mapping[str, str]:
+            return configured_options(self._api.exchange("get", selector, None, read_object))
+
+        return self._known(read, "get", selector)
+
+    def _own_rights(self) -> tuple[Right, ...] | Unknown:
+        needs = needs_of(self._cluster, ledger=self._ledger)
+        selector = Selector(kind="SelfSubjectAccessReview", group=REVIEWS)
+        return self._known(lambda: own_rights(self._reviews, self._cluster.namespace, needs), "create", selector)
+
+    def _flink_rights(self, job_managers: tuple[FlinkPod, ...]) -> FlinkRights | Unknown:
+        if not job_managers:
+            return Unknown("there is no JobManager's pod, which would name the service account")
+        account, selector = job_managers[0].service_account, Selector(kind="LocalSubjectAccessReview", group=REVIEWS)
+        return self._known(lambda: flink_rights(self._api, self._cluster.namespace, account), "create", selector)
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _list(self, selector: Selector, read: Callable[[Object], _T | None]) -> tuple[_T, ...] | Unknown:
+        """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
+        found: list[_T] = []
+
+        def listed() -> tuple[_T, ...] | Unknown:
+            for page in self._api.pages(selector, partial(read_objects, read=read)):
+                found.extend(page)
+                if len(found) > _MOST_OBJECTS:
+                    return Unknown(f"there are more than {_MOST_OBJECTS} {selector}")
+                if self._is_over():
+                    return _TOO_LATE
+            return tuple(found)
+
+        return self._known(listed, "list", selector)
+
+    def _known(self, ask: Callable[[], _T], verb: str, selector: Selector) -> _T | Unknown:
+        """The answer, or why there is none."""
+        if self._is_over():
+            return _TOO_LATE
+        try:
+            return ask()
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return _NO_SUCH_KIND if not selector.name else Unknown(f"there is no {selector}")
+            if error.status == HTTPStatus.FORBIDDEN:
+                return Unknown(f"not permitted: the Role needs {_rule(verb, selector)}")
+            return Unknown(clean(error, _LONGEST_REASON))
+        except SettingsError as error:
+            return Unknown(clean(error, _LONGEST_REASON))
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or time.monotonic() > self._deadline
+
+
+def _properties(job_managers: tuple[FlinkPod, ...]) -> Mapping[str, str]:
+    """What the JobManagers' arguments and environment set: it wins over the ConfigMap."""
+    return next((pod.properties for pod in job_managers if pod.properties), {})
+
+
+def _rule(verb: str, selector: Selector) -> str:
+    named = f", resourceNames: [{selector.name}]" if selector.name and verb != "create" else ""
+    group = selector.group.partition("/")[0] or '""'
+    return f"{{apiGroups: [{group}], resources: [{selector.resource}]{named}, verbs: [{verb}]}}"
