@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -173,30 +174,36 @@ class DeploymentProbe:
     def _own_rights(self) -> tuple[Right, ...] | Unknown:
         needs = needs_of(self._cluster, ledger=self._ledger)
         selector = Selector(kind="SelfSubjectAccessReview", group=REVIEWS)
-        return self._known(lambda: own_rights(self._reviews, self._cluster.namespace, needs), "create", selector)
+        return self._rights(own_rights(self._reviews, self._cluster.namespace, needs), selector)
 
     def _flink_rights(self, job_managers: tuple[FlinkPod, ...]) -> FlinkRights | Unknown:
         if not job_managers:
             return Unknown("there is no JobManager's pod, which would name the service account")
-        account, selector = job_managers[0].service_account, Selector(kind="LocalSubjectAccessReview", group=REVIEWS)
-        return self._known(lambda: flink_rights(self._api, self._cluster.namespace, account), "create", selector)
+        account = job_managers[0].service_account or "default"
+        selector = Selector(kind="LocalSubjectAccessReview", group=REVIEWS)
+        rights = self._rights(flink_rights(self._api, self._cluster.namespace, account), selector)
+        return rights if isinstance(rights, Unknown) else FlinkRights(account, rights)
+
+    def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | Unknown:
+        return self._known(lambda: tuple(self._in_time(rights)), "create", selector)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _list(self, selector: Selector, read: Callable[[Object], _T | None]) -> tuple[_T, ...] | Unknown:
         """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
-        found: list[_T] = []
+        pages = self._in_time(self._api.pages(selector, partial(read_objects, read=read)))
+        objects = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)
+        found = self._known(lambda: tuple(objects), "list", selector)
+        if not isinstance(found, Unknown) and len(found) > _MOST_OBJECTS:
+            return Unknown(f"there are more than {_MOST_OBJECTS} {selector}")
+        return found
 
-        def listed() -> tuple[_T, ...] | Unknown:
-            for page in self._api.pages(selector, partial(read_objects, read=read)):
-                found.extend(page)
-                if len(found) > _MOST_OBJECTS:
-                    return Unknown(f"there are more than {_MOST_OBJECTS} {selector}")
-                if self._is_over():
-                    return _TOO_LATE
-            return tuple(found)
-
-        return self._known(listed, "list", selector)
+    def _in_time(self, answers: Iterator[_T]) -> Iterator[_T]:
+        """The answers, each to one request. Raises ApiError after the time for everything."""
+        for answer in answers:
+            yield answer
+            if self._is_over():
+                raise ApiError(_TOO_LATE.reason)
 
     def _known(self, ask: Callable[[], _T], verb: str, selector: Selector) -> _T | Unknown:
         """The answer, or why there is none."""

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from sidecar.core.flink.configmaps import cluster_config_map
-from sidecar.core.ha.kubernetes_facts import FlinkRights, Right
+from sidecar.core.ha.kubernetes_facts import Right
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.deployed_objects import is_allowed
 from sidecar.drivers.kubernetes.ledger import ledger_name
@@ -47,22 +47,21 @@ def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[Need]:
         yield Need("deaths", ("get",), "pods/log")
 
 
-def own_rights(access_reviews: Api, namespace: str, needs: Iterator[Need]) -> tuple[Right, ...]:
-    """What the sidecar's account may do of `needs`. `access_reviews` has no namespace. Raises ApiError."""
+def own_rights(access_reviews: Api, namespace: str, needs: Iterator[Need]) -> Iterator[Right]:
+    """What the sidecar's account may do of `needs`, one question each. `access_reviews` has no namespace. Raises ApiError."""
     ask = partial(_is_allowed, access_reviews, "SelfSubjectAccessReview", namespace, {})
-    return tuple(_right(need, verb, allowed=ask(need, verb)) for need in needs for verb in need.verbs)
+    return (_right(need, verb, allowed=ask(need, verb)) for need in needs for verb in need.verbs)
 
 
-def flink_rights(api: Api, namespace: str, account: str) -> FlinkRights:
-    """What a service account of `namespace` may do of what Flink does. `api` is of that namespace. Raises ApiError."""
+def flink_rights(api: Api, namespace: str, account: str) -> Iterator[Right]:
+    """What a service account of `namespace` may do of what Flink does, one question each. `api` is of that namespace. Raises ApiError."""
     need = Need("Flink's high availability", _FLINK_VERBS, "configmaps")
-    name = account or "default"
     user: dict[str, object] = {
-        "user": f"system:serviceaccount:{namespace}:{name}",
+        "user": f"system:serviceaccount:{namespace}:{account}",
         "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
     }
     ask = partial(_is_allowed, api, "LocalSubjectAccessReview", namespace, user)
-    return FlinkRights(name, tuple(_right(need, verb, allowed=ask(need, verb)) for verb in need.verbs))
+    return (_right(need, verb, allowed=ask(need, verb)) for verb in need.verbs)
 
 
 def _is_allowed(api: Api, kind: str, namespace: str, user: Mapping[str, object], need: Need, verb: str) -> bool:
