@@ -12,6 +12,7 @@ from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
 from sidecar.cli.demo import demo
 from sidecar.cli.exit_status import QuietGroup, exit_status
+from sidecar.cli.ha import ha
 from sidecar.cli.history import annotate, episodes, explain, timeline
 from sidecar.cli.options import DEBUG_HELP, accept_debug
 from sidecar.cli.replay import replay
@@ -32,7 +33,7 @@ def cli(debug: bool) -> None:
 
 
 _COMMANDS = (
-    *(run, status, alerts, watch, who),
+    *(run, status, alerts, watch, who, ha),
     *(timeline, episodes, explain, annotate),
     *(config, rules, replay, alert, silence),
     *(audit, demo),

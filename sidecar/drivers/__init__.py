@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
     from sidecar.drivers.processes import ProcessWatch
+    from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
 
 
 class Drivers:
@@ -137,6 +139,20 @@ def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDire
     from sidecar.drivers.kubernetes.pods import KubernetesPods
 
     return {each.cluster_id: KubernetesPods(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
+
+
+def ha_probe_of(
+    cluster: ClusterSettings, wall: Callable[[], int], *, ledger: bool
+) -> "EnsembleProbe | DeploymentProbe":
+    """What reads the facts of `ha check`. `wall`: microseconds; `ledger`: whether sidecars share documents in the cluster's store."""
+    if isinstance(cluster, KubernetesSettings):
+        from sidecar.drivers.kubernetes import Access
+        from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
+
+        return DeploymentProbe(Access(cluster.kubeconfig, cluster.context), cluster, wall, ledger=ledger)
+    from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
+
+    return EnsembleProbe(cluster, wall)
 
 
 def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore]:

@@ -91,6 +91,8 @@ class ZooKeeperSettings(Struct, frozen=True):
     """By scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
     flink_session_timeout: float | None = None
     """Seconds; Flink's own setting or default. None: Flink's configuration was not read."""
+    flink_conf: Path | None = None
+    """The folder of Flink's own configuration, if the cluster was found in it."""
 
     @property
     def place(self) -> str:
@@ -125,6 +127,8 @@ class KubernetesSettings(Struct, frozen=True):
     """Whether evictions of its JobManagers are observed."""
     deaths: bool = False
     """Whether its JobManagers' pods, their Events and the logs of those that ended are read."""
+    flink_conf: Path | None = None
+    """The folder of Flink's own configuration, if the cluster was found in it."""
 
     @property
     def identity(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.cluster.kubernetes_events import EventReason, KubernetesEvent, Subject
-from sidecar.core.ha.kubernetes_facts import Unknown
+from sidecar.core.ha.finding import Unknown
 from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.ha.kubernetes_facts import ElectionTimes, FlinkPod, LivenessProbe, ProbeKind, Unknown
+from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.kubernetes_facts import ElectionTimes, FlinkPod, LivenessProbe, ProbeKind
 from sidecar.core.moment import SECOND
 from sidecar.drivers.kubernetes.deployed_objects import (
     configured_options,

@@ -6,8 +6,8 @@ from typing import Final
 
 from sidecar.core.counted import counted, data_size
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, cluster_config_map
-from sidecar.core.ha.finding import Finding, passes, risk, unknown
-from sidecar.core.ha.kubernetes_facts import COMPONENTS, HaConfigMap, KubernetesFacts, Right, Unknown
+from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
+from sidecar.core.ha.kubernetes_facts import COMPONENTS, HaConfigMap, KubernetesFacts, Right
 from sidecar.core.moment import SECOND, age, parsed, seconds
 from sidecar.core.sanitize import clean
 

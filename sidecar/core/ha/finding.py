@@ -13,6 +13,13 @@ class Verdict(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
+class Unknown(Struct, frozen=True):
+    """A fact that could not be read."""
+
+    reason: str
+    """One line: what is missing, and what would allow it."""
+
+
 class Finding(Struct, frozen=True):
     """The result of one check."""
 

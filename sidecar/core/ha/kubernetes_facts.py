@@ -11,17 +11,11 @@ from msgspec import Struct
 
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
 from sidecar.core.flink.leadership import Component
+from sidecar.core.ha.finding import Unknown
 
 JOB_MANAGER: Final = "jobmanager"
 TASK_MANAGER: Final = "taskmanager"
 COMPONENTS: Final = frozenset({Component.DISPATCHER, Component.RESOURCE_MANAGER, Component.REST_SERVER})
-
-
-class Unknown(Struct, frozen=True):
-    """A fact that could not be read."""
-
-    reason: str
-    """One line: what is missing, and what would allow it."""
 
 
 NOT_READ: Final = Unknown("it was not read")

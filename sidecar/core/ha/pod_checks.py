@@ -7,7 +7,7 @@ from typing import Final
 
 from sidecar.core.counted import counted
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
-from sidecar.core.ha.finding import Finding, passes, risk, unknown
+from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
 from sidecar.core.ha.kubernetes_facts import (
     DisruptionBudget,
     FlinkPod,
@@ -15,7 +15,6 @@ from sidecar.core.ha.kubernetes_facts import (
     KubernetesFacts,
     LivenessProbe,
     ProbeKind,
-    Unknown,
     Workload,
     job_managers_of,
     pods_of,

@@ -25,6 +25,7 @@ from sidecar.core.flink.configmaps import (
     values,
 )
 from sidecar.core.flink.leadership import Component, LeaderInformation
+from sidecar.core.ha.finding import Unknown
 from sidecar.core.ha.kubernetes_facts import (
     DisruptionBudget,
     ElectionTimes,
@@ -33,7 +34,6 @@ from sidecar.core.ha.kubernetes_facts import (
     LivenessProbe,
     ProbeKind,
     Requirement,
-    Unknown,
     Workload,
 )
 from sidecar.core.pods import host_of

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from sidecar.core.flink.configmaps import cluster_config_map
+from sidecar.core.ha.finding import Unknown
 from sidecar.core.ha.kubernetes_facts import (
     JOB_MANAGER,
     TASK_MANAGER,
@@ -20,7 +21,6 @@ from sidecar.core.ha.kubernetes_facts import (
     HaConfigMap,
     KubernetesFacts,
     Right,
-    Unknown,
     Workload,
     is_incomplete,
     job_managers_of,

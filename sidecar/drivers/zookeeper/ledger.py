@@ -1,6 +1,5 @@
 """The ledger in ZooKeeper: one znode below a root of its own, never below Flink's. Only this module writes to ZooKeeper."""
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,14 +16,12 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
-from sidecar.core.observations import ConnectionState
+from sidecar.drivers.zookeeper.blocking_session import GOODBYE_SECONDS, BlockingSession
 from sidecar.drivers.zookeeper.security import PLAIN, Security
-from sidecar.drivers.zookeeper.session import Question, Session
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
 
 ROOT: Final = "/flink-ha-sidecar"
 
-_GOODBYE_SECONDS = 1.0
 _PARENT_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 """Of the parents: clusters with other credentials create their ledgers below them, and must not delete ours."""
 
@@ -72,7 +69,7 @@ class ZooKeeperLedger:
         return Document(content, 0)
 
     def rest(self) -> None:
-        self._disconnect(_GOODBYE_SECONDS)
+        self._disconnect(GOODBYE_SECONDS)
 
     stop = rest
 
@@ -141,80 +138,17 @@ class ZooKeeperLedger:
         return f"cannot {verb} the {self._name} {self._path} in ZooKeeper {self._quorum}"
 
 
-class _Session(Session):
-    """A session that also writes. Each call waits for its answer until `deadline` (monotonic). Raises kazoo's exceptions."""
-
-    def __init__(self, hosts: str, seconds: float, security: Security) -> None:
-        self.deadline = 0.0
-        self.connected = False
-        self.problem = ""
-        """Why the last attempt to connect failed."""
-        self._settled = threading.Event()
-        self._patience = seconds / 3  # for each server: if one is frozen, there is time for another
-        super().__init__(
-            hosts,
-            2 * seconds,  # there are no ephemeral nodes
-            self._patience,
-            security,
-            state_changed=self._note_state,
-            happened=lambda _event, _path: None,
-            failed=self._note_reason,
-            ended=self._settled.set,
-        )
-
-    def await_connected(self) -> bool:
-        """Whether the session is connected by the deadline."""
-        self._settled.wait(self._left())
-        return self.connected
-
-    def still_serves(self) -> bool:
-        """Whether the server answers. Asked before each call: a write whose answer is lost may have been done."""
-        try:
-            self._client.exists_async("/").get(timeout=self._patience)
-        except (KazooException, KazooTimeoutError):
-            return False
-        return self.connected
-
-    def read(self, path: str) -> tuple[bytes, Any]:
-        self.ask(Question.SYNC, path, lambda _: None)  # requests are answered in order
-        content, stat = self._client.get_async(path).get(timeout=self._left())
-        return content or b"", stat
+class _Session(BlockingSession):
+    """A session that also writes."""
 
     def change(self, path: str, content: bytes, version: int) -> Any:
         """The new Stat."""
-        return self._client.set_async(path, content, version).get(timeout=self._left())
+        return self._client.set_async(path, content, version).get(timeout=self.left())
 
     def create(self, path: str, content: bytes, acl: Sequence[Any]) -> None:
         # kazoo's plain `create` needs threads that our handler does not start.
         transaction = self._client.transaction()
         transaction.create(path, content, list(acl))
-        for result in transaction.commit_async().get(timeout=self._left()):
+        for result in transaction.commit_async().get(timeout=self.left()):
             if isinstance(result, Exception):
                 raise result
-
-    def end(self, patience: float) -> None:
-        """Close the session, waiting for about `patience` seconds; 0: without a goodbye to the server."""
-        goodbye = {"goodbye": patience > 0}
-        closing = threading.Thread(target=self.close, kwargs=goodbye, name="ledger-goodbye", daemon=True)
-        try:
-            closing.start()
-        except RuntimeError:  # no more threads: without a goodbye
-            self.close(goodbye=False)
-            return
-        if patience > 0:
-            closing.join(patience)
-            if closing.is_alive():
-                self.drop()
-                closing.join(patience)
-
-    def _left(self) -> float:
-        return max(self.deadline - time.monotonic(), 0.001)
-
-    def _note_state(self, state: ConnectionState) -> None:
-        self.connected = state is ConnectionState.CONNECTED
-        if self.connected:
-            self.problem = ""
-            self._settled.set()
-
-    def _note_reason(self, reason: str) -> None:
-        self.problem = reason

@@ -6,6 +6,8 @@ from collections import ChainMap
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from sidecar.core.flink.znode_paths import namespace
 from sidecar.settings.cluster.flink_conf import configurations, read_flink_conf
 from sidecar.settings.cluster.kubernetes import read_kubernetes
@@ -48,14 +50,16 @@ def find_cluster(*sources: NamedSettings) -> ClusterSettings:
     others = {*_WAYS} - {way}
     settings = ChainMap(*(dict(source) for source in sources if others.isdisjoint(source)))
     flink_settings: NamedSettings | None = None
+    folder: Path | None = None
     if way == "flink_conf":
-        flink_settings = read_flink_conf(settings.get(way) or _flink_conf_dir())
+        named_folder = settings.get(way) or _flink_conf_dir()
+        flink_settings, folder = read_flink_conf(named_folder), named_folder.path()
         settings = ChainMap(*settings.maps, dict(flink_settings))
     if "kubernetes" in settings:
         _refuse(schema.ZOOKEEPER, "ZooKeeper", settings, f"Kubernetes ({settings['kubernetes'].location})")
-        return read_kubernetes(settings)
+        return replace(read_kubernetes(settings), flink_conf=folder)
     _refuse(schema.KUBERNETES_CLUSTER, "Kubernetes", settings, f"ZooKeeper ({settings['zookeeper'].location})")
-    return read_zookeeper(settings, flink_settings)
+    return replace(read_zookeeper(settings, flink_settings), flink_conf=folder)
 
 
 def _refuse(keys: schema.Keys, store: str, settings: NamedSettings, actual: str) -> None:

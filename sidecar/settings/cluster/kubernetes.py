@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.setting import Setting
@@ -35,11 +35,13 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
     cluster_id = settings["cluster_id"].matching(_NAME, "a Kubernetes cluster id: lower-case letters, digits, - and .")
     path, context, own = find_access(settings)
     namespace = read_namespace(settings.get("namespace") or own)
-    return KubernetesSettings(cluster_id, namespace, path, context, **read_flags(settings, *FLAGS))
+    return KubernetesSettings(
+        cluster_id=cluster_id, namespace=namespace, kubeconfig=path, context=context, **read_flags(settings, *FLAGS)
+    )
 
 
-def read_flags(settings: NamedSettings, *names: str) -> dict[str, bool]:
-    """What else is asked of the API server, each with a Role of its own. Raises SettingsError."""
+def read_flags(settings: NamedSettings, *names: str) -> dict[str, Any]:
+    """What else is asked of the API server, each with a Role of its own: flags. Raises SettingsError."""
     return {name: name in settings and settings[name].flag() for name in names}
 
 

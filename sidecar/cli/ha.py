@@ -1,0 +1,63 @@
+"""`ha`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from sidecar.cli.logs import only_warnings
+from sidecar.cli.options import CONFIG, OUTPUT, Output, cluster_options, options
+from sidecar.cli.printing import print_document, print_line
+from sidecar.core.counted import counted
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.sanitize import clean
+
+if TYPE_CHECKING:
+    from sidecar.ha_checking import CheckedCluster
+
+UNKNOWN_STATUS: Final = 3
+"""Exit status where no check is RISK, and some are UNKNOWN: 2 is a wrong configuration."""
+_ORDER: Final = (Verdict.RISK, Verdict.UNKNOWN, Verdict.PASS)
+_WIDTH: Final = max(map(len, _ORDER)) + 1
+
+
+@click.group()
+def ha() -> None:
+    """Whether high availability would work."""
+
+
+@ha.command("check")
+@options(CONFIG, OUTPUT, cluster_options)
+def check(config: Path | None, output: Output, **overrides: Any) -> int:
+    """Look for what makes a failover fail, before it is needed: no standby, an ensemble or a session timeout that is too small, data on a
+    local disk, missing rights, leftovers.
+
+    Only reads. Each check is PASS, RISK (with what to do) or UNKNOWN (with what is missing): docs/ha-checks.md.
+
+    Exit status 0: every check passed. 1: there is a RISK. 3: there is none, but something is UNKNOWN.
+    """
+    from sidecar.ha_checking import check_all
+    from sidecar.settings import load
+
+    only_warnings()
+    clusters = check_all(load(config, overrides, secrets=False))
+    if output == "json":
+        print_document({"clusters": clusters}, output)
+    else:
+        for cluster in clusters:
+            _print(cluster)
+    verdicts = {check.verdict for cluster in clusters for check in cluster.checks}
+    if Verdict.RISK in verdicts:
+        return 1
+    return UNKNOWN_STATUS if Verdict.UNKNOWN in verdicts else 0
+
+
+def _print(cluster: "CheckedCluster") -> None:
+    risks, unknown, passed = (cluster.count(verdict) for verdict in _ORDER)
+    print_line(
+        f"{clean(cluster.cluster_id)}: {counted(risks, 'risk')}, {unknown} unknown, {passed} passed; {cluster.place}"
+    )
+    for check in sorted(cluster.checks, key=lambda check: _ORDER.index(check.verdict)):
+        print_line(f"  {check.verdict:{_WIDTH}}{check.check}: {check.text}")
+        if check.advice:
+            print_line(f"  {'':{_WIDTH}}{check.advice}")

@@ -1,0 +1,48 @@
+"""Which checks there are for a cluster, and what they found."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from sidecar.core.ha.finding import Finding, Verdict, unknown
+from sidecar.core.ha.flink_checks import FLINK_CHECKS, FlinkFacts
+from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
+from sidecar.core.ha.kubernetes_facts import KubernetesFacts
+from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
+from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
+
+CHECKS: Final = tuple(dict.fromkeys((*ZOOKEEPER_CHECKS, *KUBERNETES_CHECKS, *FLINK_CHECKS)))
+"""The names of all checks: what alerts, records and metrics call them."""
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """What one check found about one cluster."""
+
+    check: str
+    verdict: Verdict
+    text: str
+    """The facts, or what is missing, in one line."""
+    advice: str = ""
+    """Of a RISK: what to do."""
+
+
+def results(store: ZooKeeperFacts | KubernetesFacts, flink: FlinkFacts) -> tuple[CheckResult, ...]:
+    """The checks that apply to a cluster."""
+    checks: Mapping[str, Callable[[Any], Finding | None]]
+    checks = ZOOKEEPER_CHECKS if isinstance(store, ZooKeeperFacts) else KUBERNETES_CHECKS
+    return (*_results(checks, store), *_results(FLINK_CHECKS, flink))
+
+
+def _results(checks: Mapping[str, Callable[[Any], Finding | None]], facts: object) -> Iterator[CheckResult]:
+    for name, check in checks.items():
+        if finding := _finding(check, facts):
+            yield CheckResult(check=name, verdict=finding.verdict, text=finding.text, advice=finding.advice)
+
+
+def _finding(check: Callable[[Any], Finding | None], facts: object) -> Finding | None:
+    """UNKNOWN of a check that raises: the others go on."""
+    try:
+        return check(facts)
+    except Exception as error:  # noqa: BLE001  the facts are others'
+        return unknown(f"the check failed: {type(error).__name__}; please report this bug")

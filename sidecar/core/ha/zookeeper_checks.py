@@ -1,0 +1,272 @@
+"""THE table of the checks over a ZooKeeper ensemble, by name, in the order in which they are shown."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from sidecar.core.counted import counted
+from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
+from sidecar.core.ha.zookeeper_facts import Leftover, Mode, Server, ServerReport, ZooKeeperFacts
+from sidecar.core.moment import SECOND, age
+from sidecar.core.sanitize import clean
+
+_MOST_NAMED: Final = 5
+_EPOCH: Final = (1 << 32) - 1
+_NEAR_END: Final = 0.9
+"""Of the transactions of an epoch."""
+_SLOW_MILLIS: Final = 100.0
+_MANY_OUTSTANDING: Final = 100
+_LEFT: Final = 86_400 * SECOND
+"""For how long something must have been unchanged to count as left behind."""
+
+
+def standby(facts: ZooKeeperFacts) -> Finding:
+    """Whether another JobManager waits to take over."""
+    match facts.contenders:
+        case Unknown(reason=reason):
+            return unknown(reason)
+        case 0:
+            return unknown(
+                "no JobManager contends for leadership: the cluster does not run, or is of Flink 1.14 or older"
+            )
+        case 1:
+            return risk(
+                "one JobManager contends for leadership",
+                "start a second JobManager: without a standby a failover takes as long as a new process, and jobs wait for it",
+            )
+    return passes(f"{facts.contenders} JobManagers contend for leadership")
+
+
+def servers(facts: ZooKeeperFacts) -> Finding:
+    """Whether each server of the connection string serves."""
+    silent = [
+        (server.address, server.timeout.reason) for server in facts.servers if isinstance(server.timeout, Unknown)
+    ]
+    if silent:
+        return risk(
+            f"{counted(len(silent), 'server')} of {len(facts.servers)} did not open a session: "
+            + _listed(f"{address} ({reason})" for address, reason in silent),
+            "start them, or correct high-availability.zookeeper.quorum: without them fewer servers may fail",
+        )
+    return passes(f"{counted(len(facts.servers), 'server')} of {len(facts.servers)} opened a session")
+
+
+def ensemble_size(facts: ZooKeeperFacts) -> Finding:
+    """Whether the ensemble survives the loss of a server, and has no server that adds nothing."""
+    if any(report.mode is Mode.STANDALONE for report in _reports(facts)):
+        return risk("ZooKeeper is one server, without an ensemble", _THREE)
+    if isinstance(facts.members, Unknown):
+        return unknown(facts.members.reason)
+    voting = sum(member.votes for member in facts.members)
+    if voting < 3:
+        shown = (
+            f"the ensemble has {counted(voting, 'voting server')}"
+            if voting
+            else "ZooKeeper is one server, without an ensemble"
+        )
+        return risk(shown, _THREE)
+    if voting % 2 == 0:
+        return risk(
+            f"the ensemble has {voting} voting servers, and survives the loss of {_tolerated(voting)}, as one with {voting - 1}",
+            "use an odd number of voting servers: an even one adds a server that may fail, and no tolerance",
+        )
+    return passes(f"the ensemble has {voting} voting servers, and survives the loss of {_tolerated(voting)}")
+
+
+_THREE: Final = (
+    "run an ensemble of three or five servers: when this one is away, no leader can be elected, and leaders step down"
+)
+
+
+def failure_tolerance(facts: ZooKeeperFacts) -> Finding:
+    """How many of the servers that serve now may still fail."""
+    if isinstance(facts.members, Unknown):
+        return unknown(facts.members.reason)
+    voting = [member for member in facts.members if member.votes]
+    if len(voting) < 3:
+        return unknown("the ensemble is too small to survive the loss of a server: see ensemble_size")
+    modes = [server.report.mode for server in facts.servers if isinstance(server.report, ServerReport)]
+    serving = sum(mode in {Mode.LEADER, Mode.FOLLOWER} for mode in modes)
+    left = serving - (len(voting) // 2 + 1)
+    shown = f"{serving} of {len(voting)} voting servers serve: {max(0, left)} may still fail"
+    if left >= 1:
+        return passes(shown)
+    if len(facts.servers) < len(voting) or any(_may_serve(server) for server in facts.servers):
+        return unknown(f"only {serving} of {len(voting)} voting servers said what they are: {_why_not(facts)}")
+    return risk(shown, "bring the other servers back: the next one that fails takes every leader with it")
+
+
+def _may_serve(server: Server) -> bool:
+    """Whether it opened a session, but did not say what it is."""
+    return isinstance(server.report, Unknown) and not isinstance(server.timeout, Unknown)
+
+
+def _why_not(facts: ZooKeeperFacts) -> str:
+    reasons = (server.report.reason for server in facts.servers if isinstance(server.report, Unknown))
+    return next(reasons, "the connection string has not all servers of the ensemble")
+
+
+def connection_string(facts: ZooKeeperFacts) -> Finding:
+    """Whether clients know enough servers, and one that votes."""
+    reports = _reports(facts)
+    if len(reports) == len(facts.servers) and all(report.mode is Mode.OBSERVER for report in reports):
+        return risk(
+            "all servers of the connection string are observers",
+            "name voting servers too (high-availability.zookeeper.quorum): observers serve nobody without them",
+        )
+    if isinstance(facts.members, Unknown):
+        return unknown(facts.members.reason)
+    if len(facts.servers) == 1 and len(facts.members) > 1:
+        return risk(
+            f"the connection string names 1 of {len(facts.members)} servers: {facts.servers[0].address}",
+            "name all servers in high-availability.zookeeper.quorum, unless this name stands for all of them",
+        )
+    return passes(f"the connection string names {counted(len(facts.servers), 'server')}")
+
+
+def session_timeout(facts: ZooKeeperFacts) -> Finding:
+    """Whether the servers grant the session timeout that Flink asks for."""
+    granted = {server.address: server.timeout for server in facts.servers if not isinstance(server.timeout, Unknown)}
+    if not granted:
+        return unknown("no server opened a session")
+    address, shortest = min(granted.items(), key=lambda item: item[1])
+    if not facts.is_flinks_timeout:
+        return unknown(
+            f"Flink's configuration was not read; {address} grants sessions of up to {shortest:g} s, Flink's default is 60 s"
+        )
+    if shortest < facts.requested_timeout:
+        return risk(
+            f"Flink asks for sessions of {facts.requested_timeout:g} s and gets {shortest:g} s from {address}",
+            "raise maxSessionTimeout of the servers: a pause that is longer than what they grant costs the leader its session, "
+            "whatever high-availability.zookeeper.client.session-timeout says",
+        )
+    if shortest > facts.requested_timeout:
+        return risk(
+            f"Flink asks for sessions of {facts.requested_timeout:g} s and gets {shortest:g} s from {address}",
+            "lower minSessionTimeout of the servers (by default two ticks): for so long a dead leader stays published",
+        )
+    return passes(f"Flink's session timeout of {shortest:g} s is granted")
+
+
+def zxid_headroom(facts: ZooKeeperFacts) -> Finding:
+    """Whether ZooKeeper will have to elect a leader of its own soon."""
+    if isinstance(facts.zxid, Unknown):
+        return unknown(facts.zxid.reason)
+    used = facts.zxid & _EPOCH
+    shown = f"{used / _EPOCH:.0%} of the transactions of this epoch are used"
+    if used > _NEAR_END * _EPOCH:
+        return risk(
+            shown,
+            "restart ZooKeeper's leader at a quiet time: at the end of the epoch it steps down by itself",
+        )
+    return passes(shown)
+
+
+def server_load(facts: ZooKeeperFacts) -> Finding:
+    """Whether servers answer in time."""
+    loaded = [
+        f"{server.address} ({report.average_latency:g} ms on average, {report.outstanding} outstanding)"
+        for server in facts.servers
+        if isinstance(report := server.report, ServerReport)
+        and (report.average_latency > _SLOW_MILLIS or report.outstanding > _MANY_OUTSTANDING)
+    ]
+    if loaded:
+        return risk(
+            f"slow: {_listed(loaded)}",
+            "look at the disk of ZooKeeper's transaction log and at its garbage collection: sessions of healthy JobManagers expire",
+        )
+    if silent := [server for server in facts.servers if isinstance(server.report, Unknown)]:
+        return unknown(f"{len(silent)} of {counted(len(facts.servers), 'server')} did not say: {_why_not(facts)}")
+    return passes("latency and outstanding requests are low")
+
+
+def open_acls(facts: ZooKeeperFacts) -> Finding:
+    """Whether anybody who reaches ZooKeeper may change Flink's leaders and jobs."""
+    if isinstance(facts.writable_by_all, Unknown):
+        return unknown(facts.writable_by_all.reason)
+    if not facts.writable_by_all:
+        return unknown("none of Flink's znodes exists")
+    if exposed := [path for path, is_open in facts.writable_by_all.items() if is_open]:
+        return risk(
+            f"anybody may change {_listed(exposed)}",
+            "set high-availability.zookeeper.client.acl: creator, with SASL or mutual TLS, or let only Flink reach ZooKeeper: "
+            "one write takes leaders or jobs away",
+        )
+    return passes("only known identities may change Flink's znodes")
+
+
+def shared_cluster_id(facts: ZooKeeperFacts) -> Finding:
+    """Whether another cluster could be in the same place by mistake."""
+    if facts.namespace.rpartition("/")[2] == "default":
+        return unknown(
+            f"this cluster has Flink's default id, {clean(facts.namespace)}: another one with the same root that sets no "
+            "high-availability.cluster-id would share leaders and jobs with it"
+        )
+    return passes(f"the cluster has a place of its own: {clean(facts.namespace)}")
+
+
+def leftover_clusters(facts: ZooKeeperFacts) -> Finding:
+    """Whether dead clusters left their data."""
+    return _leftovers(
+        facts,
+        facts.left_clusters,
+        "cluster that nobody leads",
+        "if they are not meant to come back, remove them: with their data a new cluster of the same id recovers their jobs",
+    )
+
+
+def leftover_jobs(facts: ZooKeeperFacts) -> Finding:
+    """Whether ended jobs left checkpoints."""
+    return _leftovers(
+        facts,
+        facts.left_jobs,
+        "job with checkpoints that Flink would not recover",
+        "if nobody restores from them, remove them, and their files below high-availability.storageDir",
+    )
+
+
+def _leftovers(facts: ZooKeeperFacts, left: tuple[Leftover, ...] | Unknown, what: str, advice: str) -> Finding:
+    if isinstance(left, Unknown):
+        return unknown(left.reason)
+    old = sorted((each for each in left if facts.read_at - each.changed_at > _LEFT), key=lambda each: each.changed_at)
+    if not old:
+        return passes(f"no {what}")
+    kind, _, rest = what.partition(" ")
+    shown = (f"{clean(each.name)} ({age(facts.read_at - each.changed_at)})" for each in old)
+    commands = "; ".join(f"deleteall {_quoted(each.path)}" for each in old[:_MOST_NAMED])
+    return risk(f"{counted(len(old), kind)} {rest}: {_listed(shown)}", f"{advice}. In zkCli.sh: {commands}")
+
+
+def _quoted(path: str) -> str:
+    """For a line of zkCli.sh, which splits at blanks."""
+    return f'"{clean(path)}"' if " " in path else clean(path)
+
+
+def _listed(shown: Iterable[str]) -> str:
+    all_of = list(shown)
+    more = f" and {len(all_of) - _MOST_NAMED} more" if len(all_of) > _MOST_NAMED else ""
+    return ", ".join(all_of[:_MOST_NAMED]) + more
+
+
+def _reports(facts: ZooKeeperFacts) -> Sequence[ServerReport]:
+    return [server.report for server in facts.servers if isinstance(server.report, ServerReport)]
+
+
+def _tolerated(voting: int) -> str:
+    return counted((voting - 1) // 2, "server")
+
+
+ZOOKEEPER_CHECKS: Final[Mapping[str, Callable[[ZooKeeperFacts], Finding]]] = {
+    "standby": standby,
+    "zookeeper_servers": servers,
+    "ensemble_size": ensemble_size,
+    "failure_tolerance": failure_tolerance,
+    "connection_string": connection_string,
+    "session_timeout": session_timeout,
+    "zxid_headroom": zxid_headroom,
+    "server_load": server_load,
+    "open_acls": open_acls,
+    "shared_cluster_id": shared_cluster_id,
+    "leftover_clusters": leftover_clusters,
+    "leftover_jobs": leftover_jobs,
+}
+"""Each judges the facts of one moment."""

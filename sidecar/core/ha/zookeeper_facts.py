@@ -1,0 +1,82 @@
+"""What an ensemble of ZooKeeper says of itself, and what Flink keeps in it, read at one moment. What could not be read is `Unknown`."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from sidecar.core.ha.finding import Unknown
+
+
+class Mode(StrEnum):
+    """What a server is, in ZooKeeper's words."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    OBSERVER = "observer"
+    STANDALONE = "standalone"
+
+
+class ServerReport(Struct, frozen=True):
+    """A server's answer to the four-letter word `srvr`."""
+
+    mode: Mode
+    average_latency: float
+    """Milliseconds, since the server was started."""
+    outstanding: int
+    """Requests that wait."""
+    version: str = ""
+
+
+class Server(Struct, frozen=True):
+    """A server of the connection string."""
+
+    address: str
+    timeout: float | Unknown
+    """The session timeout that it granted when Flink's was requested, in seconds. Unknown: it opened no session."""
+    report: ServerReport | Unknown
+
+
+class Member(Struct, frozen=True):
+    """A server of the ensemble's configuration."""
+
+    number: int
+    host: str
+    votes: bool
+    """False: an observer."""
+
+
+class Leftover(Struct, frozen=True):
+    """Something of Flink's that nobody seems to use."""
+
+    path: str
+    name: str
+    changed_at: int
+    """When it was last changed: wall microseconds, by the ensemble's clock."""
+
+
+class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
+    """Everything about the ensemble and one cluster in it."""
+
+    namespace: str
+    """Flink's root and cluster id, joined: `/flink/default`."""
+    read_at: int
+    """Wall microseconds."""
+    requested_timeout: float
+    """The session timeout that was asked for, in seconds."""
+    is_flinks_timeout: bool
+    """Whether that is Flink's own: its configuration was read."""
+    servers: tuple[Server, ...]
+    """All of the connection string."""
+    members: tuple[Member, ...] | Unknown
+    """Of the ensemble, as `/zookeeper/config` has them; empty: it stands alone."""
+    contenders: int | Unknown
+    """JobManagers in the latch of all components."""
+    zxid: int | Unknown
+    """The newest transaction."""
+    writable_by_all: Mapping[str, bool] | Unknown
+    """Of each of Flink's znodes that were looked at, whether anybody may change it or what is below."""
+    left_clusters: tuple[Leftover, ...] | Unknown
+    """Other clusters below the root in whose latch nobody is, and which have no leader."""
+    left_jobs: tuple[Leftover, ...] | Unknown
+    """Checkpoints of jobs that Flink would not recover."""
